@@ -1,0 +1,32 @@
+# make test: lint, types and tests.   make bench: the speed tables.   Each makes its own .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PYTHONUTF8 := 1
+
+.PHONY: test lint types unit bench clean
+
+test: lint types unit
+
+$(VENV)/.installed: pyproject.toml Makefile
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet torch==2.13.0  # first and pinned, so that nothing later pulls another build
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	$(BIN)/pip install --quiet --no-deps ece_loss  # the authors' package, which our preset is tested against
+	touch $@
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+unit: $(VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

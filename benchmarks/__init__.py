@@ -1,0 +1,1 @@
+"""Speed as ratios, measured in one process against the best other way to do the same."""

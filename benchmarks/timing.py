@@ -1,0 +1,25 @@
+"""Timing in turns, so that what disturbs the machine disturbs every candidate alike."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+
+def seconds_in_turns(candidates: Mapping[str, Callable[[], object]], *, rounds: int = 15) -> dict[str, float]:
+    """Give the median seconds of each candidate; every round runs each once, after one unmeasured round."""
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for turn in range(rounds + 1):
+        for name, run in candidates.items():
+            start = time.perf_counter()
+            run()
+            if turn:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a Markdown table; floats with three figures."""
+    cells = [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
+    for row in [list(header), ["-" * w for w in widths], *cells]:
+        print("| " + " | ".join(v.ljust(w) for v, w in zip(row, widths, strict=True)) + " |")

@@ -1,0 +1,275 @@
+"""The table of cells."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+import shapely
+from numpy.typing import ArrayLike, NDArray
+
+from sparseshot.errors import InputError
+
+KINDS = ("detection", "annotation", "cell")
+"""The kinds of object QuPath knows, in the order of the codes in :attr:`Cells.kind`."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cells:
+    """Cells as columns: one row a cell, whether somebody marked it or a model found it. Immutable.
+
+    Attributes:
+        xy: ``(N, 2)`` float64, x and y in level-0 pixels of the slide.
+        classes: names of the classes.
+        label: ``(N,)`` int16, index into ``classes``; -1 where a cell has no class. Left out: all 0.
+        score: ``(N,)`` float32 confidence in [0, 1], or None for marks.
+        outline: ``(N,)`` shapely (multi)polygons, None where a cell is only a point; or None altogether.
+        id: ``(N,)`` instance ids, int64 or fixed-width UTF-8 bytes (``S36`` holds a UUID), or None.
+        mpp: µm per level-0 pixel, or None where unknown.
+        regions: array of shapely polygons that somebody declared exhaustively marked.
+        measurements: further float64 columns by name.
+        kind: ``(N,)`` uint8 index into :data:`KINDS`, or None where the source does not tell.
+        colors: an (r, g, b) for each class, or None.
+
+    >>> cells = Cells([[10, 20], [30, 40]], classes=("tumour", "lymphocyte"), label=[1, 0], mpp=0.25)
+    >>> cells
+    Cells(2: 1 tumour, 1 lymphocyte; 0.25 µm/px; x 10–30, y 20–40)
+    >>> cells[cells.label == 1].xy
+    array([[10., 20.]])
+    """
+
+    xy: NDArray[np.float64]
+    classes: tuple[str, ...] = ("cell",)
+    label: NDArray[np.int16] = field(default=None)  # type: ignore[arg-type]  # filled in __post_init__
+    score: NDArray[np.float32] | None = None
+    outline: NDArray[np.object_] | None = None
+    id: NDArray[Any] | None = None
+    mpp: float | None = None
+    regions: NDArray[np.object_] = field(default=None)  # type: ignore[arg-type]  # filled in __post_init__
+    measurements: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    kind: NDArray[np.uint8] | None = None
+    colors: tuple[tuple[int, int, int], ...] | None = None
+
+    def __post_init__(self) -> None:
+        xy = np.asarray(self.xy, dtype=np.float64)
+        if xy.size == 0:
+            xy = xy.reshape(0, 2)
+        if xy.ndim != 2 or xy.shape[1] != 2:
+            raise InputError(f"xy has shape {xy.shape}; give (N, 2): x and y of each cell")
+        if not np.isfinite(xy).all():
+            bad = int(np.flatnonzero(~np.isfinite(xy).all(axis=1))[0])
+            raise InputError(
+                f"xy of cell {bad} is {xy[bad].tolist()}; leave out cells without a finite place"
+            )
+        n = len(xy)
+        classes = tuple(str(name) for name in self.classes)
+        if len(set(classes)) != len(classes):
+            raise InputError(f"classes {classes} repeat a name; merge them first")
+        label = np.zeros(n, np.int16) if self.label is None else np.asarray(self.label)
+        if label.size and (label.min() < -1 or label.max() >= len(classes)):
+            raise InputError(
+                f"labels run from {label.min()} to {label.max()}, but there are {len(classes)} classes "
+                f"{classes}; labels are indices into classes, or -1 for none"
+            )
+        if self.mpp is not None and not (np.isfinite(self.mpp) and self.mpp > 0):
+            raise InputError(f"mpp is {self.mpp}; give µm per pixel, e.g. 0.25 for 40x")
+        if self.colors is not None and len(self.colors) != len(classes):
+            raise InputError(f"{len(self.colors)} colours for {len(classes)} classes; give one for each")
+        regions = np.empty(0, object) if self.regions is None else np.asarray(self.regions, dtype=object)
+        columns: dict[str, NDArray[Any] | None] = {
+            "xy": xy,
+            "label": label.astype(np.int16, copy=False),
+            "score": _column(self.score, np.float32),
+            "outline": _column(self.outline, object),
+            "id": _ids(self.id),
+            "kind": _column(self.kind, np.uint8),
+        }
+        measurements = {name: _column(values, np.float64) for name, values in self.measurements.items()}
+        for name, column in {**columns, **measurements}.items():
+            if column is None:
+                continue
+            if len(column) != n:
+                raise InputError(
+                    f"{name} has {len(column)} rows, xy has {n}; every column needs one row a cell"
+                )
+        for name, column in {**columns, "regions": regions}.items():
+            object.__setattr__(self, name, _frozen(column))
+        frozen = {name: _frozen(column) for name, column in measurements.items()}
+        object.__setattr__(self, "measurements", MappingProxyType(frozen))
+        object.__setattr__(self, "classes", classes)
+
+    def __len__(self) -> int:
+        return len(self.xy)
+
+    def __getitem__(self, rows: ArrayLike | slice) -> Self:
+        """Give the cells of a boolean mask, an array of indices or a slice, with everything else kept."""
+        index: Any = rows if isinstance(rows, slice) else np.asarray(rows)
+        if not isinstance(rows, slice) and index.dtype != bool:
+            index = index.astype(np.intp).reshape(-1)
+        return replace(
+            self,
+            xy=self.xy[index],
+            label=self.label[index],
+            score=None if self.score is None else self.score[index],
+            outline=None if self.outline is None else self.outline[index],
+            id=None if self.id is None else self.id[index],
+            kind=None if self.kind is None else self.kind[index],
+            measurements={name: column[index] for name, column in self.measurements.items()},
+        )
+
+    def __repr__(self) -> str:
+        parts = [f"{count:,} {name}" for name, count in self.counts().items() if count]
+        text = f"Cells({len(self):,}" + (": " + ", ".join(parts) if parts else "")
+        if self.mpp is not None:
+            text += f"; {self.mpp:g} µm/px"
+        if len(self):
+            (x0, y0), (x1, y1) = self.xy.min(axis=0), self.xy.max(axis=0)
+            text += f"; x {x0:g}–{x1:g}, y {y0:g}–{y1:g}"
+        extras = [name for name in ("score", "outline", "id") if getattr(self, name) is not None]
+        if extras:
+            text += "; with " + ", ".join(extras)
+        if len(self.regions):
+            text += f"; {len(self.regions)} exhaustive regions"
+        return text + ")"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns; of outlines their coordinates and about 200 bytes for each object."""
+        columns = [self.xy, self.label, self.score, self.id, self.kind, *self.measurements.values()]
+        total = sum(column.nbytes for column in columns if column is not None)
+        if self.outline is not None:
+            total += 16 * int(shapely.get_num_coordinates(self.outline).sum()) + 200 * len(self)
+        return total
+
+    def counts(self) -> dict[str, int]:
+        """Count the cells of each class; those without one stand under ``unclassified``, if there are any."""
+        numbers = np.bincount(self.label.astype(np.intp) + 1, minlength=len(self.classes) + 1).tolist()
+        counts = dict(zip(self.classes, numbers[1:], strict=True))
+        if numbers[0]:
+            counts["unclassified"] = numbers[0]
+        return counts
+
+    def of_class(self, *names: str) -> Self:
+        """Give the cells of the named classes."""
+        unknown = [name for name in names if name not in self.classes]
+        if unknown:
+            raise InputError(f"no class named {unknown[0]!r}; there are {', '.join(self.classes)}")
+        return self[np.isin(self.label, [self.classes.index(name) for name in names])]
+
+    def crop(self, x0: float, y0: float, x1: float, y1: float, *, shift: bool = False) -> Self:
+        """Give the cells whose place lies in the half-open box; with ``shift``, relative to its corner.
+
+        Half-open, so that the crops of a tiling hold every cell exactly once.
+        """
+        x, y = self.xy.T
+        inside = self[(x >= x0) & (x < x1) & (y >= y0) & (y < y1)]
+        regions = shapely.intersection(self.regions, shapely.box(x0, y0, x1, y1))
+        regions = regions[~shapely.is_empty(regions)]
+        cropped = replace(inside, regions=regions)
+        return cropped._moved(1.0, (-x0, -y0)) if shift else cropped
+
+    def rescaled(self, mpp: float) -> Self:
+        """Give the same cells in pixels of another size."""
+        if self.mpp is None:
+            raise InputError(
+                "these cells carry no mpp, so they cannot be rescaled; set it with replace(cells, mpp=0.25)"
+            )
+        return replace(self._moved(self.mpp / mpp, (0.0, 0.0)), mpp=mpp)
+
+    def _moved(self, factor: float, offset: tuple[float, float]) -> Self:
+        def move(coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
+            return coordinates * factor + offset
+
+        return replace(
+            self,
+            xy=move(self.xy),
+            outline=None if self.outline is None else shapely.transform(self.outline, move),
+            regions=shapely.transform(self.regions, move) if len(self.regions) else self.regions,
+        )
+
+    @classmethod
+    def concatenate(cls, tables: Iterable["Cells"]) -> "Cells":
+        """Put tables under one another; classes are united by name, columns that one table lacks are filled.
+
+        Missing scores become 1 (somebody was sure), missing measurements NaN, missing outlines None.
+        """
+        tables = list(tables)
+        if not tables:
+            return cls(np.empty((0, 2)))
+        if len(tables) == 1:
+            return tables[0]
+        mpps = {table.mpp for table in tables}
+        if len(mpps) > 1:
+            raise InputError(
+                f"cells of different mpp {sorted(map(str, mpps))}; bring them to one with rescaled(mpp)"
+            )
+        classes = tuple(dict.fromkeys(name for table in tables for name in table.classes))
+        labels = []
+        colors: dict[str, tuple[int, int, int]] = {}
+        for table in tables:
+            place = np.array([*(classes.index(name) for name in table.classes), -1], np.int16)
+            labels.append(place[table.label])
+            colors |= dict(zip(table.classes, table.colors or (), strict=False))
+        names = dict.fromkeys(name for table in tables for name in table.measurements)
+        return cls(
+            xy=np.concatenate([table.xy for table in tables]),
+            classes=classes,
+            label=np.concatenate(labels),
+            score=_stacked(tables, "score", 1.0),
+            outline=_stacked(tables, "outline", None),
+            id=_stacked_ids(tables),
+            mpp=mpps.pop(),
+            regions=np.concatenate([table.regions for table in tables]),
+            measurements={
+                name: np.concatenate([t.measurements.get(name, np.full(len(t), np.nan)) for t in tables])
+                for name in names
+            },
+            kind=_stacked(tables, "kind", 0),
+            colors=tuple(colors[name] for name in classes) if len(colors) == len(classes) else None,
+        )
+
+
+def _column(values: Any, dtype: Any) -> NDArray[Any] | None:
+    return None if values is None else np.asarray(values, dtype=dtype)
+
+
+def _ids(values: Any) -> NDArray[Any] | None:
+    if values is None:
+        return None
+    ids = np.asarray(values)
+    if ids.dtype.kind in "iu":
+        return ids.astype(np.int64, copy=False)
+    if ids.dtype.kind == "S":
+        return ids
+    return np.array([str(name).encode() for name in ids.tolist()], dtype=np.bytes_)
+
+
+def _frozen(column: NDArray[Any] | None) -> NDArray[Any] | None:
+    if column is None:
+        return None
+    view = column.view()
+    view.flags.writeable = False
+    return view
+
+
+def _stacked(tables: Sequence[Cells], name: str, missing: Any) -> NDArray[Any] | None:
+    columns = [getattr(table, name) for table in tables]
+    present = next((column for column in columns if column is not None), None)
+    if present is None:
+        return None
+    filled = [
+        np.full(len(table), missing, present.dtype) if column is None else column
+        for table, column in zip(tables, columns, strict=True)
+    ]
+    return np.concatenate(filled)
+
+
+def _stacked_ids(tables: Sequence[Cells]) -> NDArray[Any] | None:
+    """Stack ids where every table has them; numbers and strings together become strings."""
+    ids = [table.id for table in tables]
+    if any(column is None for column in ids):
+        return None
+    kinds = {column.dtype.kind for column in ids if column is not None}
+    texts = [column.astype(np.bytes_) if len(kinds) > 1 else column for column in ids if column is not None]
+    return np.concatenate(texts)

@@ -1,0 +1,5 @@
+"""The command line: ``sparseshot COMMAND``. Commands import what they need when they need it."""
+
+from sparseshot.cli.app import main
+
+__all__ = ["main"]
