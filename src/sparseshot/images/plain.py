@@ -1,0 +1,129 @@
+"""Plain images: PNG, JPEG, BMP, TIFF and whatever else Pillow reads."""
+
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from PIL.TiffImagePlugin import BITSPERSAMPLE, PLANAR_CONFIGURATION, TiffImageFile
+
+from sparseshot.errors import DataNotFoundError, SlideError
+
+MAX_PIXELS = 2**30
+"""The largest plain image that is decoded whole: 32,768², which takes 3 GiB as RGB."""
+
+_TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_limit_lock = Lock()
+
+
+def read_image(path: Path | str) -> NDArray[np.uint8]:
+    """Read an image as ``(H, W, 3)`` RGB, its pixels as they are stored (an EXIF orientation is not applied).
+
+    Transparent parts become white, grey becomes RGB, palettes are looked up, of 16-bit values the high byte
+    is kept, of several pages the first.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "grey.png"
+    >>> Image.new("L", (3, 2), 7).save(file)
+    >>> read_image(file).shape, read_image(file)[0, 0].tolist()
+    ((2, 3, 3), [7, 7, 7])
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DataNotFoundError(path, "no such image; check the path")
+    try:
+        with _opened(path) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise SlideError(
+                    path,
+                    f"{width} × {height} pixels are more than the {MAX_PIXELS:,} that are decoded at once; "
+                    "convert it to a tiled pyramidal TIFF and open that as a slide",
+                )
+            return _read_tiff(path) if _has_deep_planes(image) else _rgb(image)
+    except UnidentifiedImageError as error:
+        with path.open("rb") as file:
+            if file.read(4) in _TIFF_MAGIC:
+                return _read_tiff(path)
+        raise SlideError(path, "not an image of a known format; save it as PNG, JPEG or TIFF") from error
+    except (OSError, SyntaxError, ValueError, EOFError) as error:  # SyntaxError is Pillow's for a broken PNG
+        raise _broken(path, error) from error
+
+
+def _opened(path: Path) -> Image.Image:
+    """Open with our own limit: Pillow's is a global that warns at 89 megapixels, less than a slide's crop."""
+    with _limit_lock:
+        usual = Image.MAX_IMAGE_PIXELS
+        Image.MAX_IMAGE_PIXELS = None
+        try:
+            return Image.open(path)
+        finally:
+            Image.MAX_IMAGE_PIXELS = usual
+
+
+def _has_deep_planes(image: Image.Image) -> bool:
+    """Tell whether this is a TIFF of separate 16-bit planes, which Pillow silently reads as if of 8 bits."""
+    tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
+    return tags.get(PLANAR_CONFIGURATION) == 2 and max(tags.get(BITSPERSAMPLE, (8,))) > 8
+
+
+def _rgb(image: Image.Image) -> NDArray[np.uint8]:
+    if image.mode == "RGB":
+        return np.array(image)
+    if image.mode.startswith("I"):  # 16-bit grey, which some Pillow versions open as 32-bit
+        return as_rgb(np.array(image).astype(np.uint16))
+    if image.mode == "F":
+        raise ValueError("32-bit float values have no known range")
+    return as_rgb(np.array(image.convert("RGBA" if image.has_transparency_data else "RGB")))
+
+
+def as_rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Bring ``(H, W)`` or ``(H, W, 1 to 4)`` pixels of 8 or 16 bits to RGB on white."""
+    if pixels.dtype == np.uint16:
+        pixels = pixels >> 8
+    elif pixels.dtype == bool:
+        pixels = pixels * np.uint8(255)
+    elif pixels.dtype != np.uint8:
+        raise ValueError(f"{pixels.dtype} values have no known range")
+    pixels = pixels.astype(np.uint8, copy=False)
+    if pixels.ndim == 2:
+        pixels = pixels[:, :, None]
+    channels = pixels.shape[2]
+    if channels in {2, 4}:
+        pixels = _on_white(pixels[:, :, :-1], pixels[:, :, -1:])
+    elif channels not in {1, 3}:
+        raise ValueError(f"{channels} channels are neither grey nor RGB nor RGBA")
+    return np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+
+
+def _on_white(color: NDArray[np.uint8], alpha: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    if alpha.min(initial=255) == 255:
+        return color
+    opaque = alpha.astype(np.uint16)
+    mixed = (color * opaque + 255 * (255 - opaque) + 127) // 255
+    return mixed.astype(np.uint8)
+
+
+def _read_tiff(path: Path) -> NDArray[np.uint8]:
+    """Read the TIFFs that Pillow cannot."""
+    import tifffile  # noqa: PLC0415  rarely needed
+
+    try:
+        with tifffile.TiffFile(path) as file:
+            page = file.pages.first
+            if page.size > 4 * MAX_PIXELS:
+                raise ValueError(f"its {page.size:,} values are too many to decode at once")
+            pixels = page.asarray()
+            if page.planarconfig == 2 and pixels.ndim == 3:
+                pixels = np.moveaxis(pixels, 0, -1)
+            return as_rgb(pixels)
+    except (OSError, ValueError, IndexError, tifffile.TiffFileError) as error:
+        raise _broken(path, error) from error
+
+
+def _broken(path: Path, error: Exception) -> SlideError:
+    return SlideError(
+        path, f"cannot be decoded ({error}); copy it again, or save it anew as an 8-bit PNG or TIFF"
+    )
