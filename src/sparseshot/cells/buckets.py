@@ -1,0 +1,110 @@
+"""Points sorted into square buckets, so that the neighbours of a point are few steps away in memory."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from sparseshot.errors import InputError
+
+MARGIN = 2
+"""Empty buckets around the grid, so that a step of two over its edge never lands in another row."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Square buckets over the bounding box of some points, numbered row by row.
+
+    Only the buckets that hold points cost memory: 250,000 × 250,000 pixels in buckets of two pixels are
+    fifteen billion, of which a million cells occupy a million.
+    """
+
+    x0: float
+    y0: float
+    side: float
+    stride: int
+
+    @classmethod
+    def over(cls, *points: NDArray[np.float64], side: float) -> Self:
+        """Lay a grid of buckets of one side over every ``(N, 2)`` array of points."""
+        filled = [xy for xy in points if len(xy)]
+        if not filled:
+            return cls(0.0, 0.0, side, 1 + 2 * MARGIN)
+        low = np.min([[column.min() for column in xy.T] for xy in filled], axis=0)
+        high = np.max([[column.max() for column in xy.T] for xy in filled], axis=0)
+        spans = (high - low) / side
+        if not (spans < 2**30).all():
+            raise InputError(
+                f"a distance of {side:.3g} is too small beside an extent of {(high - low).max():.3g}; "
+                f"give both in the same unit"
+            )
+        return cls(float(low[0]), float(low[1]), side, int(spans[0]) + 1 + 2 * MARGIN)
+
+    def keys(self, xy: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Number the bucket of each point; a step of one row is a step of ``stride``.
+
+        >>> grid = Grid.over(np.array([[0.0, 0.0], [30.0, 10.0]]), side=10.0)
+        >>> grid.stride, grid.keys(np.array([[0.0, 0.0], [9.0, 1.0], [10.0, 0.0], [0.0, 10.0]]))
+        (8, array([18, 18, 19, 26]))
+        """
+        keys: NDArray[np.int64] = _keys(xy, self.x0, self.y0, self.side, self.stride)
+        return keys
+
+
+@njit(cache=True, nogil=True)
+def _keys(xy: NDArray[np.float64], x0: float, y0: float, side: float, stride: int) -> NDArray[np.int64]:
+    keys = np.empty(len(xy), np.int64)
+    for i in range(len(xy)):
+        row = np.int64((xy[i, 1] - y0) / side)
+        column = np.int64((xy[i, 0] - x0) / side)
+        keys[i] = (row + MARGIN) * stride + column + MARGIN
+    return keys
+
+
+@njit(cache=True, nogil=True)
+def sorted_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Give the stable order of keys at or above 0, and the keys in that order.
+
+    A radix sort, eight bits at a time: unlike ``np.argsort`` it takes the same time for each of ten million
+    keys as for each of a hundred thousand.
+    """
+    order = np.arange(len(keys)).astype(np.int32)
+    keys = keys.copy()
+    other_order, other_keys = np.empty_like(order), np.empty_like(keys)
+    top = keys.max() if len(keys) else 0
+    shift = 0
+    while top >> shift:
+        place = np.zeros(257, np.int64)
+        for key in keys:
+            place[((key >> shift) & 255) + 1] += 1
+        place = np.cumsum(place)
+        for i in range(len(keys)):
+            digit = (keys[i] >> shift) & 255
+            other_order[place[digit]], other_keys[place[digit]] = order[i], keys[i]
+            place[digit] += 1
+        order, other_order = other_order, order
+        keys, other_keys = other_keys, keys
+        shift += 8
+    return order, keys
+
+
+def checked_points(xy: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Give the points as ``(N, 2)`` float64, or say what is wrong with them."""
+    xy = np.asarray(xy, dtype=np.float64)
+    if xy.size == 0:
+        return xy.reshape(0, 2)
+    if xy.ndim != 2 or xy.shape[1] != 2:
+        raise InputError(f"{name} has shape {xy.shape}; give (N, 2): x and y of each point")
+    if not np.isfinite(xy).all():
+        bad = int(np.flatnonzero(~np.isfinite(xy).all(axis=1))[0])
+        raise InputError(f"{name}[{bad}] is {xy[bad].tolist()}; leave out points without a finite place")
+    return np.ascontiguousarray(xy)
+
+
+def checked_radius(radius: float) -> float:
+    """Give the radius, or say that it is none."""
+    if not (np.isfinite(radius) and radius > 0):
+        raise InputError(f"radius is {radius}; give a finite distance above 0")
+    return float(radius)
