@@ -1,0 +1,175 @@
+"""A slide that is kept as levels: which level to read, and from it the pixels of a wished size."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.errors import InputError, SlideError
+from sparseshot.images.resample import resample
+from sparseshot.images.slide import Box, Grid
+
+_PIECE_PX = 2**25
+"""Pixels of a level that are held at once; a slide without coarse levels is made small piece by piece."""
+
+
+class Pyramid(Protocol):
+    """The levels of one file. Reading is safe from any number of threads."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+
+    @property
+    def vendor(self) -> str:
+        """What kind of file it is."""
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Width and height of each level, the largest first."""
+
+    @property
+    def mpp(self) -> float | None:
+        """µm of a level-0 pixel where the file tells, already known to be plausible."""
+
+    def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
+        """Read RGB; the box lies inside the level, and what the scanner left out is white."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class PyramidSlide:
+    """A :class:`~sparseshot.images.slide.Slide` over the levels of a file."""
+
+    def __init__(self, pyramid: Pyramid, *, mpp: float) -> None:
+        self._pyramid = pyramid
+        self._closed = False
+        self.path = pyramid.path
+        self.name = pyramid.path.name
+        self.vendor = pyramid.vendor
+        self.size = pyramid.sizes[0]
+        self.mpp = mpp
+        self.levels = pyramid.sizes
+        self.downsamples = downsamples(pyramid.sizes)
+
+    def __repr__(self) -> str:
+        width, height = self.size
+        return (
+            f"Slide({self.name}: {width:,} × {height:,} px at {self.mpp:g} µm, "
+            f"{len(self.levels)} levels, {self.vendor})"
+        )
+
+    def read(
+        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
+    ) -> NDArray[np.uint8]:
+        """Read RGB; see :meth:`sparseshot.images.slide.Slide.read`."""
+        if width < 1 or height < 1:
+            raise InputError(f"{self.name}: a region of {width} × {height} pixels; give at least 1 × 1")
+        grid = Grid.over(self, mpp)
+        column, row = round(x0 / grid.downsample), round(y0 / grid.downsample)
+        wanted = Box(column, row, column + width, row + height)
+        inside = wanted.meet(grid.box)
+        if inside == wanted:
+            return self._resampled(grid.downsample, wanted)
+        out = np.full((height, width, 3), 255, np.uint8)
+        if inside.width and inside.height:
+            rows = slice(inside.y0 - row, inside.y1 - row)
+            out[rows, inside.x0 - column : inside.x1 - column] = self._resampled(grid.downsample, inside)
+        return out
+
+    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
+        """Read all of it, the longer side at most ``max_px``."""
+        if max_px < 1:
+            raise InputError(f"max_px is {max_px}; give the pixels of the longer side, e.g. 1024")
+        downsample = max(1.0, max(self.size) / max_px)
+        width, height = (max(1, math.ceil(length / downsample - 1e-6)) for length in self.size)
+        return self._resampled(downsample, Box(0, 0, width, height))
+
+    def _resampled(self, downsample: float, box: Box) -> NDArray[np.uint8]:
+        if self._closed:
+            raise SlideError(self.path, "the slide has been closed; open it again to read from it")
+        # A level a hair coarser than wished is still the one that was wished.
+        level = max(i for i, d in enumerate(self.downsamples) if i == 0 or d <= downsample * 1.01)
+        ratio = downsample / self.downsamples[level]
+        if math.isclose(ratio, round(ratio), rel_tol=1e-9):
+            ratio = float(round(ratio))
+        out = np.empty((box.height, box.width, 3), np.uint8)
+        for part in _parts(box, ratio):
+            rows, columns = (
+                slice(part.y0 - box.y0, part.y1 - box.y0),
+                slice(part.x0 - box.x0, part.x1 - box.x0),
+            )
+            pixels = self._part(level, ratio, part)
+            if part == box:
+                return pixels
+            out[rows, columns] = pixels
+        return out
+
+    def _part(self, level: int, ratio: float, box: Box) -> NDArray[np.uint8]:
+        width, height = self.levels[level]
+        reach = 0 if ratio >= 1 else 1  # interpolation looks at the neighbours
+        x0, y0 = (min(math.floor(k * ratio), n - 1) - reach for k, n in ((box.x0, width), (box.y0, height)))
+        source = Box(x0, y0, math.ceil(box.x1 * ratio) + reach, math.ceil(box.y1 * ratio) + reach)
+        source = source.meet(Box(0, 0, width, height))
+        pixels = self._pyramid.read_level(level, source)
+        if ratio == 1 and pixels.shape[:2] == (box.height, box.width):
+            return pixels
+        return resample(
+            pixels,
+            ratio,
+            size=(box.width, box.height),
+            first=(box.x0, box.y0),
+            origin=(source.x0, source.y0),
+        )
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._closed = True
+        self._pyramid.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _parts(box: Box, ratio: float) -> Sequence[Box]:
+    """Cut a box into parts that each draw on a bounded number of pixels of the level."""
+    side = max(1, int(math.sqrt(_PIECE_PX) / ratio))
+    if box.width <= side and box.height <= side:
+        return [box]
+    return [
+        Box(x0, y0, x0 + side, y0 + side).meet(box)
+        for y0 in range(box.y0, box.y1, side)
+        for x0 in range(box.x0, box.x1, side)
+    ]
+
+
+def downsamples(sizes: Sequence[tuple[int, int]]) -> tuple[float, ...]:
+    """Tell how many level-0 pixels one pixel of each level spans.
+
+    Scanners halve again and again and drop what does not fill a pixel, so that a level of 1000 × 750 over
+    one of 4003 × 3001 is four times smaller, not 4.002 times: with the plain quotient a cell at the far edge
+    would be two pixels off. Only where no whole number explains the sizes is the quotient taken.
+
+    >>> downsamples([(4003, 3001), (1000, 750), (250, 187), (1600, 1200)])
+    (1.0, 4.0, 16.0, 2.5013541666666667)
+    """
+    width, height = sizes[0]
+    return tuple(_downsample(width, height, w, h) for w, h in sizes)
+
+
+def _downsample(width: int, height: int, w: int, h: int) -> float:
+    quotient = (width / w + height / h) / 2
+    for whole in (2 ** round(math.log2(quotient)), round(quotient)):
+        if whole >= 1 and abs(width / whole - w) <= 1 and abs(height / whole - h) <= 1:
+            return float(whole)
+    return quotient
