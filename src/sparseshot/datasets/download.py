@@ -1,0 +1,162 @@
+"""Download one file: with a checksum, and going on where an earlier attempt broke off."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from ssl import SSLError
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from sparseshot import __version__
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
+
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes that are here and the bytes of the whole, where the server tells."""
+
+_CHUNK = 2**18
+_ATTEMPTS = 3
+_TIMEOUT_S = 60
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """What a file hashes to."""
+
+    md5: str
+    sha256: str
+
+
+class _BrokenOffError(Exception):
+    """The connection ended before the file did."""
+
+
+def download(
+    address: str, target: Path | str, *, md5: str | None = None, progress: Progress | None = None
+) -> Checksums:
+    """Download ``address`` to ``target``; give its checksums.
+
+    The bytes gather in ``target`` + ``.part`` and are renamed when they are whole and right. A transfer that
+    breaks off is taken up again where it stopped, at once or by the next call, if the server can do that and
+    its file is still the same (the ETag or date of the first attempt is kept beside the bytes).
+    """
+    target = Path(target)
+    if not address.startswith(("http://", "https://")):
+        raise InputError(f"cannot download {address!r}; give an address that begins with https://")
+    part = target.with_name(target.name + ".part")
+    for attempt in range(_ATTEMPTS):
+        try:
+            _transfer(address, part, progress or _quiet)
+            break
+        except (_BrokenOffError, HTTPException, URLError, ConnectionError, TimeoutError, SSLError) as error:
+            if attempt == _ATTEMPTS - 1 or (isinstance(error, HTTPError) and error.code < 500):
+                raise _failed(address, target, part, error) from error
+    sums = checksums(part)
+    if md5 is not None and sums.md5 != md5:
+        _discard(part)
+        raise FormatError(
+            target,
+            f"what came from {address} has the MD5 {sums.md5}, the publisher's is {md5}; it was removed. "
+            "Try again; if it stays so, the publisher changed the file",
+        )
+    part.replace(target)
+    _note(part).unlink(missing_ok=True)
+    return sums
+
+
+def checksums(path: Path) -> Checksums:
+    """Hash a file."""
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            md5.update(chunk)
+            sha256.update(chunk)
+    return Checksums(md5.hexdigest(), sha256.hexdigest())
+
+
+def _transfer(address: str, part: Path, progress: Progress) -> None:
+    begin, validator = _resumable(address, part)
+    headers = {"User-Agent": f"sparseshot/{__version__}", "Accept-Encoding": "identity"}
+    if begin:
+        # If-Range: the rest of the same file, or all of it if the file is another one by now.
+        headers |= {"Range": f"bytes={begin}-", "If-Range": validator}
+    try:
+        response = urlopen(Request(address, headers=headers), timeout=_TIMEOUT_S)
+    except HTTPError as error:
+        if error.code != 416 or not begin:
+            raise
+        if error.headers.get("Content-Range") == f"bytes */{begin}":
+            return  # all of it was here already
+        _discard(part)
+        raise _BrokenOffError("more bytes are here than the server has") from error
+    with response:
+        begin, total = _extent(response, begin)
+        _keep_note(address, part, response.headers)
+        with part.open("r+b" if begin else "wb") as file:
+            file.truncate(begin)
+            file.seek(begin)
+            done = begin
+            progress(done, total)
+            while chunk := response.read(_CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                progress(done, total)
+            file.flush()
+            os.fsync(file.fileno())
+    if total is not None and done != total:
+        raise _BrokenOffError(f"{done:,} of {total:,} bytes came")
+
+
+def _extent(response: HTTPResponse, asked: int) -> tuple[int, int | None]:
+    """Give the byte at which the response begins, and the size of the whole file where it is told."""
+    if response.status == 206:
+        unit_range, _, whole = response.headers.get("Content-Range", "").partition("/")
+        if unit_range.startswith(f"bytes {asked}-"):
+            return asked, int(whole) if whole.isdigit() else None
+        raise _BrokenOffError(f"asked from byte {asked}, got {unit_range or 'no Content-Range'}")
+    length = response.headers.get("Content-Length", "")
+    return 0, int(length) if length.isdigit() else None
+
+
+def _note(part: Path) -> Path:
+    return part.with_name(part.name + ".json")
+
+
+def _resumable(address: str, part: Path) -> tuple[int, str]:
+    """Give the bytes that are here, and what tells whether the server's file is still the same."""
+    try:
+        note = json.loads(_note(part).read_text(encoding="utf-8"))
+        size = part.stat().st_size
+        validator = note["validator"] if note["address"] == address else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0, ""
+    return (size, validator) if isinstance(validator, str) and validator else (0, "")
+
+
+def _keep_note(address: str, part: Path, headers: Mapping[str, Any]) -> None:
+    etag = headers.get("ETag") or ""
+    # A weak ETag promises the same meaning, not the same bytes.
+    validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified") or ""
+    _note(part).write_text(json.dumps({"address": address, "validator": validator}), encoding="utf-8")
+
+
+def _discard(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    _note(part).unlink(missing_ok=True)
+
+
+def _failed(address: str, target: Path, part: Path, error: Exception) -> DataNotFoundError:
+    here = part.stat().st_size if part.exists() else 0
+    cure = f"{here:,} bytes are kept, and the same command goes on from there" if here else "try again later"
+    if isinstance(error, HTTPError) and error.code in {401, 403, 404, 410}:
+        cure = "the publisher moved it or asks for a login; get it with a browser"
+    reason = error.reason if isinstance(error, URLError) else error
+    return DataNotFoundError(target, f"cannot get {address} ({reason or type(error).__name__}); {cure}")
+
+
+def _quiet(_done: int, _total: int | None) -> None:
+    """Show nothing."""

@@ -1,0 +1,119 @@
+"""Find the images of a data set and their labels, by the path templates of the catalogue."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+
+from sparseshot.datasets.catalogue import DatasetInfo, Part, Split
+from sparseshot.datasets.splits import by_patient, listed_names, read_lists, split_by_name, with_a_test
+from sparseshot.errors import DataNotFoundError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One image as it lies on disk.
+
+    Attributes:
+        name: unique in its data set.
+        image: its file.
+        labels: the file of its labels, or None where there is none.
+        kind: what the labels are, a name in :data:`sparseshot.datasets.labels.READERS`.
+        group: the patient.
+        part: the part it was published in.
+        split: the split it is used in, or None where it is used in none.
+    """
+
+    name: str
+    image: Path
+    labels: Path | None
+    kind: str
+    group: str
+    part: str
+    split: Split | None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A data set as it lies on disk.
+
+    Attributes:
+        folder: the folder that the templates are relative to.
+        entries: the images found.
+        missing: images that a list of the publisher names and that are not there.
+    """
+
+    folder: Path
+    entries: tuple[Entry, ...]
+    missing: tuple[str, ...]
+
+
+def find_layout(info: DatasetInfo, root: Path | str) -> Layout:
+    """Find a data set under ``root``, which is its folder or the folder around it."""
+    root = Path(root)
+    if not root.is_dir():
+        raise DataNotFoundError(root, f"no such folder; for {info.title}, {info.where}")
+    for folder in _candidates(info, root):
+        found = {entry.name: entry for part in reversed(info.parts) for entry in _entries(info, part, folder)}
+        if found:
+            entries = [found[name] for name in sorted(found)]
+            return _with_splits(info, folder, entries)
+    templates = " or ".join(part.images for part in info.parts)
+    raise DataNotFoundError(root, f"holds no image of {info.title}, none is named {templates}; {info.where}")
+
+
+def _candidates(info: DatasetInfo, root: Path) -> Iterator[Path]:
+    yield root
+    names = {info.name, info.title.casefold()}
+    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+        if folder.name.casefold() in names or any(fnmatch(folder.name, name) for name in info.folders):
+            yield folder
+
+
+def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
+    pattern = template_pattern(part.images)
+    for image in folder.glob(re.sub(r"\{\w+\}", "*", part.images)):
+        match = pattern.fullmatch(image.relative_to(folder).as_posix())
+        if match is None or image.name.startswith(".") or not image.is_file():
+            continue  # macOS puts a ._name beside each file
+        fields = match.groupdict()
+        name = part.prefix + fields["name"]
+        places = [(folder / labels.file.format_map(fields), labels.kind) for labels in part.labels]
+        labels, kind = next((place for place in places if place[0].is_file()), (None, places[0][1]))
+        group = fields.get("patient", name)
+        if info.patient is not None and (found := re.match(info.patient, name)):
+            group = found.group()
+        yield Entry(name, image, labels, kind, group, part=part.name or part.split or "", split=part.split)
+
+
+def template_pattern(template: str) -> re.Pattern[str]:
+    """Turn a path template into a regular expression with a group for each of its words.
+
+    >>> template_pattern("GT_{patient}/{name}.png").fullmatch("GT_01/01_2.png").groupdict()
+    {'patient': '01', 'name': '01_2'}
+    """
+    pattern = ""
+    known: set[str] = set()
+    for literal, word in re.findall(r"([^{]*)(?:\{(\w+)\})?", template):
+        pattern += re.escape(literal)
+        if word:
+            pattern += f"(?P={word})" if word in known else f"(?P<{word}>[^/]+)"
+            known.add(word)
+    return re.compile(pattern)
+
+
+def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> Layout:
+    names = [entry.name for entry in entries]
+    listed, missing = listed_names(names, read_lists(info.splits, folder))
+    published = {
+        entry.name: entry.split or listed.get(entry.name) or split_by_name(entry.name, info.splits.names)
+        for entry in entries
+    }
+    groups = {entry.name: entry.group for entry in entries}
+    used = by_patient(with_a_test(published, info.splits), groups)
+    placed = tuple(
+        replace(entry, part=entry.part or published[entry.name] or "other", split=used[entry.name])
+        for entry in entries
+    )
+    return Layout(folder, placed, tuple(missing))
