@@ -1,7 +1,7 @@
 """The table of cells."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -9,18 +9,21 @@ import numpy as np
 import shapely
 from numpy.typing import ArrayLike, NDArray
 
+from sparseshot.cells.columns import as_column, as_frozen, as_ids, stacked, stacked_ids
 from sparseshot.errors import InputError
 
 KINDS = ("detection", "annotation", "cell")
 """The kinds of object QuPath knows, in the order of the codes in :attr:`Cells.kind`."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Cells:
     """Cells as columns: one row a cell, whether somebody marked it or a model found it. Immutable.
 
+    Anything that NumPy makes an array of may be given for a column.
+
     Attributes:
-        xy: ``(N, 2)`` float64, x and y in level-0 pixels of the slide.
+        xy: ``(N, 2)`` float64, x and y in level-0 pixels; (0, 0) is the corner of the first pixel.
         classes: names of the classes.
         label: ``(N,)`` int16, index into ``classes``; -1 where a cell has no class. Left out: all 0.
         score: ``(N,)`` float32 confidence in [0, 1], or None for marks.
@@ -31,6 +34,7 @@ class Cells:
         measurements: further float64 columns by name.
         kind: ``(N,)`` uint8 index into :data:`KINDS`, or None where the source does not tell.
         colors: an (r, g, b) for each class, or None.
+        nucleus: ``(N,)`` outlines of the nuclei where ``outline`` is that of the whole cell, or None.
 
     >>> cells = Cells([[10, 20], [30, 40]], classes=("tumour", "lymphocyte"), label=[1, 0], mpp=0.25)
     >>> cells
@@ -40,19 +44,35 @@ class Cells:
     """
 
     xy: NDArray[np.float64]
-    classes: tuple[str, ...] = ("cell",)
-    label: NDArray[np.int16] = field(default=None)  # type: ignore[arg-type]  # filled in __post_init__
-    score: NDArray[np.float32] | None = None
-    outline: NDArray[np.object_] | None = None
-    id: NDArray[Any] | None = None
-    mpp: float | None = None
-    regions: NDArray[np.object_] = field(default=None)  # type: ignore[arg-type]  # filled in __post_init__
-    measurements: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    kind: NDArray[np.uint8] | None = None
-    colors: tuple[tuple[int, int, int], ...] | None = None
+    classes: tuple[str, ...]
+    label: NDArray[np.int16]
+    score: NDArray[np.float32] | None
+    outline: NDArray[np.object_] | None
+    id: NDArray[Any] | None
+    mpp: float | None
+    regions: NDArray[np.object_]
+    measurements: Mapping[str, NDArray[np.float64]]
+    kind: NDArray[np.uint8] | None
+    colors: tuple[tuple[int, int, int], ...] | None
+    nucleus: NDArray[np.object_] | None
 
-    def __post_init__(self) -> None:
-        xy = np.asarray(self.xy, dtype=np.float64)
+    def __init__(
+        self,
+        xy: ArrayLike,
+        *,
+        classes: Iterable[str] = ("cell",),
+        label: ArrayLike | None = None,
+        score: ArrayLike | None = None,
+        outline: ArrayLike | None = None,
+        id: ArrayLike | None = None,  # noqa: A002  the name of the column
+        mpp: float | None = None,
+        regions: ArrayLike | None = None,
+        measurements: Mapping[str, ArrayLike] = MappingProxyType({}),
+        kind: ArrayLike | None = None,
+        colors: Iterable[tuple[int, int, int]] | None = None,
+        nucleus: ArrayLike | None = None,
+    ) -> None:
+        xy = np.asarray(xy, dtype=np.float64)
         if xy.size == 0:
             xy = xy.reshape(0, 2)
         if xy.ndim != 2 or xy.shape[1] != 2:
@@ -62,42 +82,49 @@ class Cells:
             raise InputError(
                 f"xy of cell {bad} is {xy[bad].tolist()}; leave out cells without a finite place"
             )
-        n = len(xy)
-        classes = tuple(str(name) for name in self.classes)
+        classes = tuple(str(name) for name in classes)
         if len(set(classes)) != len(classes):
             raise InputError(f"classes {classes} repeat a name; merge them first")
-        label = np.zeros(n, np.int16) if self.label is None else np.asarray(self.label)
+        label = np.zeros(len(xy), np.int16) if label is None else np.asarray(label)
         if label.size and (label.min() < -1 or label.max() >= len(classes)):
             raise InputError(
                 f"labels run from {label.min()} to {label.max()}, but there are {len(classes)} classes "
                 f"{classes}; labels are indices into classes, or -1 for none"
             )
-        if self.mpp is not None and not (np.isfinite(self.mpp) and self.mpp > 0):
-            raise InputError(f"mpp is {self.mpp}; give µm per pixel, e.g. 0.25 for 40x")
-        if self.colors is not None and len(self.colors) != len(classes):
-            raise InputError(f"{len(self.colors)} colours for {len(classes)} classes; give one for each")
-        regions = np.empty(0, object) if self.regions is None else np.asarray(self.regions, dtype=object)
-        columns: dict[str, NDArray[Any] | None] = {
+        if mpp is not None and not (np.isfinite(mpp) and mpp > 0):
+            raise InputError(f"mpp is {mpp}; give µm per pixel, e.g. 0.25 for 40x")
+        colors = None if colors is None else tuple((int(r), int(g), int(b)) for r, g, b in colors)
+        if colors is not None and len(colors) != len(classes):
+            raise InputError(f"{len(colors)} colours for {len(classes)} classes; give one for each")
+        columns = {
             "xy": xy,
             "label": label.astype(np.int16, copy=False),
-            "score": _column(self.score, np.float32),
-            "outline": _column(self.outline, object),
-            "id": _ids(self.id),
-            "kind": _column(self.kind, np.uint8),
+            "score": as_column(score, np.float32),
+            "outline": as_column(outline, object),
+            "id": as_ids(id),
+            "kind": as_column(kind, np.uint8),
+            "nucleus": as_column(nucleus, object),
         }
-        measurements = {name: _column(values, np.float64) for name, values in self.measurements.items()}
-        for name, column in {**columns, **measurements}.items():
-            if column is None:
-                continue
-            if len(column) != n:
+        extra = {name: as_column(values, np.float64) for name, values in measurements.items()}
+        for name, column in {**columns, **extra, "xy": None}.items():
+            if column is not None and column.shape != (len(xy),):
                 raise InputError(
-                    f"{name} has {len(column)} rows, xy has {n}; every column needs one row a cell"
+                    f"{name} has shape {column.shape}, xy {xy.shape}; every column needs one value a cell"
                 )
-        for name, column in {**columns, "regions": regions}.items():
-            object.__setattr__(self, name, _frozen(column))
-        frozen = {name: _frozen(column) for name, column in measurements.items()}
-        object.__setattr__(self, "measurements", MappingProxyType(frozen))
-        object.__setattr__(self, "classes", classes)
+        columns["regions"] = np.empty(0, object) if regions is None else np.asarray(regions, dtype=object)
+        values = {name: as_frozen(column) for name, column in columns.items()} | {
+            "classes": classes,
+            "mpp": mpp,
+            "measurements": MappingProxyType({name: as_frozen(column) for name, column in extra.items()}),
+            "colors": colors,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to worker processes; the read-only view of the measurements cannot, a plain dict can."""
+        columns = {each.name: getattr(self, each.name) for each in fields(self)}
+        return _rebuilt, (columns | {"measurements": dict(self.measurements)},)
 
     def __len__(self) -> int:
         return len(self.xy)
@@ -115,6 +142,7 @@ class Cells:
             outline=None if self.outline is None else self.outline[index],
             id=None if self.id is None else self.id[index],
             kind=None if self.kind is None else self.kind[index],
+            nucleus=None if self.nucleus is None else self.nucleus[index],
             measurements={name: column[index] for name, column in self.measurements.items()},
         )
 
@@ -138,8 +166,9 @@ class Cells:
         """Bytes of the columns; of outlines their coordinates and about 200 bytes for each object."""
         columns = [self.xy, self.label, self.score, self.id, self.kind, *self.measurements.values()]
         total = sum(column.nbytes for column in columns if column is not None)
-        if self.outline is not None:
-            total += 16 * int(shapely.get_num_coordinates(self.outline).sum()) + 200 * len(self)
+        for shapes in (self.outline, self.nucleus):
+            if shapes is not None:
+                total += 16 * int(shapely.get_num_coordinates(shapes).sum()) + 200 * len(self)
         return total
 
     def counts(self) -> dict[str, int]:
@@ -156,6 +185,20 @@ class Cells:
         if unknown:
             raise InputError(f"no class named {unknown[0]!r}; there are {', '.join(self.classes)}")
         return self[np.isin(self.label, [self.classes.index(name) for name in names])]
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Give the classes other names; classes of one name become one class.
+
+        >>> Cells([[0, 0], [1, 1], [2, 2]], classes=("1", "2", "3"), label=[0, 1, 2]).renamed(
+        ...     {"1": "tumour", "2": "tumour"}
+        ... ).counts()
+        {'tumour': 2, '3': 1}
+        """
+        new = [names.get(name, name) for name in self.classes]
+        classes = tuple(dict.fromkeys(new))
+        place = np.array([*(classes.index(name) for name in new), -1], np.int16)
+        colors = self.colors and tuple(self.colors[new.index(name)] for name in classes)
+        return replace(self, classes=classes, label=place[self.label], colors=colors)
 
     def crop(self, x0: float, y0: float, x1: float, y1: float, *, shift: bool = False) -> Self:
         """Give the cells whose place lies in the half-open box; with ``shift``, relative to its corner.
@@ -185,6 +228,7 @@ class Cells:
             self,
             xy=move(self.xy),
             outline=None if self.outline is None else shapely.transform(self.outline, move),
+            nucleus=None if self.nucleus is None else shapely.transform(self.nucleus, move),
             regions=shapely.transform(self.regions, move) if len(self.regions) else self.regions,
         )
 
@@ -216,60 +260,20 @@ class Cells:
             xy=np.concatenate([table.xy for table in tables]),
             classes=classes,
             label=np.concatenate(labels),
-            score=_stacked(tables, "score", 1.0),
-            outline=_stacked(tables, "outline", None),
-            id=_stacked_ids(tables),
+            score=stacked(tables, "score", 1.0),
+            outline=stacked(tables, "outline", None),
+            id=stacked_ids(tables),
             mpp=mpps.pop(),
             regions=np.concatenate([table.regions for table in tables]),
             measurements={
                 name: np.concatenate([t.measurements.get(name, np.full(len(t), np.nan)) for t in tables])
                 for name in names
             },
-            kind=_stacked(tables, "kind", 0),
+            kind=stacked(tables, "kind", 0),
             colors=tuple(colors[name] for name in classes) if len(colors) == len(classes) else None,
+            nucleus=stacked(tables, "nucleus", None),
         )
 
 
-def _column(values: Any, dtype: Any) -> NDArray[Any] | None:
-    return None if values is None else np.asarray(values, dtype=dtype)
-
-
-def _ids(values: Any) -> NDArray[Any] | None:
-    if values is None:
-        return None
-    ids = np.asarray(values)
-    if ids.dtype.kind in "iu":
-        return ids.astype(np.int64, copy=False)
-    if ids.dtype.kind == "S":
-        return ids
-    return np.array([str(name).encode() for name in ids.tolist()], dtype=np.bytes_)
-
-
-def _frozen(column: NDArray[Any] | None) -> NDArray[Any] | None:
-    if column is None:
-        return None
-    view = column.view()
-    view.flags.writeable = False
-    return view
-
-
-def _stacked(tables: Sequence[Cells], name: str, missing: Any) -> NDArray[Any] | None:
-    columns = [getattr(table, name) for table in tables]
-    present = next((column for column in columns if column is not None), None)
-    if present is None:
-        return None
-    filled = [
-        np.full(len(table), missing, present.dtype) if column is None else column
-        for table, column in zip(tables, columns, strict=True)
-    ]
-    return np.concatenate(filled)
-
-
-def _stacked_ids(tables: Sequence[Cells]) -> NDArray[Any] | None:
-    """Stack ids where every table has them; numbers and strings together become strings."""
-    ids = [table.id for table in tables]
-    if any(column is None for column in ids):
-        return None
-    kinds = {column.dtype.kind for column in ids if column is not None}
-    texts = [column.astype(np.bytes_) if len(kinds) > 1 else column for column in ids if column is not None]
-    return np.concatenate(texts)
+def _rebuilt(columns: dict[str, Any]) -> Cells:
+    return Cells(**columns)

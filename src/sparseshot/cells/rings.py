@@ -1,0 +1,57 @@
+"""Outlines taken apart into the rings they are made of, as flat arrays that compiled loops can walk."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+
+class Rings(NamedTuple):
+    """The rings of N outlines, one after another; each level holds where its parts begin and the last ends.
+
+    Attributes:
+        xy: ``(V, 2)`` vertices; each ring closes by repeating its first.
+        rings: ``(R + 1,)`` offsets into ``xy``.
+        polygons: ``(P + 1,)`` offsets into ``rings``; first the shell, then the holes.
+        outlines: ``(N + 1,)`` offsets into ``polygons``; more than one for a multipolygon, none for None.
+    """
+
+    xy: NDArray[np.float64]
+    rings: NDArray[np.int64]
+    polygons: NDArray[np.int64]
+    outlines: NDArray[np.int64]
+
+
+def rings_of(outlines: NDArray[Any]) -> Rings:
+    """Take (multi)polygons apart; a None has no polygon.
+
+    >>> square = shapely.box(0, 0, 1, 1)
+    >>> rings_of(np.array([square, None, shapely.MultiPolygon([square, square])])).outlines
+    array([0, 1, 1, 3])
+    """
+    outlines = np.asarray(outlines, dtype=object)
+    plain = (shapely.get_type_id(outlines) == shapely.GeometryType.POLYGON) & (
+        shapely.get_num_interior_rings(outlines) == 0
+    )
+    if plain.all():  # by far the most frequent case, four times as fast as making an object of each ring
+        every = np.arange(len(outlines) + 1)
+        counts = shapely.get_num_coordinates(outlines)
+        return Rings(shapely.get_coordinates(outlines), offsets(counts), every, every)
+    polygons, owner = shapely.get_parts(outlines, return_index=True)
+    rings, polygon = shapely.get_rings(polygons, return_index=True)
+    return Rings(
+        xy=shapely.get_coordinates(rings),
+        rings=offsets(shapely.get_num_coordinates(rings)),
+        polygons=offsets(np.bincount(polygon, minlength=len(polygons))),
+        outlines=offsets(np.bincount(owner, minlength=len(outlines))),
+    )
+
+
+def offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Turn how many each has into where each begins, and where the last ends.
+
+    >>> offsets(np.array([2, 0, 3]))
+    array([0, 2, 2, 5])
+    """
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

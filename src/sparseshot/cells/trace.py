@@ -1,0 +1,169 @@
+"""Outlines of the objects in a label image, along the edges of their pixels."""
+
+from typing import Any
+
+import numpy as np
+import shapely
+from numba import njit
+from numpy.typing import NDArray
+from skimage.measure import label as connected
+
+from sparseshot.cells.rings import offsets
+from sparseshot.errors import InputError
+
+
+def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.object_]]:
+    """Give the value, centroid and outline of each object in a label image.
+
+    All pixels of one value but 0 are one object; if they hang together only by corners or not at all, its
+    outline is a multipolygon. Pixel ``[row, col]`` covers the square from ``(col, row)`` to
+    ``(col + 1, row + 1)``, so that :func:`~sparseshot.cells.raster.rasterise` gives the image back exactly.
+
+    Args:
+        labels: ``(H, W)`` integers.
+
+    Returns:
+        ``(N,)`` values in rising order, ``(N, 2)`` centroids x y, ``(N,)`` shapely (multi)polygons.
+
+    >>> values, xy, outlines = trace(np.array([[0, 7, 7], [0, 0, 7]]))
+    >>> values.tolist(), outlines[0].wkt
+    ([7], 'POLYGON ((1 0, 3 0, 3 2, 2 2, 2 1, 1 1, 1 0))')
+    """
+    if labels.ndim != 2 or labels.dtype.kind not in "iub":
+        raise InputError(
+            f"a label image has shape (H, W) and whole numbers, not {labels.shape} {labels.dtype}"
+        )
+    # Pieces that touch only by a corner are apart: a polygon must hang together by edges to be valid.
+    pieces, count = connected(labels, background=0, connectivity=1, return_num=True)  # type: ignore[no-untyped-call]
+    if count == 0:
+        return np.empty(0, np.int64), np.empty((0, 2)), np.empty(0, object)
+    pieces = pieces.astype(np.int32, copy=False)
+    vertices, lengths, piece = _follow(pieces)
+    polygons = _polygons(vertices.astype(np.float64), lengths, piece, count)
+
+    of_piece, area, sums = _sums(pieces, labels, count)
+    values, owner = np.unique(of_piece, return_inverse=True)
+    area = np.bincount(owner, area)
+    xy = np.column_stack([np.bincount(owner, column) / area for column in sums.T]) + 0.5
+    return values.astype(np.int64), xy, _united(polygons, owner, len(values))
+
+
+def _polygons(
+    vertices: NDArray[np.float64], lengths: NDArray[np.int64], piece: NDArray[np.int64], count: int
+) -> NDArray[np.object_]:
+    """Build a polygon of each piece: its one shell runs clockwise on the screen, its holes the other way."""
+    begin = offsets(lengths)
+    x, y = vertices.T
+    crosses = np.zeros(len(vertices))
+    crosses[:-1] = x[:-1] * y[1:] - x[1:] * y[:-1]
+    crosses[begin[1:] - 1] = 0  # from the end of a ring to the beginning of the next
+    hole = np.add.reduceat(crosses, begin[:-1]) < 0
+    order = np.lexsort((hole, piece))
+    place = np.repeat(begin[:-1][order] - offsets(lengths[order])[:-1], lengths[order]) + np.arange(
+        len(vertices)
+    )
+    rings = offsets(lengths[order])
+    parts = offsets(np.bincount(piece, minlength=count))
+    polygons: NDArray[np.object_] = shapely.from_ragged_array(
+        shapely.GeometryType.POLYGON, vertices[place], (rings, parts)
+    )
+    return polygons
+
+
+def _united(polygons: NDArray[np.object_], owner: NDArray[np.intp], count: int) -> NDArray[np.object_]:
+    """Give each of ``count`` owners its polygon, or a multipolygon of its several."""
+    order = np.argsort(owner, kind="stable")
+    parts = np.bincount(owner, minlength=count)
+    outlines = np.empty(count, object)
+    outlines[parts == 1] = polygons[order][parts[owner[order]] == 1]
+    several = order[parts[owner[order]] > 1]
+    if len(several):
+        shapely.multipolygons(polygons[several], indices=owner[several], out=outlines)
+    return outlines
+
+
+@njit(cache=True)
+def _sums(pieces: Any, labels: Any, count: int) -> Any:
+    """Give the value, the number of pixels and the sums of their columns and rows, of each piece."""
+    values, area, sums = np.empty(count, labels.dtype), np.zeros(count), np.zeros((count, 2))
+    for row in range(pieces.shape[0]):
+        for column in range(pieces.shape[1]):
+            piece = pieces[row, column] - 1
+            if piece >= 0:
+                values[piece] = labels[row, column]
+                area[piece] += 1
+                sums[piece, 0] += column
+                sums[piece, 1] += row
+    return values, area, sums
+
+
+@njit(cache=True)
+def _grown(array: Any, size: int) -> Any:
+    if size <= len(array):
+        return array
+    bigger = np.empty((2 * size, *array.shape[1:]), array.dtype)
+    bigger[: len(array)] = array
+    return bigger
+
+
+# By direction east, south, west, north: a step, and from a corner the pixels ahead to the right and left.
+_STEP = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
+_RIGHT = np.array([[0, 0], [-1, 0], [-1, -1], [0, -1]])
+_LEFT = np.array([[0, -1], [0, 0], [-1, 0], [-1, -1]])
+
+
+@njit(cache=True)
+def _is(pieces: Any, x: int, y: int, piece: int) -> Any:
+    return 0 <= x < pieces.shape[1] and 0 <= y < pieces.shape[0] and pieces[y, x] == piece
+
+
+@njit(cache=True)
+def _follow(pieces: Any) -> Any:
+    """Walk round every piece with its pixels on the right; give closed rings, a vertex at each turn.
+
+    Where two pixels of a piece meet only by a corner, the way hugs its own pixel and may come through that
+    corner twice: what lies between is cut out as a ring of its own, so that no ring touches itself.
+    """
+    height, width = pieces.shape
+    rings = np.empty((1024, 2), np.int32)
+    lengths, owners = np.empty(64, np.int64), np.empty(64, np.int64)
+    used, count = 0, 0
+    way = np.empty((64, 2), np.int32)
+    walked = np.zeros((height, width), np.bool_)  # whether the upper edge of a pixel was walked, eastwards
+    seen = np.full((height + 1, width + 1), -1, np.int32)  # where a corner stands in the present way
+    for row in range(height):
+        for column in range(width):
+            piece = pieces[row, column]
+            if piece == 0 or walked[row, column] or _is(pieces, column, row - 1, piece):
+                continue
+            # The leftmost of its run, so the way turns here and this corner is a vertex.
+            x, y, direction, length = column, row, 0, 1
+            way[0, 0], way[0, 1] = x, y
+            seen[y, x] = 0
+            while direction != 0 or not walked[y, x]:
+                if direction == 0:
+                    walked[y, x] = True
+                x, y = x + _STEP[direction, 0], y + _STEP[direction, 1]
+                right = _is(pieces, x + _RIGHT[direction, 0], y + _RIGHT[direction, 1], piece)
+                left = _is(pieces, x + _LEFT[direction, 0], y + _LEFT[direction, 1], piece)
+                if right and not left:
+                    continue
+                direction = (direction + (3 if right else 1)) % 4
+                before = seen[y, x]
+                if before < 0:
+                    way = _grown(way, length + 1)
+                    way[length, 0], way[length, 1] = x, y
+                    seen[y, x] = length
+                    length += 1
+                    continue
+                size = length - before
+                rings = _grown(rings, used + size + 1)
+                lengths, owners = _grown(lengths, count + 1), _grown(owners, count + 1)
+                rings[used : used + size] = way[before:length]
+                rings[used + size] = way[before]
+                for k in range(before + 1, length):
+                    seen[way[k, 1], way[k, 0]] = -1
+                lengths[count], owners[count] = size + 1, piece - 1
+                used, count, length = used + size + 1, count + 1, before + 1
+            seen[row, column] = -1
+    return rings[:used], lengths[:count], owners[:count]
