@@ -1,0 +1,77 @@
+"""U-Net (Ronneberger et al., MICCAI 2015) with batch normalisation."""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from sparseshot.errors import InputError
+
+
+class UNet(nn.Module):
+    """Give each pixel its logits; any input size.
+
+    Args:
+        out_channels: 1 for one class, C + 1 for C classes and background.
+        width: channels of the first level; each level below has twice as many.
+        depth: how many times the image is halved.
+
+    >>> UNet(width=4, depth=2).eval()(torch.zeros(2, 3, 37, 50)).shape
+    torch.Size([2, 1, 37, 50])
+    """
+
+    def __init__(
+        self, *, in_channels: int = 3, out_channels: int = 1, width: int = 16, depth: int = 4
+    ) -> None:
+        super().__init__()
+        if min(in_channels, out_channels, width, depth) < 1:
+            raise InputError(
+                f"a U-Net needs at least 1 of everything; got in_channels {in_channels}, "
+                f"out_channels {out_channels}, width {width}, depth {depth}"
+            )
+        widths = [width * 2**level for level in range(depth + 1)]
+        self.stem = _two_convolutions(in_channels, width)
+        self.down = nn.ModuleList(_two_convolutions(w, 2 * w) for w in widths[:-1])
+        self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, stride=2) for w in reversed(widths[:-1]))
+        self.merge = nn.ModuleList(_two_convolutions(2 * w, w) for w in reversed(widths[:-1]))
+        self.head = nn.Conv2d(width, out_channels, 1)
+        self.depth: int = depth
+
+    @property
+    def alignment_px(self) -> int:
+        """Where a tile may begin: multiples of this see the same pooling windows as the whole image."""
+        return 1 << self.depth
+
+    @property
+    def margin_px(self) -> int:
+        """How far a pixel's logits look, rounded up to the alignment.
+
+        Two 3 × 3 convolutions look 2 pixels of their level; down the levels and up again that is
+        2 · (2 · (1 + 2 + … + 2^(depth−1)) + 2^depth); pooling and its inverse add at most 2^depth − 1.
+        """
+        reach: int = 2 * (2 * (2**self.depth - 1) + 2**self.depth) + 2**self.depth - 1
+        return -(-reach // self.alignment_px) * self.alignment_px
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Map ``(N, in_channels, H, W)`` to logits ``(N, out_channels, H, W)``."""
+        height, width = image.shape[-2:]
+        right, bottom = -width % self.alignment_px, -height % self.alignment_px
+        x = self.stem(F.pad(image, (0, right, 0, bottom), mode="replicate") if right or bottom else image)
+        skips = []
+        for convolutions in self.down:
+            skips.append(x)
+            x = convolutions(F.max_pool2d(x, 2))
+        for up, convolutions in zip(self.up, self.merge, strict=True):
+            x = convolutions(torch.cat([skips.pop(), up(x)], dim=1))
+        logits: Tensor = self.head(x)
+        return logits[..., :height, :width]
+
+
+def _two_convolutions(in_channels: int, out_channels: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False),
+        nn.BatchNorm2d(out_channels),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
+        nn.BatchNorm2d(out_channels),
+        nn.ReLU(inplace=True),
+    )

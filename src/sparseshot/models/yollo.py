@@ -1,0 +1,93 @@
+"""A detector after YOLLO: one look, one grid, one box kind.
+
+"You Only Look on Lymphocytes Once" (van Rijthoven et al., MIDL 2018) cuts YOLO down for one kind of small
+object. Its list of layers is not public, so this network is YOLLO-style: fully convolutional, 3 × 3
+convolution, batch normalisation and LeakyReLU, and for each grid cell whether an object's centre lies in it,
+where in it, and, if wished, how large the object is.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from sparseshot.errors import InputError
+
+STRIDES = (4, 8, 16)
+
+
+class YOLLO(nn.Module):
+    """Give each grid cell its logits, an offset and, if wished, a size.
+
+    Args:
+        out_channels: 1 for one class, C + 1 for C classes and background.
+        width: channels at full resolution; they double at each halving.
+        stride: pixels to a grid cell: 8 (4 µm at 0.5 µm/px), 4 for crowded nuclei, or 16.
+        sizes: predict width and height of the object too.
+
+    The output has ``out_channels`` logits, then 2 offset channels, then 2 size channels if wished;
+    :mod:`sparseshot.models.grid` says what they mean.
+
+    >>> YOLLO(width=4, stride=8).eval()(torch.zeros(2, 3, 64, 50)).shape
+    torch.Size([2, 3, 8, 7])
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int = 3,
+        out_channels: int = 1,
+        width: int = 16,
+        stride: int = 8,
+        sizes: bool = False,
+    ) -> None:
+        super().__init__()
+        if stride not in STRIDES:
+            raise InputError(f"stride is {stride}; YOLLO knows {', '.join(map(str, STRIDES))}")
+        if min(in_channels, out_channels, width) < 1:
+            raise InputError(
+                f"YOLLO needs at least 1 of everything; got in_channels {in_channels}, "
+                f"out_channels {out_channels}, width {width}"
+            )
+        self.halvings: int = stride.bit_length() - 1
+        layers: list[nn.Module] = [_convolution(in_channels, width), _convolution(width, width)]
+        channels = width
+        for _ in range(self.halvings):
+            layers += [
+                nn.MaxPool2d(2),
+                _convolution(channels, 2 * channels),
+                _convolution(2 * channels, 2 * channels),
+            ]
+            channels *= 2
+        layers += [_convolution(channels, channels), _convolution(channels, channels)]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Conv2d(channels, out_channels + 2 + 2 * sizes, 1)
+        self.stride: int = stride
+        self.out_channels = out_channels
+        self.sizes = sizes
+
+    @property
+    def alignment_px(self) -> int:
+        """Where a tile may begin, so that its grid is the whole image's grid."""
+        return self.stride
+
+    @property
+    def margin_px(self) -> int:
+        """How far a grid cell looks beyond its own pixels, rounded up to whole grid cells."""
+        reach: int = 2 * (2 ** (self.halvings + 1) - 1) + 2 * self.stride
+        return -(-reach // self.stride) * self.stride
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Map ``(N, in_channels, H, W)`` to ``(N, channels, ⌈H / stride⌉, ⌈W / stride⌉)``."""
+        height, width = image.shape[-2:]
+        right, bottom = -width % self.stride, -height % self.stride
+        if right or bottom:
+            image = torch.nn.functional.pad(image, (0, right, 0, bottom), mode="replicate")
+        output: Tensor = self.head(self.body(image))
+        return output
+
+
+def _convolution(in_channels: int, out_channels: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False),
+        nn.BatchNorm2d(out_channels),
+        nn.LeakyReLU(0.1, inplace=True),
+    )
