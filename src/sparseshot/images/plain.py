@@ -14,7 +14,9 @@ from sparseshot.errors import DataNotFoundError, SlideError
 MAX_PIXELS = 2**30
 """The largest plain image that is decoded whole: 32,768², which takes 3 GiB as RGB."""
 
-_TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+"""How TIFF and BigTIFF of either byte order begin."""
+
 _limit_lock = Lock()
 
 
@@ -45,7 +47,7 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
             return _read_tiff(path) if _has_deep_planes(image) else _rgb(image)
     except UnidentifiedImageError as error:
         with path.open("rb") as file:
-            if file.read(4) in _TIFF_MAGIC:
+            if file.read(4) in TIFF_MAGIC:
                 return _read_tiff(path)
         raise SlideError(path, "not an image of a known format; save it as PNG, JPEG or TIFF") from error
     except (OSError, SyntaxError, ValueError, EOFError) as error:  # SyntaxError is Pillow's for a broken PNG

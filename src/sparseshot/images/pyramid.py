@@ -58,11 +58,9 @@ class PyramidSlide:
         self.downsamples = downsamples(pyramid.sizes)
 
     def __repr__(self) -> str:
-        width, height = self.size
-        return (
-            f"Slide({self.name}: {width:,} × {height:,} px at {self.mpp:g} µm, "
-            f"{len(self.levels)} levels, {self.vendor})"
-        )
+        (width, height), n = self.size, len(self.levels)
+        levels = "1 level" if n == 1 else f"{n} levels"
+        return f"Slide({self.name}: {width:,} × {height:,} px at {self.mpp:g} µm, {levels}, {self.vendor})"
 
     def read(
         self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
@@ -160,8 +158,8 @@ def downsamples(sizes: Sequence[tuple[int, int]]) -> tuple[float, ...]:
     one of 4003 × 3001 is four times smaller, not 4.002 times: with the plain quotient a cell at the far edge
     would be two pixels off. Only where no whole number explains the sizes is the quotient taken.
 
-    >>> downsamples([(4003, 3001), (1000, 750), (250, 187), (1600, 1200)])
-    (1.0, 4.0, 16.0, 2.5013541666666667)
+    >>> downsamples([(4003, 3001), (1600, 1200), (1000, 750), (250, 187)])
+    (1.0, 2.5013541666666668, 4.0, 16.0)
     """
     width, height = sizes[0]
     return tuple(_downsample(width, height, w, h) for w, h in sizes)

@@ -144,7 +144,7 @@ class Grid:
 def snapped(downsample: float) -> float:
     """Take the whole number, or one over it, that lies within :data:`SNAP` of a ratio; else the ratio itself.
 
-    >>> snapped(1.979), snapped(0.49), snapped(1.5)
+    >>> snapped(1.979), snapped(0.495), snapped(1.5)
     (2.0, 0.5, 1.5)
     """
     if downsample >= 1 - SNAP:

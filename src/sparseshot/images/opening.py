@@ -1,0 +1,93 @@
+"""From a path to a slide, whatever is stored there."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import openslide
+from numpy.typing import NDArray
+
+from sparseshot.errors import DataNotFoundError, InputError, SlideError
+from sparseshot.images.codecs import UnknownLayout
+from sparseshot.images.openslide_file import OpenSlidePyramid
+from sparseshot.images.pixel_size import image_mpp
+from sparseshot.images.plain import TIFF_MAGIC, read_image
+from sparseshot.images.pyramid import Pyramid, PyramidSlide
+from sparseshot.images.slide import Box
+from sparseshot.images.tiff import TiffPyramid
+
+_TIFF_VENDORS = {None, "aperio", "generic-tiff"}
+"""TIFFs without tricks, which are read faster without OpenSlide; None is what OpenSlide does not know."""
+
+
+def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
+    """Open a whole slide or a plain image as a :class:`~sparseshot.images.slide.Slide`.
+
+    Reads what OpenSlide reads (SVS, NDPI, MRXS, SCN, BIF, DICOM, …), pyramidal TIFF, OME-TIFF, and plain
+    images as slides of one level.
+
+    Args:
+        path: the file; of a DICOM series any one of its files, of MRXS the ``.mrxs`` file.
+        mpp: µm of a level-0 pixel, for files that do not tell or tell wrongly.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> file = Path(tempfile.mkdtemp()) / "crop.png"
+    >>> Image.new("RGB", (60, 40), "purple").save(file)
+    >>> with open_slide(file, mpp=0.25) as slide:
+    ...     print(slide, slide.read(0, 0, 10, 10, mpp=0.5).shape)
+    Slide(crop.png: 60 × 40 px at 0.25 µm, 1 level, image) (10, 10, 3)
+    """
+    path = Path(path)
+    if mpp is not None and not (math.isfinite(mpp) and mpp > 0):
+        raise InputError(f"mpp is {mpp}; give µm per pixel, e.g. 0.25 for 40x")
+    if not path.exists():
+        raise DataNotFoundError(path, "no such slide; check the path")
+    if path.is_dir():
+        raise SlideError(path, "is a folder; give a file, of a DICOM series any one in it")
+    pyramid = _pyramid(path)
+    if mpp is None:
+        mpp = pyramid.mpp or image_mpp(path)
+    if mpp is None:
+        pyramid.close()
+        raise SlideError(
+            path,
+            "the file does not tell the size of its pixels; give it in µm with --mpp 0.25 or mpp=0.25 "
+            "(40x is about 0.25, 20x about 0.5)",
+        )
+    return PyramidSlide(pyramid, mpp=mpp)
+
+
+def _pyramid(path: Path) -> Pyramid:
+    with path.open("rb") as file:
+        is_tiff = file.read(4) in TIFF_MAGIC
+    vendor = openslide.OpenSlide.detect_format(path)
+    if not (is_tiff and vendor in _TIFF_VENDORS):
+        return OpenSlidePyramid(path) if vendor else ImagePyramid(path)
+    try:
+        return TiffPyramid(path)
+    except UnknownLayout as unknown:
+        try:
+            return OpenSlidePyramid(path) if vendor else ImagePyramid(path)
+        except SlideError as error:
+            raise SlideError(path, f"{error.problem} (read as tiles: {unknown})") from error
+
+
+class ImagePyramid:
+    """A plain image as a pyramid of one level, see :class:`sparseshot.images.pyramid.Pyramid`."""
+
+    vendor = "image"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pixels = read_image(path)
+        self.sizes = ((self._pixels.shape[1], self._pixels.shape[0]),)
+        self.mpp = None
+
+    def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:  # noqa: ARG002  there is but one
+        """Copy from the decoded image."""
+        return self._pixels[box.y0 : box.y1, box.x0 : box.x1].copy()
+
+    def close(self) -> None:
+        """Let go of the pixels."""
+        self._pixels = np.empty((0, 0, 3), np.uint8)

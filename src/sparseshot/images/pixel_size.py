@@ -1,0 +1,83 @@
+"""Where files write the size of a pixel, and which of what they write can be believed."""
+
+import math
+import re
+from pathlib import Path
+
+import defusedxml.ElementTree
+import tifffile
+from PIL import Image
+
+_PLAUSIBLE_MPP = (0.01, 10.0)
+"""Below is no light microscope; above is the 72 dpi (353 µm) that every drawing program writes."""
+
+_UM_PER_UNIT = {"µm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4, "m": 1e6, "pm": 1e-6, "Å": 1e-4}
+
+
+def plausible(mpp_x: float, mpp_y: float) -> float | None:
+    """Give the mean of both where they could be a microscope's square pixel, else None.
+
+    >>> plausible(0.25, 0.2501), plausible(352.8, 352.8), plausible(0.25, 0.5)
+    (0.25005, None, None)
+    """
+    mean = (mpp_x + mpp_y) / 2
+    low, high = _PLAUSIBLE_MPP
+    if math.isfinite(mean) and low <= mean <= high and abs(mpp_x - mpp_y) <= 0.05 * mean:
+        return mean
+    return None
+
+
+def tiff_mpp(page: tifffile.TiffPage) -> float | None:
+    """Find the µm of a pixel in the first page of a TIFF: OME-XML, Aperio's description, resolution tags."""
+    text = page.description
+    if "<OME" in text:
+        return ome_mpp(text)
+    aperio = re.search(r"\|\s*MPP\s*=\s*([0-9.]+)", text)
+    if aperio:
+        mpp = _number(aperio.group(1))
+        return plausible(mpp, mpp)
+    is_imagej = "ImageJ=" in text and re.search(r"unit=(micron|um|µm|\\u00B5m)", text)
+    try:
+        # ImageJ writes pixels per µm and calls the unit none.
+        per_um_x, per_um_y = page.get_resolution() if is_imagej else page.get_resolution("MICROMETER")
+        return plausible(1 / per_um_x, 1 / per_um_y)
+    except (ValueError, ZeroDivisionError, TypeError, KeyError):
+        return None
+
+
+def image_mpp(path: Path) -> float | None:
+    """Find the µm of a pixel in a plain image, where more than a printer's resolution is written."""
+    try:
+        with tifffile.TiffFile(path) as file:
+            return tiff_mpp(file.pages.first)
+    except tifffile.TiffFileError:
+        pass
+    with Image.open(path) as image:
+        dpi = image.info.get("dpi")
+    try:
+        return plausible(25400 / float(dpi[0]), 25400 / float(dpi[1])) if dpi else None
+    except (TypeError, IndexError, ValueError, ZeroDivisionError):
+        return None
+
+
+def ome_mpp(xml: str) -> float | None:
+    """Find PhysicalSizeX and Y of the first image in OME-XML."""
+    try:
+        root = defusedxml.ElementTree.fromstring(xml)
+    except (defusedxml.DefusedXmlException, defusedxml.ElementTree.ParseError):
+        return None
+    for pixels in root.iter():
+        if pixels.tag.rpartition("}")[2] == "Pixels":
+            sizes = []
+            for axis in "XY":
+                unit = _UM_PER_UNIT.get(pixels.get(f"PhysicalSize{axis}Unit", "µm"), math.nan)
+                sizes.append(_number(pixels.get(f"PhysicalSize{axis}", "nan")) * unit)
+            return plausible(*sizes)
+    return None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

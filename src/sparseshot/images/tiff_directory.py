@@ -1,0 +1,123 @@
+"""The directory of a tiled TIFF: which pages are levels, where their tiles lie, how they are packed."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tifffile
+from numpy.typing import NDArray
+
+from sparseshot.errors import SlideError
+from sparseshot.images.codecs import Decoder, UnknownLayout, tile_decoder
+
+_MAX_TILE_PX = 2**26
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The tiles of one level, or of one colour of it where colours are stored apart."""
+
+    offsets: NDArray[np.uint64]
+    counts: NDArray[np.uint64]
+    decode: Decoder
+
+
+@dataclass(frozen=True)
+class TiffLevel:
+    """One level: its size, the size of its tiles, and where they are."""
+
+    width: int
+    height: int
+    tile_width: int
+    tile_height: int
+    planes: tuple[Plane, ...]
+
+    @property
+    def across(self) -> int:
+        """Tiles in a row."""
+        return math.ceil(self.width / self.tile_width)
+
+    def bytes_of(self, plane: Plane, index: int) -> int:
+        """Tell how many bytes a tile takes; ValueError if that cannot be."""
+        count = int(plane.counts[index])
+        if count > 16 * self.tile_width * self.tile_height + 2**16:  # more than any codec makes of a tile
+            raise ValueError(f"{count:,} bytes for {self.tile_width} × {self.tile_height} pixels")
+        return count
+
+
+def is_aperio(page: tifffile.TiffPage) -> bool:
+    """Tell whether Aperio's software wrote the page."""
+    return page.description.startswith("Aperio")
+
+
+def tiff_levels(file: tifffile.TiffFile) -> tuple[TiffLevel, ...]:
+    """Find the levels, the largest first, or raise :class:`UnknownLayout`."""
+    if file.is_ome:
+        groups = _ome_groups(file)
+    else:
+        first = file.pages.first
+        others = [page for page in file.pages if isinstance(page, tifffile.TiffPage) and page is not first]
+        others += [page for page in first.pages or () if isinstance(page, tifffile.TiffPage)]
+        groups = [[page] for page in [first, *others] if page is first or _is_reduced(page, first)]
+    levels = sorted((_level(group) for group in groups), key=lambda level: -level.width)
+    aperio_holes = is_aperio(file.pages.first) and any(0 in p.counts for lv in levels for p in lv.planes)
+    if aperio_holes:  # OpenSlide fills them from the finer level
+        raise UnknownLayout("tiles are missing from it")
+    return tuple(levels)
+
+
+def _is_reduced(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
+    """Tell a smaller copy of the first page from a label, a macro picture or the next slice."""
+    if not page.is_tiled or page.imagewidth >= first.imagewidth or page.dtype != first.dtype:
+        return False
+    across, down = first.imagewidth / page.imagewidth, first.imagelength / page.imagelength
+    return (page.is_reduced or is_aperio(first)) and abs(across / down - 1) <= max(
+        0.02, 2 / page.imagewidth, 2 / page.imagelength
+    )
+
+
+def _ome_groups(file: tifffile.TiffFile) -> list[list[tifffile.TiffPage]]:
+    """Give the pages of each level of the first image: one, or one for each of three colours."""
+    groups = []
+    for level in file.series[0].levels:
+        axes, shape = level.axes, level.shape
+        pages = [page for page in level.pages if page is not None]
+        colors = dict(zip(axes, shape, strict=True)).get("C", 1)
+        if axes not in {"YX", "YXS", "SYX", "CYX"} or len(pages) not in {1, 3} or colors not in {1, 3}:
+            sizes = ", ".join(f"{axis} {size}" for axis, size in zip(axes, shape, strict=True))
+            raise SlideError(
+                Path(file.filehandle.path),
+                f"its first image has axes {sizes}; export one plane of a bright-field image in RGB",
+            )
+        groups.append([page if isinstance(page, tifffile.TiffPage) else page.aspage() for page in pages])
+    return groups
+
+
+def _level(pages: Sequence[tifffile.TiffPage]) -> TiffLevel:
+    page = pages[0]
+    if not page.is_tiled:
+        raise UnknownLayout("it is not tiled")
+    if page.imagewidth < 1 or page.imagelength < 1:
+        raise UnknownLayout(f"it is {page.imagewidth} × {page.imagelength} pixels")
+    if not 0 < page.tilewidth * page.tilelength <= _MAX_TILE_PX:
+        raise UnknownLayout(f"its tiles are {page.tilewidth} × {page.tilelength} pixels")
+    level = TiffLevel(page.imagewidth, page.imagelength, page.tilewidth, page.tilelength, ())
+    tiles = level.across * math.ceil(level.height / level.tile_height)
+    planes = [plane for one in pages for plane in _planes(one, tiles)]
+    if len(planes) not in {1, 3}:
+        raise UnknownLayout(f"it stores {len(planes)} colours apart")
+    return TiffLevel(level.width, level.height, level.tile_width, level.tile_height, tuple(planes))
+
+
+def _planes(page: tifffile.TiffPage, tiles: int) -> list[Plane]:
+    decode = tile_decoder(page)
+    offsets, counts = (np.array(v, dtype=np.uint64) for v in (page.dataoffsets, page.databytecounts))
+    number = page.samplesperpixel if page.planarconfig == 2 else 1
+    if len(offsets) != tiles * number or len(counts) != len(offsets):
+        raise UnknownLayout(
+            f"its directory lists {len(offsets)} tiles where there should be {tiles * number}"
+        )
+    parts = zip(np.split(offsets, number), np.split(counts, number), strict=True)
+    return [Plane(offset, count, decode) for offset, count in parts]

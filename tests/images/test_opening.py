@@ -1,0 +1,305 @@
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import openslide
+import pytest
+import slide_files
+import tifffile
+from PIL import Image
+
+from sparseshot.errors import DataNotFoundError, InputError, SlideError
+from sparseshot.images import Box, open_slide
+from sparseshot.images.openslide_file import OpenSlidePyramid
+from sparseshot.images.pyramid import Pyramid, PyramidSlide
+from sparseshot.images.tiff import TiffPyramid
+
+IMAGE = slide_files.tissue(403, 301)
+CODECS = ["none", "deflate", "deflate-predicted", "jpeg-rgb", "jpeg-ycbcr"]
+LOSSLESS = {"none": 0, "deflate": 0, "deflate-predicted": 0, "jpeg-rgb": 8, "jpeg-ycbcr": 60}
+WRITERS: dict[str, Callable[[Path], Path]] = {
+    "pyramid.tif": lambda p: slide_files.write_pyramid(p, IMAGE),
+    "big.tif": lambda p: slide_files.write_pyramid(p, IMAGE, bigtiff=True),
+    "aperio.svs": lambda p: slide_files.write_aperio(p, IMAGE, codec="none"),
+    "interleaved.ome.tif": lambda p: slide_files.write_ome(p, IMAGE),
+    "planes.ome.tif": lambda p: slide_files.write_ome(p, IMAGE, axes="CYX"),
+    "separate.ome.tif": lambda p: slide_files.write_ome(p, IMAGE, axes="SYX"),
+}
+
+
+def of_openslide(path: Path) -> PyramidSlide:
+    return PyramidSlide(OpenSlidePyramid(path), mpp=0.25)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_layout_gives_its_pixels_levels_and_mpp(tmp_path: Path, name: str) -> None:
+    with open_slide(WRITERS[name](tmp_path / name)) as slide:
+        assert slide.name == name
+        assert slide.size == (403, 301)
+        assert slide.mpp == pytest.approx(0.25)
+        assert len(slide.levels) == 3
+        np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
+        np.testing.assert_array_equal(slide.read(0, 0, 100, 75, mpp=1), slide_files.reduced(IMAGE, 4))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_gives_the_bytes_that_openslide_gives(tmp_path: Path, codec: str) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec=codec)
+    with open_slide(path) as ours, of_openslide(path) as theirs:
+        assert isinstance(ours._pyramid, TiffPyramid)
+        assert np.abs(ours.read(0, 0, 403, 301).astype(int) - IMAGE).max() <= LOSSLESS[codec]
+        np.testing.assert_array_equal(ours.read(0, 0, 403, 301), theirs.read(0, 0, 403, 301))
+
+
+def test_real_slides_give_what_openslide_gives(real_data: Path) -> None:
+    slides = sorted(real_data.rglob("*.svs"))
+    assert len(slides) >= 7
+    for path in slides:
+        with open_slide(path) as ours, of_openslide(path) as theirs:
+            assert ours.vendor == "aperio"
+            assert 0.25 <= ours.mpp <= 0.5
+            size = tuple(min(n, 900) for n in ours.size)
+            one, other = ours.read(0, 0, *size), theirs.read(0, 0, *size)
+            # Two builds of OpenJPEG round one value in a million differently.
+            assert np.abs(one.astype(int) - other).max() <= 1
+            assert (one != other).mean() < 1e-5
+
+
+def test_a_plain_image_is_a_slide_of_one_level(tmp_path: Path) -> None:
+    Image.fromarray(IMAGE).save(tmp_path / "crop.png")
+    with open_slide(tmp_path / "crop.png", mpp=0.25) as slide:
+        assert slide.levels == ((403, 301),)
+        np.testing.assert_array_equal(slide.read(10, 20, 30, 40), IMAGE[20:60, 10:40])
+        np.testing.assert_array_equal(slide.read(0, 0, 100, 75, mpp=1), slide_files.reduced(IMAGE, 4))
+
+
+def test_a_stripped_tiff_is_a_plain_image(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", IMAGE, resolution=(20000, 20000), resolutionunit="CENTIMETER")
+    with open_slide(tmp_path / "a.tif") as slide:
+        assert (slide.vendor, slide.mpp) == ("image", 0.5)
+        np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
+
+
+def test_what_a_printer_would_print_is_not_a_pixel_size(tmp_path: Path) -> None:
+    Image.fromarray(IMAGE).save(tmp_path / "a.png", dpi=(72, 72))
+    with pytest.raises(
+        SlideError, match=r"does not tell the size of its pixels; give it in µm with --mpp 0\.25"
+    ):
+        open_slide(tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tif"])
+def test_resolution_of_an_image_is_used_where_it_is_a_microscopes(tmp_path: Path, name: str) -> None:
+    Image.fromarray(IMAGE).save(tmp_path / name, dpi=(50800, 50800))
+    with open_slide(tmp_path / name) as slide:
+        assert slide.mpp == pytest.approx(0.5, rel=1e-3)
+
+
+def test_imagej_writes_pixels_per_micron(tmp_path: Path) -> None:
+    tifffile.imwrite(
+        tmp_path / "a.tif", IMAGE, imagej=True, resolution=(4, 4), metadata={"unit": "um", "axes": "YXS"}
+    )
+    with open_slide(tmp_path / "a.tif") as slide:
+        assert slide.mpp == pytest.approx(0.25)
+
+
+def test_a_given_mpp_wins(tmp_path: Path) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
+    with open_slide(path, mpp=0.5) as slide:
+        assert slide.mpp == 0.5
+    for wrong in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="give µm per pixel"):
+            open_slide(path, mpp=wrong)
+
+
+def test_no_pixel_size_in_a_slide(tmp_path: Path) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, mpp=None)
+    with pytest.raises(SlideError, match=r"a\.tif: the file does not tell .* mpp=0\.25"):
+        open_slide(path)
+    with open_slide(path, mpp=0.3) as slide:
+        assert slide.mpp == 0.3
+
+
+def test_missing_folder_and_nonsense(tmp_path: Path) -> None:
+    with pytest.raises(DataNotFoundError, match="no such slide"):
+        open_slide(tmp_path / "none.svs")
+    with pytest.raises(SlideError, match="is a folder"):
+        open_slide(tmp_path)
+    (tmp_path / "text.svs").write_text("hello")
+    with pytest.raises(SlideError, match="not an image of a known format"):
+        open_slide(tmp_path / "text.svs")
+
+
+def test_an_ome_tiff_of_many_channels_is_refused_not_shown_by_halves(tmp_path: Path) -> None:
+    tifffile.imwrite(
+        tmp_path / "a.ome.tif",
+        np.zeros((5, 128, 128), np.uint8),
+        tile=(64, 64),
+        photometric="minisblack",
+        metadata={"axes": "CYX"},
+    )
+    with pytest.raises(SlideError, match=r"axes C 5, Y 128, X 128; export one plane"):
+        open_slide(tmp_path / "a.ome.tif", mpp=0.25)
+
+
+def test_an_ome_tiff_without_tiles_is_read_whole(tmp_path: Path) -> None:
+    metadata = {"axes": "YXS", "PhysicalSizeX": 0.25, "PhysicalSizeY": 0.25}
+    tifffile.imwrite(tmp_path / "a.ome.tif", IMAGE, photometric="rgb", metadata=metadata)
+    with open_slide(tmp_path / "a.ome.tif") as slide:
+        assert slide.mpp == 0.25
+        np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
+
+
+def test_a_codec_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    path = slide_files.write_ome(tmp_path / "a.ome.tif", IMAGE, axes="CYX")
+    with tifffile.TiffFile(path, mode="r+") as file:
+        file.pages.first.tags["Compression"].overwrite(50001)
+    with pytest.raises(
+        SlideError, match="packed by WEBP, which needs another package: pip install imagecodecs"
+    ):
+        open_slide(path)
+
+
+def test_a_tiled_tiff_of_another_codec_goes_through_openslide(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    slide_files.write_pyramid(path, IMAGE, codec="lzw")
+    with open_slide(path) as slide:
+        assert isinstance(slide._pyramid, OpenSlidePyramid)
+        assert slide.mpp == pytest.approx(0.25)
+        np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
+
+
+def test_a_codec_that_nobody_here_knows_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, IMAGE, tile=(64, 64), photometric="rgb", compression="lzma")
+    with pytest.raises(
+        SlideError, match=r"a\.tif: cannot be opened .*packed by LZMA.*pip install imagecodecs"
+    ):
+        open_slide(path, mpp=0.25)
+
+
+def test_sixteen_bits_keep_the_high_byte(tmp_path: Path) -> None:
+    deep = IMAGE.astype(np.uint16) * 257
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        deep,
+        tile=(64, 64),
+        photometric="rgb",
+        byteorder=">",
+        compression="zlib",
+        predictor=True,
+    )
+    with open_slide(tmp_path / "a.tif", mpp=0.25) as slide:
+        np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
+
+
+def test_tiles_that_were_never_written_are_white(tmp_path: Path) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, levels=(1,))
+    with tifffile.TiffFile(path, mode="r+") as file:
+        tag = file.pages.first.tags["TileByteCounts"]
+        tag.overwrite([0, *tag.value[1:]])
+    with open_slide(path) as slide:
+        got = slide.read(0, 0, 128, 64)
+        assert (got[:, :64] == 255).all()
+        np.testing.assert_array_equal(got[:, 64:], IMAGE[:64, 64:128])
+
+
+def test_labels_and_macros_are_not_levels(tmp_path: Path) -> None:
+    path = tmp_path / "a.svs"
+    text = slide_files.APERIO.format(w=403, h=301, mpp=0.25)
+    with tifffile.TiffWriter(path) as writer:
+        slide_files.write_level(writer, IMAGE, codec="none", description=text, metadata=None)
+        writer.write(slide_files.tissue(90, 90), photometric="rgb", description="Aperio label", metadata=None)
+        wide = slide_files.tissue(300, 70)
+        slide_files.write_level(writer, wide, codec="none", description="Aperio macro", metadata=None)
+    with open_slide(path) as slide:
+        assert slide.levels == ((403, 301),)
+
+
+@pytest.mark.parametrize("opened", [open_slide, of_openslide], ids=["tiff", "openslide"])
+@pytest.mark.parametrize("codec", ["jpeg-rgb", "jpeg-ycbcr"])
+def test_a_corrupt_tile_is_named_and_the_rest_goes_on(
+    tmp_path: Path, codec: str, opened: Callable[[Path], PyramidSlide]
+) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec=codec)
+    with open_slide(path) as slide:
+        whole = slide.read(0, 0, 403, 301)
+    slide_files.corrupt_tile(path, column=2, row=1)
+    with opened(path) as slide:
+        for _ in range(3):
+            with pytest.raises(
+                SlideError, match=r"a\.tif: the (tile|region) at x 128, y 64 .*copy the file again"
+            ):
+                slide.read(128, 64, 64, 64)
+            np.testing.assert_array_equal(slide.read(0, 0, 128, 301), whole[:, :128])
+            np.testing.assert_array_equal(slide.read(192, 0, 211, 301), whole[:, 192:])
+
+
+@pytest.mark.parametrize("opened", [open_slide, of_openslide], ids=["tiff", "openslide"])
+def test_threads_read_the_same_bytes_while_one_tile_is_corrupt(
+    tmp_path: Path, opened: Callable[[Path], PyramidSlide]
+) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec="jpeg-rgb")
+    with open_slide(path) as slide:
+        whole = slide.read(0, 0, 403, 301)
+    slide_files.corrupt_tile(path, column=2, row=1)
+    places = [(x, y) for y in range(0, 240, 32) for x in range(0, 350, 32)] * 4
+    touched = {(x, y) for x, y in places if 128 - 50 < x < 192 and 64 - 50 < y < 128}
+
+    def bad(place: tuple[int, int]) -> bool:
+        x, y = place
+        try:
+            return not np.array_equal(slide.read(x, y, 50, 50), whole[y : y + 50, x : x + 50])
+        except SlideError:
+            return True
+
+    with opened(path) as slide, ThreadPoolExecutor(8) as pool:
+        wrong = {place for place, is_bad in zip(places, pool.map(bad, places), strict=True) if is_bad}
+    assert wrong == touched
+
+
+def test_what_was_not_scanned_is_white(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
+    rgba = np.zeros((10, 10, 4), np.uint8)
+    rgba[:5] = (10, 20, 30, 255)
+    monkeypatch.setattr(openslide.OpenSlide, "read_region", lambda *_: Image.fromarray(rgba))
+    with of_openslide(path) as slide:
+        got = slide.read(0, 0, 10, 10)
+    assert got[0, 0].tolist() == [10, 20, 30]
+    assert (got[5:] == 255).all()
+
+
+def test_levels_of_odd_sizes_do_not_depend_on_where_a_read_begins(tmp_path: Path) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", slide_files.tissue(1623, 1111), levels=(1, 4))
+    pyramid: Pyramid = OpenSlidePyramid(path)
+    assert openslide.OpenSlide(path).level_downsamples[1] != 4  # the case that OpenSlide interpolates
+    whole = pyramid.read_level(1, Box(0, 0, 405, 277))
+    for box in (Box(1, 1, 50, 60), Box(100, 120, 300, 260), Box(127, 128, 405, 277), Box(300, 200, 301, 201)):
+        np.testing.assert_array_equal(pyramid.read_level(1, box), whole[box.y0 : box.y1, box.x0 : box.x1])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # on the way to giving up
+def test_broken_files_of_every_kind_give_a_slide_error(tmp_path: Path) -> None:
+    """Truncate and scramble directories: an error of ours, or a slide; never another exception."""
+    rng = np.random.default_rng(3)
+    sound = slide_files.write_aperio(tmp_path / "sound.svs", slide_files.tissue(130, 100)).read_bytes()
+    ome = slide_files.write_ome(tmp_path / "sound.ome.tif", slide_files.tissue(130, 100)).read_bytes()
+    path = tmp_path / "broken.tif"
+    opened = 0
+    for source in (sound, ome):
+        for trial in range(120):
+            data = bytearray(source)
+            if trial % 3 == 0:
+                data = data[: rng.integers(4, len(data))]
+            else:
+                start = rng.integers(4, 300) if trial % 3 == 1 else rng.integers(4, len(data) - 8)
+                data[start : start + 4] = rng.bytes(4)
+            path.write_bytes(data)
+            try:
+                with open_slide(path, mpp=0.25) as slide:
+                    slide.read(0, 0, 50, 50)
+                    opened += 1
+            except SlideError:
+                pass
+    assert 20 < opened < 220
