@@ -123,6 +123,7 @@ def test_a_grid_finds_its_own_pixels_at_any_ratio() -> None:
         assert [round(c * grid.downsample / grid.downsample) for c in columns] == columns.tolist()
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 100))
 def test_snapping_moves_by_at_most_two_per_cent_and_only_once(ratio: float) -> None:
     near = snapped(ratio)
@@ -131,6 +132,7 @@ def test_snapping_moves_by_at_most_two_per_cent_and_only_once(ratio: float) -> N
 
 
 @pytest.mark.parametrize("n", [2, 4, 8, 16, 32, 64])
+@settings(deadline=None)
 @given(width=st.integers(200, 250_000), height=st.integers(200, 250_000))
 def test_levels_made_by_halving_have_whole_downsamples(n: int, width: int, height: int) -> None:
     for level in ((width // n, height // n), (-(-width // n), -(-height // n))):

@@ -2,6 +2,8 @@
 
 from sparseshot.images.opening import open_slide
 from sparseshot.images.plain import read_image
+from sparseshot.images.readahead import read_ahead
 from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images.tiles import Tile, TileGrid
 
-__all__ = ["Box", "Grid", "Slide", "open_slide", "read_image"]
+__all__ = ["Box", "Grid", "Slide", "Tile", "TileGrid", "open_slide", "read_ahead", "read_image"]

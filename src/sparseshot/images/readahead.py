@@ -1,0 +1,54 @@
+"""Reading ahead of whoever uses the pixels, in threads."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.errors import InputError, SlideError
+from sparseshot.images.slide import Box, Grid, Slide
+
+
+def read_ahead(
+    slide: Slide, boxes: Iterable[Box], *, mpp: float | None = None, threads: int = 2, ahead: int = 8
+) -> Iterator[tuple[Box, NDArray[np.uint8] | SlideError]]:
+    """Read boxes of a slide in their order, while the caller works on those before.
+
+    A box that cannot be read comes as its error, and the next ones follow. Leaving the loop early ends the
+    threads.
+
+    Args:
+        slide: what to read from; its ``read`` runs in several threads at once.
+        boxes: in pixels of the grid of ``mpp``; drawn only as far ahead as is read.
+        mpp: µm of the wished pixels; None for level 0.
+        threads: how many read at once.
+        ahead: boxes read or being read beyond the one in the caller's hands: a bound on memory.
+    """
+    if threads < 1 or ahead < 1:
+        raise InputError(f"{threads} threads reading {ahead} boxes ahead; give at least 1 of each")
+    return _read(slide, boxes, Grid.over(slide, mpp), threads, ahead)
+
+
+def _read(
+    slide: Slide, boxes: Iterable[Box], grid: Grid, threads: int, ahead: int
+) -> Iterator[tuple[Box, NDArray[np.uint8] | SlideError]]:
+    waiting: deque[tuple[Box, Future[NDArray[np.uint8]]]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="read-ahead")
+    try:
+        for box in boxes:
+            waiting.append((box, pool.submit(grid.read, slide, box)))
+            if len(waiting) > ahead:
+                yield _finished(*waiting.popleft())
+        while waiting:
+            yield _finished(*waiting.popleft())
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _finished(box: Box, reading: Future[NDArray[np.uint8]]) -> tuple[Box, NDArray[np.uint8] | SlideError]:
+    try:
+        return box, reading.result()
+    except SlideError as error:
+        return box, error

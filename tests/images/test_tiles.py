@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparseshot.errors import InputError
+from sparseshot.images.tiles import TileGrid
+
+GRIDS = st.builds(
+    TileGrid,
+    width=st.integers(1, 90),
+    height=st.integers(1, 90),
+    tile_px=st.integers(1, 40),
+    margin_px=st.integers(0, 20),
+)
+
+
+@settings(deadline=None)
+@given(GRIDS)
+def test_cores_cover_each_pixel_once(tiles: TileGrid) -> None:
+    seen = np.zeros((tiles.height, tiles.width), int)
+    for tile in tiles:
+        x0, y0, x1, y1 = tile.core
+        assert x1 > x0
+        assert y1 > y0
+        seen[y0:y1, x0:x1] += 1
+    assert (seen == 1).all()
+
+
+@settings(deadline=None)
+@given(GRIDS)
+def test_what_is_read_holds_the_core_and_its_margin_and_is_of_one_size(tiles: TileGrid) -> None:
+    m = tiles.margin_px
+    for tile in tiles:
+        assert (tile.padded.width, tile.padded.height) == (tiles.padded_px, tiles.padded_px)
+        assert (tile.padded.x0, tile.padded.y0) == (tile.core.x0 - m, tile.core.y0 - m)
+        assert tile.padded.x1 >= tile.core.x1 + m
+        assert tile.padded.y1 >= tile.core.y1 + m
+
+
+@settings(deadline=None)
+@given(GRIDS, st.data())
+def test_numbers_and_places_are_inverse(tiles: TileGrid, data: st.DataObject) -> None:
+    x, y = data.draw(st.integers(0, tiles.width - 1)), data.draw(st.integers(0, tiles.height - 1))
+    index = tiles.index_at(x, y)
+    tile = tiles[index]
+    assert tile.index == index
+    assert tile.core.x0 <= x < tile.core.x1
+    assert tile.core.y0 <= y < tile.core.y1
+    assert [tile.index for tile in tiles] == list(range(len(tiles)))
+
+
+@settings(deadline=None)
+@given(GRIDS, st.integers(1, 12))
+def test_shards_hold_every_tile_once_in_order(tiles: TileGrid, rows: int) -> None:
+    shards = tiles.shards(rows)
+    assert [index for shard in shards for index in shard] == list(range(len(tiles)))
+    assert all(len(shard) == rows * tiles.columns for shard in shards[:-1])
+
+
+@settings(deadline=None)
+@given(GRIDS, st.sampled_from([0.5, 1.0, 1.7, 3.0, 8.0, 33.3]), st.data())
+def test_touching_is_what_comparing_every_pixel_gives(
+    tiles: TileGrid, mask_px: float, data: st.DataObject
+) -> None:
+    shape = (int(np.ceil(tiles.height / mask_px)), int(np.ceil(tiles.width / mask_px)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    mask = rng.random(shape) < data.draw(st.sampled_from([0.0, 0.01, 0.3, 1.0]))
+    want = []
+    for tile in tiles:
+        x0, y0, x1, y1 = (v / mask_px for v in tile.core)
+        rows = [r for r in range(shape[0]) if r < y1 - 1e-9 and r + 1 > y0 + 1e-9]
+        columns = [c for c in range(shape[1]) if c < x1 - 1e-9 and c + 1 > x0 + 1e-9]
+        if mask[np.ix_(rows, columns)].any():
+            want.append(tile.index)
+    assert tiles.touching(mask, mask_px=mask_px).tolist() == want
+
+
+def test_a_mask_of_a_large_slide_costs_little() -> None:
+    tiles = TileGrid(250_000, 250_000, tile_px=512)
+    mask = np.zeros((7813, 7813), bool)
+    mask[100, 100] = mask[-1, -1] = True
+    assert tiles.touching(mask, mask_px=32.0).tolist() == [tiles.index_at(3200, 3200), len(tiles) - 1]
+
+
+def test_wrong_grids_are_refused() -> None:
+    with pytest.raises(InputError, match="tiles over 0 × 5 pixels"):
+        TileGrid(0, 5, tile_px=3)
+    with pytest.raises(InputError, match="tiles of 0 pixels"):
+        TileGrid(5, 5, tile_px=0)
+    with pytest.raises(InputError, match="margin of -1"):
+        TileGrid(5, 5, tile_px=3, margin_px=-1)
+    with pytest.raises(IndexError):
+        TileGrid(5, 5, tile_px=3)[4]
+    with pytest.raises(InputError, match="outside 5 × 5"):
+        TileGrid(5, 5, tile_px=3).index_at(5, 0)
+    with pytest.raises(InputError, match="0 rows of tiles"):
+        TileGrid(5, 5, tile_px=3).shards(0)
