@@ -1,0 +1,135 @@
+"""Which unannotated locations are left out of the loss, and how to see that it does not run away."""
+
+import math
+import warnings
+
+import torch
+from torch import Tensor
+
+from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.losses.targets import foreground_logit, read_batch
+
+NEVER = math.nan
+"""The threshold that no logit reaches: nothing is ≥ NaN, not even an infinite logit."""
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise unless ``value`` is in (0, 1]."""
+    if not 0.0 < value <= 1.0:
+        raise InputError(f"{name} is {value}; give a number in (0, 1]")
+
+
+def threshold_logit(rho: float, beta: float = 1.0) -> float:
+    """Give the foreground logit at which p = ρ^β.
+
+    The test p ≥ ρ^β is made on logits, where it is exact: near 1 many logits round to one p. With ρ^β = 1
+    nothing reaches the threshold, also where p rounds to 1.
+
+    >>> threshold_logit(0.5), threshold_logit(1.0)
+    (0.0, nan)
+    """
+    check_share("rho", rho)
+    if not (math.isfinite(beta) and beta >= 0):
+        raise InputError(f"beta is {beta}; give a finite number of at least 0")
+    tau = rho**beta
+    if tau >= 1.0:
+        return NEVER
+    if tau <= 0.0:
+        return -math.inf
+    # As log2, because torch.compile keeps log2 symbolic, while log would freeze one rho into the graph.
+    return math.log2(tau / (1.0 - tau)) * math.log(2.0)
+
+
+def bounded_threshold(logit: Tensor, unannotated: Tensor, *, threshold: float, max_excluded: float) -> Tensor:
+    """Raise ``threshold`` so far that at most ``max_excluded`` of the unannotated locations reach it.
+
+    The most confident ones stay excluded. Of locations with equal logits all or none are: an untrained model
+    that says the same everywhere excludes nothing.
+
+    >>> logit, every = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.ones(4, dtype=torch.bool)
+    >>> logit >= bounded_threshold(logit, every, threshold=0.0, max_excluded=0.5)
+    tensor([False, False,  True,  True])
+    """
+    wanted = torch.as_tensor(threshold, dtype=logit.dtype, device=logit.device)
+    if logit.numel() == 0:
+        return wanted
+    ranked = torch.where(unannotated, logit, -math.inf).flatten().sort(descending=True).values
+    allowed = (unannotated.sum() * max_excluded).long().clamp(max=logit.numel() - 1)
+    first_too_many = ranked.gather(0, allowed.reshape(1))[0]
+    return torch.maximum(wanted, torch.nextafter(first_too_many, wanted.new_tensor(math.inf)))
+
+
+def exclusion_mask(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    rho: float,
+    beta: float = 1.0,
+    annotated: Tensor | None = None,
+    max_excluded: float = 1.0,
+) -> Tensor:
+    """Tell which locations exclusive cross-entropy leaves out: unannotated, and p ≥ ρ^β.
+
+    Args:
+        logits: ``(N, 1, *)`` or ``(N, C + 1, *)``.
+        target: integers ``(N, *)``; ignored locations (-100) are never excluded, they are not there at all.
+        rho: exclusion threshold in (0, 1]; 1 excludes nothing.
+        beta: exponent of the threshold.
+        annotated: booleans ``(N, *)``; left out, ``target > 0``.
+        max_excluded: bound on the excluded share of the unannotated locations, see :func:`bounded_threshold`.
+
+    Returns:
+        Booleans ``(N, *)``.
+
+    >>> logits, target = torch.tensor([[2.0], [2.0], [-2.0], [2.0]]), torch.tensor([0, 1, 0, -100])
+    >>> exclusion_mask(logits, target, rho=0.5)
+    tensor([ True, False, False, False])
+    """
+    check_share("max_excluded", max_excluded)
+    batch = read_batch(logits.detach(), target, annotated)
+    logit, threshold = foreground_logit(batch.logits), threshold_logit(rho, beta)
+    if max_excluded < 1.0:
+        bounded = bounded_threshold(logit, batch.unannotated, threshold=threshold, max_excluded=max_excluded)
+        return batch.unannotated & (logit >= bounded)
+    return batch.unannotated & (logit >= threshold)
+
+
+def output_confidence(logits: Tensor) -> Tensor:
+    """Give what the authors' package compares with its threshold, ``(N, *)``: raw output, no probability.
+
+    With one logit that logit; with several the distance between the largest two, so that confident background
+    is excluded like confident foreground.
+
+    >>> output_confidence(torch.tensor([[5.0, 1.0, 2.0]]))
+    tensor([3.])
+    """
+    if logits.shape[1] == 1:
+        return logits[:, 0]
+    first, second = logits.topk(2, dim=1).values.unbind(1)
+    return first - second
+
+
+def excluded_share(excluded: Tensor, target: Tensor, *, annotated: Tensor | None = None) -> float:
+    """Give the excluded share of the unannotated locations, 0 if there are none.
+
+    >>> excluded_share(torch.tensor([True, False, False]), torch.tensor([0, 0, 1]))
+    0.5
+    """
+    certain = target > 0 if annotated is None else annotated
+    unannotated = int((~certain & (target != -100)).sum())
+    return int(excluded.sum()) / max(unannotated, 1)
+
+
+def warn_of_runaway(share: float, *, limit: float = 0.9) -> None:
+    """Warn if nearly all unannotated locations are excluded, which feeds itself.
+
+    What is excluded no longer holds the model back; so p rises, and more is excluded, until no background is
+    left to learn from and the model calls everything foreground.
+    """
+    if share > limit:
+        warnings.warn(
+            f"{share:.0%} of the unannotated locations are excluded from the loss, which leaves hardly any "
+            "background to learn from; raise rho, set max_excluded to 0.5, or mark certain background",
+            TrainingWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,103 @@
+"""Exclusive cross-entropy on the CPU in float32: loss and gradient in one pass, nothing else kept."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sparseshot.losses.exclusion import bounded_threshold
+from sparseshot.losses.kernels import exclusive_pass
+from sparseshot.losses.plain import Terms, plain_exclusive_cross_entropy
+from sparseshot.losses.targets import foreground_logit, raise_wrong_classes, read_batch, values_can_be_read
+
+
+def can_fuse(logits: Tensor) -> bool:
+    """Tell whether the one-pass kernel can take these logits."""
+    plain = type(logits) in (Tensor, torch.nn.Parameter)
+    return plain and logits.dtype is torch.float32 and values_can_be_read(logits)
+
+
+def fused_exclusive_cross_entropy(
+    logits: Tensor, target: Tensor, annotated: Tensor | None, excluded: Tensor | None, terms: Terms
+) -> Tensor:
+    """Compute what :func:`plain_exclusive_cross_entropy` computes, in a fraction of its time."""
+    value: Tensor = _Fused.apply(logits, target, annotated, excluded, terms)[0]  # type: ignore[no-untyped-call]
+    return value
+
+
+class _Fused(torch.autograd.Function):
+    """Gives the loss, the gradient of the sum of the losses, the factor from there to that of the loss."""
+
+    @staticmethod
+    def forward(
+        logits: Tensor, target: Tensor, annotated: Tensor | None, excluded: Tensor | None, terms: Terms
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        dense = logits.detach()
+        if not (dense.is_contiguous() or dense.movedim(1, -1).is_contiguous()):
+            dense = dense.contiguous()
+        gradient = torch.empty_like(dense)
+        losses = dense.new_empty(target.shape) if terms.reduction == "none" else None
+
+        def run(threshold: float) -> tuple[float, float, float, float, float]:
+            return exclusive_pass(  # type: ignore[no-any-return]
+                _rows(dense).numpy(),
+                _flat(target),
+                _flat(annotated),
+                _flat(excluded),
+                None if terms.class_weights is None else terms.class_weights.float().numpy(),
+                np.float32(threshold),
+                np.float32(terms.alpha),
+                np.float32(terms.gamma),
+                _flat(losses),
+                _rows(gradient).numpy(),
+            )
+
+        total, weights, n_unannotated, n_excluded, n_wrong = run(terms.threshold)
+        if n_wrong:
+            raise_wrong_classes(logits, target)
+        if n_excluded > terms.max_excluded * n_unannotated:
+            batch = read_batch(dense, target, annotated)
+            raised = bounded_threshold(
+                foreground_logit(dense),
+                batch.unannotated,
+                threshold=terms.threshold,
+                max_excluded=terms.max_excluded,
+            )
+            total, weights, *_ = run(float(raised))
+        scale = 1.0 / weights if terms.reduction == "mean" and weights > 0 else 1.0
+        value = dense.new_tensor(total * scale) if losses is None else losses
+        return value, gradient, dense.new_tensor(scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        logits, target, annotated, excluded, ctx.terms = inputs
+        _, gradient, scale = output
+        ctx.mark_non_differentiable(gradient, scale)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(logits, target, annotated, excluded, gradient, scale)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor, *_: None) -> tuple[Tensor, None, None, None, None]:
+        logits, target, annotated, excluded, gradient, scale = ctx.saved_tensors
+        if (
+            torch.is_grad_enabled()
+        ):  # somebody wants to differentiate once more, and the gradient here is a constant
+            value = plain_exclusive_cross_entropy(logits, target, annotated, excluded, ctx.terms)
+            (gradient,) = torch.autograd.grad(value, logits, slope, create_graph=True)
+            return gradient, None, None, None, None
+        slope = slope.unsqueeze(1) if ctx.terms.reduction == "none" else slope * scale
+        return gradient * slope, None, None, None, None
+
+
+def _rows(logits: Tensor) -> Tensor:
+    """View logits as ``(N, K, M)`` with M as long as the memory format allows."""
+    if logits.shape[1] == 1:
+        return logits.reshape(1, 1, -1)
+    if logits.ndim == 2:
+        return logits.t().unsqueeze(0)
+    return logits.flatten(2)
+
+
+def _flat(mask: Tensor | None) -> Any:
+    return None if mask is None else mask.reshape(-1).numpy()

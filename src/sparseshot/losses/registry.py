@@ -1,0 +1,84 @@
+"""Losses and schedules by the short names of the command line and of configuration files."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from sparseshot.errors import InputError
+from sparseshot.losses.early_learning import EarlyLearningRegularisation
+from sparseshot.losses.exclusive import PRESETS, ExclusiveCrossEntropy
+from sparseshot.losses.focal import BackgroundRecalibration, FocalLoss
+from sparseshot.losses.huber import HuberLoss
+from sparseshot.losses.ordinary import AnnotatedOnly, CrossEntropy, Oracle
+from sparseshot.losses.positive_unlabelled import NonNegativePU
+from sparseshot.losses.schedules import Constant, Linear, Logistic, Schedule, Sigmoid
+from sparseshot.losses.signature import Loss
+
+LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(
+    {
+        "ece": ExclusiveCrossEntropy,
+        "ece-plain": partial(ExclusiveCrossEntropy, **PRESETS["plain"]),
+        "ece-nki": partial(ExclusiveCrossEntropy, **PRESETS["nki"]),
+        "ce": CrossEntropy,
+        "focal": FocalLoss,
+        "huber": HuberLoss,
+        "recalibration": BackgroundRecalibration,
+        "nnpu": NonNegativePU,
+        "elr": EarlyLearningRegularisation,
+        "annotated-only": AnnotatedOnly,
+        "oracle": Oracle,
+    }
+)
+"""What makes each loss, by short name. "ece" is the authors' abbreviation of exclusive cross-entropy."""
+
+SCHEDULES: Mapping[str, Callable[..., Schedule]] = MappingProxyType(
+    {"constant": Constant, "linear": Linear, "sigmoid": Sigmoid, "logistic": Logistic}
+)
+
+
+def make_loss(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Loss:
+    """Make the loss of a short name; ``options`` are for its constructor, as a configuration file has them.
+
+    A schedule is a number, or a table with its name: ``{"schedule": "linear", "top": 0.75}``.
+
+    >>> make_loss("ece", {"alpha": 0.05, "rho": {"schedule": "linear", "top": 0.5}}).rho
+    Linear(top=0.5)
+    >>> make_loss("foacl")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    sparseshot.errors.InputError: there is no loss 'foacl', did you mean 'focal'? Known are ece, ...
+    """
+    ready = {key: _schedule(value) if isinstance(value, Mapping) else value for key, value in options.items()}
+    loss: Loss = _make("loss", name, LOSSES, ready)
+    return loss
+
+
+def _schedule(table: Mapping[str, Any]) -> Schedule:
+    if "schedule" not in table:
+        raise InputError(f"{dict(table)} names no schedule; add schedule = one of {', '.join(SCHEDULES)}")
+    options = {key: value for key, value in table.items() if key != "schedule"}
+    schedule: Schedule = _make("schedule", table["schedule"], SCHEDULES, options)
+    return schedule
+
+
+def _make(kind: str, name: str, makers: Mapping[str, Callable[..., Any]], options: Mapping[str, Any]) -> Any:
+    if name not in makers:
+        raise InputError(f"there is no {kind} {name!r}{_nearest(name, makers)} Known are {', '.join(makers)}")
+    known = inspect.signature(makers[name]).parameters
+    for option in options:
+        if option not in known:
+            raise InputError(
+                f"the {kind} {name!r} has no option {option!r}{_nearest(option, known)} "
+                f"It has {', '.join(known)}"
+            )
+    try:
+        return makers[name](**options)
+    except TypeError as error:
+        raise InputError(f"the {kind} {name!r} cannot be made from {dict(options)}: {error}") from error
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    near = get_close_matches(str(name), known, n=1)
+    return f", did you mean {near[0]!r}?" if near else "."

@@ -1,0 +1,114 @@
+"""How the exclusion threshold ρ moves with training progress t in [0, 1].
+
+A schedule is anything that turns progress into a number; these are frozen values that know their formula.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparseshot.errors import InputError
+
+Schedule = Callable[[float], float]
+
+SMALLEST_RHO = 1e-9
+"""What a schedule gives instead of 0, which is no threshold: it would exclude whatever the model says."""
+
+
+def _sigmoid(x: float) -> float:
+    # As tanh, because torch.compile keeps tanh symbolic, while exp would freeze one progress into the graph.
+    return max(0.5 + 0.5 * math.tanh(0.5 * x), SMALLEST_RHO)
+
+
+def _check_progress(progress: float) -> None:
+    if not 0.0 <= progress <= 1.0:
+        raise InputError(f"progress is {progress}; give the part of training that is done, from 0 to 1")
+
+
+def _check_top(name: str, value: float) -> None:
+    if not 0.0 < value <= 1.0:
+        raise InputError(f"{name} is {value}; give a threshold in (0, 1]")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """ρ(t) = ρ.
+
+    >>> Constant(0.5)(0.3)
+    0.5
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        _check_top("rho", self.rho)
+
+    def __call__(self, progress: float) -> float:
+        """Give ρ at this progress."""
+        _check_progress(progress)
+        return self.rho
+
+
+@dataclass(frozen=True)
+class Linear:
+    """ρ(t) = top · t, at least :data:`SMALLEST_RHO`: the paper's "linear" row.
+
+    >>> Linear()(0.5)
+    0.375
+    """
+
+    top: float = 0.75
+
+    def __post_init__(self) -> None:
+        _check_top("top", self.top)
+
+    def __call__(self, progress: float) -> float:
+        """Give ρ at this progress."""
+        _check_progress(progress)
+        return max(self.top * progress, SMALLEST_RHO)
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """ρ(t) = σ(slope · t): the paper's "sigmoid" row read as it is printed, from 0.50 to 0.68.
+
+    >>> round(Sigmoid()(0), 3), round(Sigmoid()(1), 3)
+    (0.5, 0.679)
+    """
+
+    slope: float = 0.75
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.slope):
+            raise InputError(f"slope is {self.slope}; give a finite number")
+
+    def __call__(self, progress: float) -> float:
+        """Give ρ at this progress."""
+        _check_progress(progress)
+        return _sigmoid(self.slope * progress)
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """ρ(t) = height · σ((t − centre) / width), as in the authors' code, there in epochs of 300.
+
+    >>> round(Logistic(height=0.5, centre=50 / 300, width=10 / 300)(50 / 300), 3)
+    0.25
+    """
+
+    height: float
+    centre: float
+    width: float
+
+    def __post_init__(self) -> None:
+        _check_top("height", self.height)
+        if not (math.isfinite(self.centre) and math.isfinite(self.width) and self.width > 0):
+            raise InputError(
+                f"centre is {self.centre} and width {self.width}; give finite parts of training, "
+                "the width above 0"
+            )
+
+    def __call__(self, progress: float) -> float:
+        """Give ρ at this progress."""
+        _check_progress(progress)
+        return self.height * _sigmoid((progress - self.centre) / self.width)
