@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from publisher import Publisher, publishing
+from tests.datasets.publisher import Publisher, publishing
 
 from sparseshot.datasets.download import download
 from sparseshot.errors import DataNotFoundError, FormatError, InputError

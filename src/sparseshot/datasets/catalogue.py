@@ -156,6 +156,34 @@ def dataset_info(name: str) -> DatasetInfo:
     return CATALOGUE[key]
 
 
+def catalogue_markdown() -> str:
+    """Write the catalogue as a Markdown table, for the documentation."""
+    rows = ["| name | what | images | cells | classes | µm/px | split | licence | get it |"]
+    rows.append("|---|---|---:|---:|---|---|---|---|---|")
+    for info in CATALOGUE.values():
+        cells = "" if info.published.cells is None else f"{info.published.cells:,}"
+        mpp = (
+            "the slide's"
+            if info.mpp is None
+            else f"{info.mpp:g}" + (f"; {info.mpp_note}" if info.mpp_note else "")
+        )
+        place = f"[page]({info.page})" if info.page else "private"
+        fetch = f"`data fetch {info.name}`, or " if info.archive else ""
+        columns = (
+            f"`{info.name}`",
+            f"{info.title}: {info.about}",
+            f"{info.published.images:,}",
+            cells,
+            ", ".join(info.classes) or "those of the marks",
+            mpp,
+            info.splits.source,
+            info.licence,
+            fetch + place,
+        )
+        rows.append(f"| {' | '.join(columns)} |")
+    return "\n".join(rows)
+
+
 def _info(name: str, entry: dict[str, Any]) -> DatasetInfo:
     splits = entry["splits"]
     return DatasetInfo(

@@ -1,7 +1,7 @@
 """Find the images of a data set and their labels, by the path templates of the catalogue."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,7 +18,7 @@ class Entry:
     Attributes:
         name: unique in its data set.
         image: its file.
-        labels: the file of its labels, or None where there is none.
+        labels: the file of its labels; where there is none, where it should be.
         kind: what the labels are, a name in :data:`sparseshot.datasets.labels.READERS`.
         group: the patient.
         part: the part it was published in.
@@ -27,7 +27,7 @@ class Entry:
 
     name: str
     image: Path
-    labels: Path | None
+    labels: Path
     kind: str
     group: str
     part: str
@@ -41,12 +41,12 @@ class Layout:
     Attributes:
         folder: the folder that the templates are relative to.
         entries: the images found.
-        missing: images that a list of the publisher names and that are not there.
+        missing: images that a list of the publisher names and that are not there, with their split.
     """
 
     folder: Path
     entries: tuple[Entry, ...]
-    missing: tuple[str, ...]
+    missing: Mapping[str, Split]
 
 
 def find_layout(info: DatasetInfo, root: Path | str) -> Layout:
@@ -73,18 +73,27 @@ def _candidates(info: DatasetInfo, root: Path) -> Iterator[Path]:
 
 def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
     pattern = template_pattern(part.images)
-    for image in folder.glob(re.sub(r"\{\w+\}", "*", part.images)):
+    for image in folder.glob(template_glob(part.images)):
         match = pattern.fullmatch(image.relative_to(folder).as_posix())
         if match is None or image.name.startswith(".") or not image.is_file():
             continue  # macOS puts a ._name beside each file
         fields = match.groupdict()
         name = part.prefix + fields["name"]
         places = [(folder / labels.file.format_map(fields), labels.kind) for labels in part.labels]
-        labels, kind = next((place for place in places if place[0].is_file()), (None, places[0][1]))
+        labels, kind = next((place for place in places if place[0].is_file()), places[-1])
         group = fields.get("patient", name)
         if info.patient is not None and (found := re.match(info.patient, name)):
             group = found.group()
         yield Entry(name, image, labels, kind, group, part=part.name or part.split or "", split=part.split)
+
+
+def template_glob(template: str) -> str:
+    """Turn a path template into a pattern for :meth:`pathlib.Path.glob`.
+
+    >>> template_glob("GT_{patient}/{name}.png")
+    'GT_*/*.png'
+    """
+    return re.sub(r"\{\w+\}", "*", template)
 
 
 def template_pattern(template: str) -> re.Pattern[str]:
@@ -105,7 +114,8 @@ def template_pattern(template: str) -> re.Pattern[str]:
 
 def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> Layout:
     names = [entry.name for entry in entries]
-    listed, missing = listed_names(names, read_lists(info.splits, folder))
+    lists = read_lists(info.splits, folder)
+    listed, missing = listed_names(names, lists)
     published = {
         entry.name: entry.split or listed.get(entry.name) or split_by_name(entry.name, info.splits.names)
         for entry in entries
@@ -116,4 +126,4 @@ def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> Layou
         replace(entry, part=entry.part or published[entry.name] or "other", split=used[entry.name])
         for entry in entries
     )
-    return Layout(folder, placed, tuple(missing))
+    return Layout(folder, placed, {name: lists[name] for name in missing})
