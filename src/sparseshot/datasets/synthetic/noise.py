@@ -1,0 +1,132 @@
+"""Random numbers that belong to places: a place and a key give a number, whatever was asked before.
+
+Nothing here uses fast-math, so that a pixel gets the same bits in a large region as in a small one.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+_ROW = np.uint64(0x9E3779B97F4A7C15)
+_COLUMN = np.uint64(0xC2B2AE3D27D4EB4F)
+_CHANNEL = np.uint64(0x165667B19E3779F9)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_SHIFT_1, _SHIFT_2, _SHIFT_3, _SHIFT_TOP = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+
+
+def compiled(function: Function) -> Function:
+    """Compile with numba, kept on disk, without the interpreter's lock, so that threads read in parallel."""
+    return cast(Function, njit(cache=True, nogil=True)(function))
+
+
+def channels(*, after: int, count: int) -> list[int]:
+    """Give numbers for ``count`` uses of randomness, so that no two things move together.
+
+    They are NumPy's, because numba would compile every function again for each Python constant it is given.
+    """
+    return [cast(int, np.int64(number)) for number in range(after + 1, after + 1 + count)]
+
+
+@compiled
+def random_bits(key: int, channel: int, i: int, j: int) -> np.uint64:
+    """Give the 64 bits of lattice place (i, j) in a channel (the finaliser of splitmix64)."""
+    bits = np.uint64(i) * _ROW + np.uint64(j) * _COLUMN + np.uint64(channel) * _CHANNEL + np.uint64(key)
+    bits = (bits ^ (bits >> _SHIFT_1)) * _MIX_1
+    bits = (bits ^ (bits >> _SHIFT_2)) * _MIX_2
+    return bits ^ (bits >> _SHIFT_3)
+
+
+@compiled
+def uniform(key: int, channel: int, i: int, j: int) -> float:
+    """Give the number in [0, 1) of lattice place (i, j) in a channel."""
+    return float(random_bits(key, channel, i, j) >> _SHIFT_TOP) * 2.0**-53
+
+
+@compiled
+def between(low: float, high: float, u: float) -> float:
+    """Give the point a fraction ``u`` of the way from ``low`` to ``high``."""
+    return low + (high - low) * u
+
+
+@compiled
+def ramp(value: float, start: float, end: float) -> float:
+    """Rise smoothly from 0 at ``start`` to 1 at ``end``."""
+    t = min(1.0, max(0.0, (value - start) * (1.0 / (end - start))))  # mostly of constants, so no division
+    return t * t * (3.0 - 2.0 * t)
+
+
+@compiled
+def noise(key: int, channel: int, x: float, y: float) -> float:
+    """Give smooth noise in [-1, 1] with knots at the integers."""
+    i, j = int(np.floor(x)), int(np.floor(y))
+    s, t = x - i, y - j
+    s, t = s * s * (3.0 - 2.0 * s), t * t * (3.0 - 2.0 * t)
+    top = between(uniform(key, channel, i, j), uniform(key, channel, i + 1, j), s)
+    bottom = between(uniform(key, channel, i, j + 1), uniform(key, channel, i + 1, j + 1), s)
+    return 2.0 * between(top, bottom, t) - 1.0
+
+
+@compiled
+def kept(length: float, pixel: float) -> float:
+    """Give how much of a detail of this length a pixel still shows: all at two pixels, nothing at one."""
+    return min(1.0, max(0.0, length / (pixel + 1e-9) - 1.0))
+
+
+@compiled
+def hills(  # noqa: PLR0917  numba knows no keyword-only arguments
+    key: int, channel: int, x: float, y: float, octaves: float, gain: float, detail: float
+) -> float:
+    """Give noise of several lengths, from 1 down, each about half the one before; none under ``detail``.
+
+    Every octave is turned against the one before, because noise on a lattice runs along its axes.
+    """
+    height, size, length = 0.0, 1.0, 1.0
+    for octave in range(int(octaves)):
+        share = kept(length, detail)
+        if share == 0.0:
+            break
+        height += size * share * noise(key, channel + 1000 * octave, x, y)
+        x, y = 2.03 * (0.8 * x - 0.6 * y), 2.03 * (0.6 * x + 0.8 * y)
+        length /= 2.03
+        size *= gain
+    return height
+
+
+@compiled
+def noise_row(  # noqa: PLR0917  likewise
+    out: NDArray[np.float64], key: int, channel: int, x_um: NDArray[np.float64], y_um: float, length_um: float
+) -> None:
+    """Fill ``out`` with the noise along one row of pixels; like :func:`noise`, but hashes each knot once."""
+    per_um = 1.0 / length_um
+    y = y_um * per_um
+    j = int(np.floor(y))
+    t = y - j
+    t = t * t * (3.0 - 2.0 * t)
+    last, left, right = 0, 0.0, 0.0
+    for column in range(len(x_um)):
+        x = x_um[column] * per_um
+        i = int(np.floor(x))
+        if column == 0 or i != last:
+            left = between(uniform(key, channel, i, j), uniform(key, channel, i, j + 1), t)
+            right = between(uniform(key, channel, i + 1, j), uniform(key, channel, i + 1, j + 1), t)
+            last = i
+        s = x - i
+        out[column] = 2.0 * between(left, right, s * s * (3.0 - 2.0 * s)) - 1.0
+
+
+_LINE = 2.0 * (np.random.Philox(key=0).random_raw(4096) >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 1.0
+
+
+@compiled
+def noise_line(shift: int, x: float) -> float:
+    """Give smooth noise in [-1, 1] along a line, with knots at the integers; it repeats after 4096 knots."""
+    i = int(np.floor(x))
+    s = x - i
+    left, right = _LINE[(i + shift) & 4095], _LINE[(i + shift + 1) & 4095]
+    return between(left, right, s * s * (3.0 - 2.0 * s))

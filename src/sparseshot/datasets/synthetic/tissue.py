@@ -1,0 +1,231 @@
+"""A slide that is made where it is looked at."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells
+from sparseshot.datasets.synthetic import ground, light, objects, population
+from sparseshot.datasets.synthetic import plan as plans
+from sparseshot.datasets.synthetic.ground import Pixels
+from sparseshot.datasets.synthetic.light import Lamp
+from sparseshot.datasets.synthetic.noise import between, uniform
+from sparseshot.datasets.synthetic.plan import Plan
+from sparseshot.datasets.synthetic.population import CLASSES, REACH_UM, Sites
+from sparseshot.errors import InputError
+from sparseshot.images.slide import Box, Grid
+
+OBJECTS_UP_TO_UM = 4.0
+"""In wider pixels cells are no longer painted one by one, but as the blue they give on average."""
+_STRIP_PX = 2**19
+_STRIP_SITES = 2**20
+_OUTLINE_POINTS = 32
+_COLORS = ((200, 0, 0), (0, 110, 220), (0, 150, 60))
+
+
+class Mix(NamedTuple):
+    """Shares of the classes among all cells; only their ratio counts."""
+
+    tumour: float = 0.5
+    lymphocyte: float = 0.25
+    stromal: float = 0.25
+
+
+DEFAULT_MIX = Mix()
+
+
+@dataclass(frozen=True)
+class SyntheticTissue:
+    """An H&E-like slide of any size in which every cell is known; a :class:`~sparseshot.images.slide.Slide`.
+
+    Nothing is kept: a region is a pure function of these values, made when it is read, so that a slide of
+    250,000 × 250,000 pixels costs no more than the regions that are looked at.
+
+    Attributes:
+        seed: another seed is another slide, with its own stains, focus, fibres and tissue.
+        size_px: width and height in level-0 pixels.
+        mpp: µm of a level-0 pixel.
+        density_per_mm2: cells in a mm² of tissue, on average.
+        mix: shares of the classes; where a cell lives matters too, so that the shares come out roughly.
+        tissue_fraction: share of the slide that tissue covers; the rest is glass. 1 for no glass at all.
+        debris: how many things that look like nuclei and are none; 1 is about one for every five cells.
+
+    >>> slide = SyntheticTissue(seed=7, size_px=(250_000, 250_000))
+    >>> slide.read(125_000, 125_000, 64, 48, mpp=0.5).shape
+    (48, 64, 3)
+    """
+
+    seed: int = 0
+    size_px: tuple[int, int] = (8192, 8192)
+    mpp: float = 0.25
+    density_per_mm2: float = 5000.0
+    mix: Mix = DEFAULT_MIX
+    tissue_fraction: float = 0.5
+    debris: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed is {self.seed}; give a whole number from 0 to 2⁶³ − 1")
+        if len(self.size_px) != 2 or min(self.size_px) < 1:
+            raise InputError(f"size_px is {self.size_px}; give width and height, each at least 1")
+        if not (math.isfinite(self.mpp) and self.mpp > 0):
+            raise InputError(f"mpp is {self.mpp}; give µm per pixel, e.g. 0.25 for 40x")
+        if not 0 <= self.density_per_mm2 <= 10_000:
+            raise InputError(
+                f"density_per_mm2 is {self.density_per_mm2}; give 0 to 10,000: more nuclei find no room"
+            )
+        if len(self.mix) != len(CLASSES) or min(self.mix) < 0 or not 0 < sum(self.mix) < math.inf:
+            raise InputError(f"mix is {self.mix}; give shares of {', '.join(CLASSES)}, not all of them 0")
+        if not 0 < self.tissue_fraction <= 1:
+            raise InputError(f"tissue_fraction is {self.tissue_fraction}; give a share in (0, 1]")
+        if not 0 <= self.debris <= 10:
+            raise InputError(f"debris is {self.debris}; give 0 for none up to 10, 1 is usual")
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages and results."""
+        return f"synthetic-{self.seed}"
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in level-0 pixels."""
+        return self.size_px
+
+    def read(
+        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
+    ) -> NDArray[np.uint8]:
+        """Make a region; see :meth:`sparseshot.images.slide.Slide.read`."""
+        if width < 1 or height < 1:
+            raise InputError(f"{self.name}: a region of {width} × {height} pixels; give at least 1 × 1")
+        grid = Grid.over(self, mpp)
+        column, row = round(x0 / grid.downsample), round(y0 / grid.downsample)
+        return self._made(grid.downsample, Box(column, row, column + width, row + height))
+
+    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
+        """Make all of it small, the longer side at most ``max_px``."""
+        if max_px < 1:
+            raise InputError(f"max_px is {max_px}; give the pixels of the longer side, e.g. 1024")
+        downsample = max(1.0, max(self.size) / max_px)
+        width, height = (max(1, math.ceil(length / downsample - 1e-6)) for length in self.size)
+        return self._made(downsample, Box(0, 0, width, height))
+
+    def cells(self, box: tuple[float, float, float, float] | None = None, *, outlines: bool = False) -> Cells:
+        """Give every cell whose centre lies in a half-open box of level-0 pixels, or on the whole slide.
+
+        A cell belongs to one place and keeps its id, so that the cells of a tiling are those of the whole.
+
+        Args:
+            box: x0, y0, x1, y1; None for the whole slide.
+            outlines: with the outline of each nucleus, as a polygon.
+        """
+        x0, y0, x1, y1 = (0.0, 0.0, *map(float, self.size)) if box is None else box
+        plan = self._plan
+        sites = population.sites_of(plan, *(value * self.mpp for value in (x0, y0, x1, y1)))
+        rows = max(1, _STRIP_SITES // max(1, sites.i1 - sites.i0))
+        strips = [
+            population.cells_at(plan, Sites(sites.i0, j, sites.i1, min(j + rows, sites.j1)))
+            for j in range(sites.j0, sites.j1, rows)
+        ]
+        found = np.concatenate([np.empty(0, population.OBJECT), *strips])
+        xy = np.column_stack([found["x"], found["y"]]) / self.mpp
+        inside = (xy >= (x0, y0)).all(axis=1) & (xy < (x1, y1)).all(axis=1)
+        found, xy = found[inside], xy[inside]
+        return Cells(
+            xy,
+            classes=CLASSES,
+            label=found["kind"].astype(np.int16),
+            outline=self._outlines(found) if outlines else None,
+            id=found["id"],
+            mpp=self.mpp,
+            colors=_COLORS,
+        )
+
+    def close(self) -> None:
+        """Do nothing: there is no file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def _plan(self) -> Plan:
+        width_um, height_um = (length * self.mpp for length in self.size)
+        angle = self._drawn("flow", 0.0, math.pi)
+        plan = Plan(
+            key=self.seed,
+            width_um=width_um,
+            height_um=height_um,
+            island_um=min(8000.0, max(300.0, 0.35 * min(width_um, height_um))),
+            threshold=plans.ALL_TISSUE,
+            density_per_um2=self.density_per_mm2 * 1e-6,
+            tumour=self.mix[0],
+            lymphocyte=self.mix[1],
+            stromal=self.mix[2],
+            debris=self.debris,
+            nest_shift=self._drawn("nests", -0.1, 0.15),
+            fat_shift=self._drawn("fat", -0.25, 0.1),
+            flow_x=math.cos(angle),
+            flow_y=math.sin(angle),
+            nucleus_scale=self._drawn("nuclei", 0.9, 1.12),
+            blur_um=self._drawn("blur", 0.5, 0.9),
+        )
+        if self.tissue_fraction == 1:
+            return plan
+        heights = plans.sample_heights(plan, 128)
+        return plan._replace(threshold=float(np.quantile(heights, 1 - self.tissue_fraction)))
+
+    @cached_property
+    def _lamp(self) -> Lamp:
+        stains = np.array([light.HAEMATOXYLIN, light.EOSIN, light.PIGMENT])
+        hue = [[self._drawn(f"hue {i} {c}", 0.85, 1.18) for c in range(3)] for i in range(3)]
+        strength = [self._drawn("blue", 0.8, 1.3), self._drawn("pink", 0.65, 1.4), 1.0]
+        glass = [self._drawn(f"glass {c}", 240.0, 246.0) for c in range(3)]
+        return Lamp((stains * hue * np.c_[strength]).astype(np.float32), np.array(glass, np.float32))
+
+    def _drawn(self, trait: str, low: float, high: float) -> float:
+        """Draw what is one number for the whole slide."""
+        return between(low, high, uniform(self.seed, int.from_bytes(trait.encode()[:7].ljust(7)), -1, -1))
+
+    def _made(self, downsample: float, box: Box) -> NDArray[np.uint8]:
+        """Make a box of pixels of the grid of ``downsample``, strip by strip; white outside the slide."""
+        image = np.empty((box.height, box.width, 3), np.uint8)
+        rows = max(1, _STRIP_PX // box.width)
+        for y0 in range(box.y0, box.y1, rows):
+            strip = Box(box.x0, y0, box.x1, min(y0 + rows, box.y1))
+            image[strip.y0 - box.y0 : strip.y1 - box.y0] = self._strip(downsample, strip)
+        for axis, (first, length) in enumerate(((box.y0, self.size[1]), (box.x0, self.size[0]))):
+            place = (first + np.arange(image.shape[axis])) * downsample
+            np.moveaxis(image, axis, 0)[(place < 0) | (place >= length)] = 255
+        return image
+
+    def _strip(self, downsample: float, box: Box) -> NDArray[np.uint8]:
+        plan, mpp = self._plan, self.mpp * downsample
+        # From whole numbers, so that a pixel has the same place in whatever region it is asked for.
+        x_um, y_um = (
+            (np.arange(first, last, dtype=np.float64) + 0.5) * mpp
+            for first, last in ((box.x0, box.x1), (box.y0, box.y1))
+        )
+        pixels = Pixels(x_um, y_um, mpp)
+        stains = ground.ground(plan, pixels, mpp > OBJECTS_UP_TO_UM)
+        if mpp <= OBJECTS_UP_TO_UM:
+            sites = population.sites_of(
+                plan, x_um[0] - REACH_UM, y_um[0] - REACH_UM, x_um[-1] + REACH_UM, y_um[-1] + REACH_UM
+            )
+            objects.paint(stains, plan, population.clutter_at(plan, sites), pixels)
+            objects.paint(stains, plan, population.cells_at(plan, sites), pixels)
+        return light.develop(stains, plan, self._lamp, box.x0, box.y0)
+
+    def _outlines(self, found: NDArray[np.void]) -> NDArray[np.object_]:
+        """Give the polygons on which :func:`sparseshot.datasets.synthetic.objects.paint` ends the nuclei."""
+        corners = objects.outlines(self._plan, found, _OUTLINE_POINTS) / self.mpp
+        return np.asarray(shapely.polygons(corners), dtype=object)
