@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import openslide
 import pytest
-import slide_files
 import tifffile
 from PIL import Image
+from tests.images import slide_files
 
 from sparseshot.errors import DataNotFoundError, InputError, SlideError
 from sparseshot.images import Box, open_slide

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import slide_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
+from tests.images import slide_files
 
 from sparseshot.errors import InputError, SlideError
 from sparseshot.images import Box, Grid, open_slide, pyramid

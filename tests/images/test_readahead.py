@@ -7,8 +7,8 @@ from typing import Self
 
 import numpy as np
 import pytest
-import slide_files
 from numpy.typing import NDArray
+from tests.images import slide_files
 
 from sparseshot.errors import InputError, SlideError
 from sparseshot.images import Box, Grid, open_slide

@@ -5,5 +5,17 @@ from sparseshot.images.plain import read_image
 from sparseshot.images.readahead import read_ahead
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import Tile, TileGrid
+from sparseshot.images.tissue import TissueMask, tissue_mask
 
-__all__ = ["Box", "Grid", "Slide", "Tile", "TileGrid", "open_slide", "read_ahead", "read_image"]
+__all__ = [
+    "Box",
+    "Grid",
+    "Slide",
+    "Tile",
+    "TileGrid",
+    "TissueMask",
+    "open_slide",
+    "read_ahead",
+    "read_image",
+    "tissue_mask",
+]
