@@ -2,19 +2,16 @@
 
 import os
 import struct
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import simplejpeg
 
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, SlideError
 from sparseshot.files import replacing
-from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images import Box, Grid, Slide, read_ahead
 
 
 def write_pyramid(
@@ -36,7 +33,7 @@ def write_pyramid(
         path: ends in ``.tif`` or ``.tiff``.
         tile_px: side of the tiles, a multiple of 16.
         quality: of the JPEG, 1 to 100.
-        threads: that make tiles; None for one a core.
+        threads: that read tiles; None for one a core.
         progress: called with tiles written and tiles in all.
     """
     path = Path(path)
@@ -51,12 +48,17 @@ def write_pyramid(
     total = sum(len(_tiles(grid, tile_px)) for grid in grids)
     levels = []
     done = 0
-    with replacing(path) as temporary, temporary.open("wb") as file, ThreadPoolExecutor(threads) as pool:
-        file.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0))
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0))  # a BigTIFF; where it begins is not known yet
         for grid in grids:
-            jobs = (partial(_jpeg, slide, grid, box, quality) for box in _tiles(grid, tile_px))
             level = _Level(grid, [], [])
-            for tile in _in_order(pool, jobs, ahead=2 * threads):
+            tiles = read_ahead(slide, _tiles(grid, tile_px), mpp=grid.mpp, threads=threads, ahead=2 * threads)
+            for _, pixels in tiles:
+                if isinstance(pixels, SlideError):
+                    raise pixels
+                tile = simplejpeg.encode_jpeg(
+                    pixels, quality=quality, colorspace="RGB", colorsubsampling="420"
+                )
                 level.offsets.append(file.tell())
                 level.lengths.append(len(tile))
                 file.write(tile)
@@ -87,28 +89,6 @@ def _tiles(grid: Grid, tile_px: int) -> list[Box]:
         for y0 in range(0, grid.height, tile_px)
         for x0 in range(0, grid.width, tile_px)
     ]
-
-
-def _jpeg(slide: Slide, grid: Grid, box: Box, quality: int) -> bytes:
-    pixels = grid.read(slide, box)
-    return bytes(simplejpeg.encode_jpeg(pixels, quality=quality, colorspace="RGB", colorsubsampling="420"))
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, jobs: Iterable[Callable[[], bytes]], *, ahead: int
-) -> Iterator[bytes]:
-    """Run jobs in the pool, at most ``ahead`` of them before their turn, and give their results in order."""
-    waiting: deque[Future[bytes]] = deque()
-    try:
-        for job in jobs:
-            waiting.append(pool.submit(job))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 _ASCII, _SHORT, _LONG, _RATIONAL, _LONG8 = 2, 3, 4, 5, 16

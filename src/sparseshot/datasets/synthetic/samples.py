@@ -20,8 +20,8 @@ def synthetic_samples(
         seed: images of two seeds have nothing in common, so that one can train and the other test.
         outlines: with the outlines of the nuclei.
 
-    >>> [(image.shape, len(cells)) for image, cells in synthetic_samples(2, 96)]
-    [((96, 96, 3), 17), ((96, 96, 3), 10)]
+    >>> [(image.shape, len(cells) > 40) for image, cells in synthetic_samples(2, 256)]
+    [((256, 256, 3), True), ((256, 256, 3), True)]
     """
     if count < 0:
         raise InputError(f"count is {count}; give how many images to make")

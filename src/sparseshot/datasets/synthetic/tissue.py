@@ -19,7 +19,7 @@ from sparseshot.datasets.synthetic.noise import between, uniform
 from sparseshot.datasets.synthetic.plan import Plan
 from sparseshot.datasets.synthetic.population import CLASSES, REACH_UM, Sites
 from sparseshot.errors import InputError
-from sparseshot.images.slide import Box, Grid
+from sparseshot.images import Box, Grid
 
 OBJECTS_UP_TO_UM = 4.0
 """In wider pixels cells are no longer painted one by one, but as the blue they give on average."""
@@ -159,19 +159,20 @@ class SyntheticTissue:
 
     @cached_property
     def _plan(self) -> Plan:
-        width_um, height_um = (length * self.mpp for length in self.size)
+        width_um, height_um = (float(length * self.mpp) for length in self.size)
         angle = self._drawn("flow", 0.0, math.pi)
         plan = Plan(
-            key=self.seed,
+            key=int(self.seed),
             width_um=width_um,
             height_um=height_um,
             island_um=min(8000.0, max(300.0, 0.35 * min(width_um, height_um))),
             threshold=plans.ALL_TISSUE,
             density_per_um2=self.density_per_mm2 * 1e-6,
-            tumour=self.mix[0],
-            lymphocyte=self.mix[1],
-            stromal=self.mix[2],
-            debris=self.debris,
+            # Whatever numbers came, floats: numba would compile everything again for another type.
+            tumour=float(self.mix[0]),
+            lymphocyte=float(self.mix[1]),
+            stromal=float(self.mix[2]),
+            debris=float(self.debris),
             nest_shift=self._drawn("nests", -0.1, 0.15),
             fat_shift=self._drawn("fat", -0.25, 0.1),
             flow_x=math.cos(angle),
@@ -187,8 +188,8 @@ class SyntheticTissue:
     @cached_property
     def _lamp(self) -> Lamp:
         stains = np.array([light.HAEMATOXYLIN, light.EOSIN, light.PIGMENT])
-        hue = [[self._drawn(f"hue {i} {c}", 0.85, 1.18) for c in range(3)] for i in range(3)]
-        strength = [self._drawn("blue", 0.8, 1.3), self._drawn("pink", 0.65, 1.4), 1.0]
+        hue = [[self._drawn(f"hue {i} {c}", 0.82, 1.22) for c in range(3)] for i in range(3)]
+        strength = [self._drawn("blue", 0.75, 1.4), self._drawn("pink", 0.6, 1.55), 1.0]
         glass = [self._drawn(f"glass {c}", 240.0, 246.0) for c in range(3)]
         return Lamp((stains * hue * np.c_[strength]).astype(np.float32), np.array(glass, np.float32))
 
@@ -209,7 +210,7 @@ class SyntheticTissue:
         return image
 
     def _strip(self, downsample: float, box: Box) -> NDArray[np.uint8]:
-        plan, mpp = self._plan, self.mpp * downsample
+        plan, mpp = self._plan, float(self.mpp * downsample)
         # From whole numbers, so that a pixel has the same place in whatever region it is asked for.
         x_um, y_um = (
             (np.arange(first, last, dtype=np.float64) + 0.5) * mpp
