@@ -1,0 +1,1 @@
+"""Every cell of a whole slide: tiles through a network, shards, resume, export."""

@@ -1,0 +1,225 @@
+"""From a map of probabilities to single objects: threshold, fill holes, split where a shape has a waist.
+
+An object depends on its own neighbourhood only, never on the window it was looked at through. Distances are
+exact, and pixels are flooded in an order told by height and place alone; so what is not cut by the edge of a
+window comes out the same in every window.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy import ndimage
+
+_LEVELS_PER_PX = 64
+
+
+class Objects(NamedTuple):
+    """Objects of a window.
+
+    Attributes:
+        labels: ``(H, W)`` int32, 0 or 1…N.
+        peak: ``(N, 2)`` int64 row and column of the highest pixel of each object: the place that owns it.
+        reach_px: ``(N,)`` distance from there to the farthest pixel of the object.
+        area_px: ``(N,)`` number of pixels.
+    """
+
+    labels: NDArray[np.int32]
+    peak: NDArray[np.int64]
+    reach_px: NDArray[np.float64]
+    area_px: NDArray[np.int64]
+
+    def chosen(self, which: NDArray[np.bool_]) -> "Objects":
+        """Keep some, numbered anew."""
+        number = np.concatenate([[0], np.where(which, np.cumsum(which), 0)]).astype(np.int32)
+        return Objects(number[self.labels], self.peak[which], self.reach_px[which], self.area_px[which])
+
+    def tallies(
+        self, values: NDArray[np.int16], kinds: NDArray[np.uint8], *, count: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Give of each object the sum of ``values``, and how many pixels are of each of ``count`` kinds."""
+        sums: tuple[NDArray[np.int64], NDArray[np.int64]] = _tallies(
+            self.labels, values, kinds, len(self.peak), count
+        )
+        return sums
+
+
+def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int) -> Objects:
+    """Split a mask into objects, each in one piece by edges.
+
+    Height is the distance to the background, a little smoothed. From the highest pixel down, a pixel without
+    a higher neighbour begins an object, any other joins that of its highest neighbour. Where two objects
+    meet, the lower one ends as part of the higher one, unless it rises at least ``waist_px`` above the place
+    where they meet.
+
+    Args:
+        mask: ``(H, W)``.
+        waist_px: how much narrower, in radius, a waist must be to be a border between two objects.
+        hole_px: holes of fewer pixels are filled first.
+        cap_px: distances beyond this count as this.
+
+    >>> row = np.array([[0, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1], [0, 1, 1, 1, 0, 0]], dtype=bool)
+    >>> mask = np.pad(np.concatenate([row, row[:, ::-1]], axis=1), 1)
+    >>> split(mask, waist_px=0.2, hole_px=0, cap_px=9).labels.max()
+    2
+    >>> split(mask, waist_px=2.0, hole_px=0, cap_px=9).labels.max()
+    1
+    """
+    mask = _without_holes(mask, hole_px)
+    height = _height(_squared_distance(mask, cap_px))
+    place = np.flatnonzero(mask)
+    # Stable, so that of equal heights the first in reading order goes first.
+    order = place[np.argsort(np.uint16(65535) - height.ravel()[place], kind="stable")]
+    labels, peak = _flood(order, height, round(waist_px * _LEVELS_PER_PX))
+    reach, area = _extent(labels, peak)
+    return Objects(labels, np.column_stack(np.divmod(peak, mask.shape[1])), np.sqrt(reach), area)
+
+
+def _without_holes(mask: NDArray[np.bool_], hole_px: int) -> NDArray[np.bool_]:
+    if hole_px <= 1:
+        return mask
+    holes, count = ndimage.label(~mask)
+    small = np.bincount(holes.ravel(), minlength=count + 1) < hole_px
+    small[0] = True  # what is no hole
+    for side in (holes[0], holes[-1], holes[:, 0], holes[:, -1]):
+        small[side] = False  # it may go on outside
+    filled: NDArray[np.bool_] = mask | small[holes]
+    return filled
+
+
+@njit(cache=True, nogil=True)
+def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
+    """Count distances in levels, and take the stairs out of them: weights 1 2 1 down and across."""
+    rows, columns = squared.shape
+    level = np.zeros((rows + 2, columns + 2), np.int32)
+    for row in range(rows):
+        for column in range(columns):
+            if squared[row, column]:
+                level[row + 1, column + 1] = int(np.sqrt(squared[row, column]) * _LEVELS_PER_PX)
+    height = np.zeros((rows, columns), np.uint16)
+    for row in range(rows):
+        for column in range(columns):
+            if squared[row, column]:
+                total = 0
+                for r in range(3):
+                    here = level[row + r]
+                    total += (1 + r % 2) * (here[column] + 2 * here[column + 1] + here[column + 2])
+                height[row, column] = min(total // 16, 65535)
+    return height
+
+
+@njit(cache=True, nogil=True)
+def _squared_distance(mask: NDArray[np.bool_], cap: int) -> NDArray[np.int32]:
+    """Give the squared distance to the nearest background pixel, at most ``cap`` squared, exactly.
+
+    First along each row, then for each pixel up and down as far as that can still be nearer. All outside the
+    array is background.
+    """
+    rows, columns = mask.shape
+    along = np.zeros((rows, columns), np.int32)
+    for row in range(rows):
+        run = 0
+        for column in range(columns):
+            run = min(run + 1, cap) if mask[row, column] else 0
+            along[row, column] = run
+        run = 0
+        for column in range(columns - 1, -1, -1):
+            run = min(run + 1, cap) if mask[row, column] else 0
+            along[row, column] = min(along[row, column], run)
+    squared = np.zeros((rows, columns), np.int32)
+    for row in range(rows):
+        for column in range(columns):
+            best = along[row, column] * along[row, column]
+            step = 1
+            while step * step < best:
+                above = along[row - step, column] if row >= step else 0
+                below = along[row + step, column] if row + step < rows else 0
+                nearer = min(above, below)
+                best = min(best, nearer * nearer + step * step)
+                step += 1
+            squared[row, column] = best
+    return squared
+
+
+@njit(cache=True, nogil=True)
+def _root(parent: NDArray[np.int32], label: int) -> int:
+    while parent[label] != label:
+        parent[label] = parent[parent[label]]
+        label = parent[label]
+    return label
+
+
+@njit(cache=True, nogil=True)
+def _flood(
+    order: NDArray[np.int64], height: NDArray[np.uint16], waist: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Give the labels, and the flat index of the peak of each; ``order`` goes from the highest pixel down."""
+    rows, columns = height.shape
+    labels = np.zeros((rows, columns), np.int32)
+    flat, level = labels.ravel(), height.ravel()
+    peak, parent = np.empty(len(order) + 1, np.int64), np.empty(len(order) + 1, np.int32)
+    count = 0
+    near = np.empty(4, np.int32)
+    for place in order:
+        row, column = place // columns, place % columns
+        found, highest, home = 0, -1, 0
+        for turn in range(4):
+            # Above, left, right, below: reading order, so that ties go the same way in every window.
+            r, c = row + (turn == 3) - (turn == 0), column + (turn == 2) - (turn == 1)
+            if 0 <= r < rows and 0 <= c < columns and labels[r, c]:
+                near[found] = _root(parent, labels[r, c])
+                if height[r, c] > highest:
+                    highest, home = height[r, c], near[found]
+                found += 1
+        if not found:
+            count += 1
+            flat[place], peak[count], parent[count] = count, place, count
+            continue
+        flat[place] = home
+        for other in near[:found]:
+            # The object that began earlier is the higher one.
+            a, b = _root(parent, home), _root(parent, other)
+            low, high = max(a, b), min(a, b)
+            if low != high and level[peak[low]] - level[place] < waist:
+                parent[low] = high
+    number = np.zeros(count + 1, np.int32)
+    kept = 0
+    for label in range(1, count + 1):
+        if parent[label] == label:
+            kept += 1
+            number[label], peak[kept] = kept, peak[label]
+    for place in order:
+        flat[place] = number[_root(parent, flat[place])]
+    return labels, peak[1 : kept + 1].copy()
+
+
+@njit(cache=True, nogil=True)
+def _extent(
+    labels: NDArray[np.int32], peak: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give the squared distance from its peak to the farthest pixel, and the area, of each object."""
+    rows, columns = labels.shape
+    reach, area = np.zeros(len(peak), np.int64), np.zeros(len(peak), np.int64)
+    for row in range(rows):
+        for column in range(columns):
+            label = labels[row, column] - 1
+            if label >= 0:
+                dy, dx = row - peak[label] // columns, column - peak[label] % columns
+                reach[label] = max(reach[label], dx * dx + dy * dy)
+                area[label] += 1
+    return reach, area
+
+
+@njit(cache=True, nogil=True)
+def _tallies(
+    labels: NDArray[np.int32], values: NDArray[np.int16], kinds: NDArray[np.uint8], objects: int, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    sums, votes = np.zeros(objects, np.int64), np.zeros((objects, count), np.int64)
+    for row in range(labels.shape[0]):
+        for column in range(labels.shape[1]):
+            label = labels[row, column] - 1
+            if label >= 0:
+                sums[label] += values[row, column]
+                votes[label, kinds[row, column]] += 1
+    return sums, votes

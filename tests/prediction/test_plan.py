@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparseshot.errors import InputError
+from sparseshot.images.slide import Grid
+from sparseshot.prediction.plan import Layout, Tissue, plan
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    width=st.integers(1, 700),
+    height=st.integers(1, 700),
+    tile=st.integers(16, 300),
+    extra=st.integers(0, 400),
+    halo=st.sampled_from([0, 10, 40]),
+    alignment=st.sampled_from([1, 8, 16]),
+    mask_px=st.floats(3, 90),
+    seed=st.integers(0, 99),
+)
+def test_windows_and_their_tiles_cover_all_tissue_once(  # noqa: PLR0917
+    width: int, height: int, tile: int, extra: int, halo: int, alignment: int, mask_px: float, seed: int
+) -> None:
+    grid = Grid(width, height, 2.0, 0.5)
+    shape = (int(np.ceil(height / mask_px)), int(np.ceil(width / mask_px)))
+    tissue = Tissue(np.random.default_rng(seed).random(shape) < 0.4, mask_px)
+    layout = Layout(tile, window_px=tile + extra + 3 * 48, halo_px=halo)
+    bands = plan(grid, tissue, layout, margin_px=24, alignment_px=alignment)
+
+    expected = tissue.at(np.arange(width) + 0.5, np.arange(height) + 0.5)
+    cores = np.zeros((height, width), int)
+    sizes = set()
+    for band in bands:
+        for window in band.windows:
+            core = window.core
+            cores[core.y0 : core.y1, core.x0 : core.x1] += 1
+            assert core.y1 <= band.next_y0
+            seen = np.zeros((height, width), int)
+            for each in window.tiles:
+                box = each.core.meet(grid.box)
+                seen[box.y0 : box.y1, box.x0 : box.x1] += 1
+                assert each.padded.x0 == each.core.x0 - 24
+                assert each.core.x0 % alignment == each.core.y0 % alignment == 0
+                sizes.add((each.padded.width, each.padded.height))
+            assert seen.max() == 1
+            box = window.box.meet(grid.box)
+            rows, columns = slice(box.y0, box.y1), slice(box.x0, box.x1)
+            assert (seen[rows, columns] >= expected[rows, columns]).all()
+            assert window.box == core or box.x0 in {0, core.x0 - -(-halo // alignment) * alignment}
+    assert cores.max(initial=0) <= 1
+    assert (cores >= expected).all()
+    assert len(sizes) <= 1
+    assert [band.index for band in bands] == list(range(len(bands)))
+
+
+def test_bands_without_tissue_are_passed_over() -> None:
+    mask = np.zeros((10, 10), bool)
+    mask[0, 3] = mask[9, 9] = True
+    bands = plan(
+        Grid(1000, 1000, 1.0, 0.5), Tissue(mask, 100.0), Layout(100, 100), margin_px=8, alignment_px=4
+    )
+    assert [window.core for band in bands for window in band.windows] == [
+        (300, 0, 400, 100),
+        (900, 900, 1000, 1000),
+    ]
+    assert [band.next_y0 for band in bands] == [900, np.inf]
+
+
+def test_a_small_image_is_one_tile_no_larger_than_it() -> None:
+    grid = Grid(300, 200, 1.0, 0.5)
+    (band,) = plan(
+        grid, Tissue.everywhere(grid), Layout(1024, 4096, halo_px=100), margin_px=16, alignment_px=8
+    )
+    (window,) = band.windows
+    assert window.box == (0, 0, 304, 304)
+    assert [tile.padded for tile in window.tiles] == [(-16, -16, 320, 320)]
+
+
+def test_windows_too_small_for_their_halo_are_refused() -> None:
+    grid = Grid(9000, 9000, 1.0, 0.5)
+    with pytest.raises(InputError, match="300 or more"):
+        plan(grid, Tissue.everywhere(grid), Layout(256, 256, halo_px=100), margin_px=16, alignment_px=4)
+    with pytest.raises(InputError, match="needs 16 or more"):
+        plan(grid, Tissue.everywhere(grid), Layout(8, 8), margin_px=16, alignment_px=16)
