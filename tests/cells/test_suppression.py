@@ -110,7 +110,7 @@ def test_no_points() -> None:
     [
         ([[0, 0, 0]], [1], 1.0, r"xy has shape \(1, 3\)"),
         ([[0, 0], [np.nan, 1]], [1, 1], 1.0, r"xy\[1\] is \[nan, 1.0\]"),
-        ([[0, 0]], [1, 2], 1.0, r"score has shape \(2,\), xy has 1 points"),
+        ([[0, 0]], [1, 2], 1.0, r"score has shape \(2,\) for 1 points"),
         ([[0, 0], [1, 1]], [1, np.nan], 1.0, r"score\[1\] is nan"),
         ([[0, 0]], [1], 0.0, "radius is 0.0"),
         ([[0, 0]], [1], np.inf, "radius is inf"),

@@ -103,6 +103,16 @@ def checked_points(xy: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     return np.ascontiguousarray(xy)
 
 
+def checked_scores(score: NDArray[np.floating], *, points: int) -> NDArray[np.float64]:
+    """Give one float64 score for each point, or say what is wrong with them."""
+    score = np.asarray(score)
+    if score.shape != (points,):
+        raise InputError(f"score has shape {score.shape} for {points} points; give one score a point")
+    if np.isnan(score).any():
+        raise InputError(f"score[{int(np.argmax(np.isnan(score)))}] is nan; leave out points without a score")
+    return score.astype(np.float64, copy=False)
+
+
 def checked_radius(radius: float) -> float:
     """Give the radius, or say that it is none."""
     if not (np.isfinite(radius) and radius > 0):

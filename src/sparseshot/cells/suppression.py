@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from sparseshot.cells.buckets import MARGIN, Grid, checked_points, checked_radius, sorted_keys
+from sparseshot.cells.buckets import MARGIN, Grid, checked_points, checked_radius, checked_scores, sorted_keys
 from sparseshot.cells.table import Cells
 from sparseshot.errors import InputError
 
@@ -31,18 +31,14 @@ def suppress(xy: NDArray[np.float64], score: NDArray[np.floating], *, radius: fl
     array([ True, False,  True])
     """
     xy, radius = checked_points(xy, "xy"), checked_radius(radius)
-    score = np.asarray(score, dtype=np.float64)
-    if score.shape != (len(xy),):
-        raise InputError(f"score has shape {score.shape}, xy has {len(xy)} points; give one score a point")
-    if np.isnan(score).any():
-        raise InputError(f"score[{int(np.argmax(np.isnan(score)))}] is nan; leave out points without a score")
+    surety = checked_scores(score, points=len(xy))
 
     # A bucket of this side is a little less than the radius across, so at most one of its points stays;
     # and whatever lies within the radius of a point is at most two buckets away.
     grid = Grid.over(xy, side=0.7 * radius)
     order, keys = sorted_keys(grid.keys(xy))
     kept = np.zeros(len(xy), np.bool_)
-    kept[order] = _kept(xy.take(order, axis=0), score.take(order), keys, grid.stride, radius * radius)
+    kept[order] = _kept(xy.take(order, axis=0), surety.take(order), keys, grid.stride, radius * radius)
     return kept
 
 

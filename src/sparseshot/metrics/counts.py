@@ -1,0 +1,102 @@
+"""Right, wrong and missed: counts that add up over tiles, images and machines."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sparseshot.errors import InputError
+
+
+def f1_score(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike) -> NDArray[np.float64]:
+    """Give 2·tp / (2·tp + fp + fn), which on pixels is the Dice coefficient; 1 where there was nothing.
+
+    Nothing to find and nothing found is the right answer. Calling it 1, not undefined, lets every model be
+    averaged over the same images: one that finds things on empty glass gets its 0 there.
+
+    >>> f1_score([3, 0, 0], [1, 0, 2], [1, 0, 0])
+    array([0.75, 1.  , 0.  ])
+    """
+    tp, fp, fn = (np.asarray(count, dtype=np.float64) for count in (tp, fp, fn))
+    total = 2 * tp + fp + fn
+    return np.divide(2 * tp, total, out=np.ones_like(total), where=total > 0)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many were found rightly (``tp``), found wrongly (``fp``) and missed (``fn``): cells, or pixels.
+
+    >>> one, other = Counts(tp=8, fp=2, fn=4), Counts(tp=1, fp=0, fn=0)
+    >>> one + other
+    Counts(tp=9, fp=2, fn=4)
+    >>> (one + other).precision, (one + other).recall, (one + other).f1
+    (0.8181818181818182, 0.6923076923076923, 0.75)
+    >>> sum([one, other], Counts()).f1  # pooled, where every cell weighs the same
+    0.75
+    >>> (one.f1 + other.f1) / 2  # the mean, where every image does
+    0.8636363636363636
+    """
+
+    tp: int = 0
+    fp: int = 0
+    fn: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(self.tp + other.tp, self.fp + other.fp, self.fn + other.fn)
+
+    @property
+    def precision(self) -> float:
+        """The share of what was found that is right; nan where nothing was found."""
+        return _share(self.tp, self.tp + self.fp)
+
+    @property
+    def recall(self) -> float:
+        """The share of what is there that was found; nan where nothing is there."""
+        return _share(self.tp, self.tp + self.fn)
+
+    @property
+    def f1(self) -> float:
+        """See :func:`f1_score`."""
+        return float(f1_score(self.tp, self.fp, self.fn))
+
+    @property
+    def dice(self) -> float:
+        """The name of :attr:`f1` when pixels were counted."""
+        return self.f1
+
+
+def mask_counts(truth: ArrayLike, found: ArrayLike, *, where: ArrayLike | None = None) -> Counts:
+    """Count the pixels of two masks of one shape; with ``where``, only those it marks.
+
+    >>> mask_counts([[1, 1], [0, 0]], [[1, 0], [1, 0]])
+    Counts(tp=1, fp=1, fn=1)
+    """
+    masks = [np.asarray(mask, dtype=np.bool_) for mask in (truth, found, where) if mask is not None]
+    if len({mask.shape for mask in masks}) > 1:
+        raise InputError(
+            f"masks of different shapes {[mask.shape for mask in masks]}; bring them to one size"
+        )
+    truth_mask, found_mask = masks[:2] if where is None else [mask & masks[2] for mask in masks[:2]]
+    tp = int(np.count_nonzero(truth_mask & found_mask))
+    return Counts(
+        tp=tp,
+        fp=int(np.count_nonzero(found_mask)) - tp,
+        fn=int(np.count_nonzero(truth_mask)) - tp,
+    )
+
+
+def exclusive_recall(wanted: Counts, others: Counts) -> float:
+    """Give Rec(y)·(1 − Rec(≠y)): the recall of one class, less what is found of cells of other classes.
+
+    It needs no exhaustive truth: only marks of the class and marks of what is easily taken for it. The
+    counts come from matching what was found as the class with the marks of both kinds at once, see
+    :func:`~sparseshot.metrics.matching.exclusive_counts`. Without marks of other classes it is the recall.
+
+    >>> exclusive_recall(Counts(tp=8, fn=2), Counts(tp=1, fn=3))
+    0.6000000000000001
+    """
+    return wanted.recall * (1 - others.recall if others.tp + others.fn else 1.0)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")

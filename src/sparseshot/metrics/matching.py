@@ -1,0 +1,152 @@
+"""Which found cell stands for which true one: one to one, within a radius."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells
+from sparseshot.cells.buckets import checked_points, checked_radius
+from sparseshot.errors import InputError
+from sparseshot.metrics.assignment import Candidates
+from sparseshot.metrics.counts import Counts
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """Pairs of true and found cells, no cell in two of them.
+
+    Attributes:
+        truth: ``(P,)`` index of the true cell of each pair, ascending.
+        found: ``(P,)`` index of the found cell of each pair.
+        distance: ``(P,)`` between the two: in the unit of the points, or 1 − IoU.
+        truth_total: number of true cells.
+        found_total: number of found cells.
+    """
+
+    truth: NDArray[np.int32]
+    found: NDArray[np.int32]
+    distance: NDArray[np.float64]
+    truth_total: int
+    found_total: int
+
+    @property
+    def counts(self) -> Counts:
+        """Pairs as true positives; found without a pair as false positives, true without one as missed."""
+        pairs = len(self.truth)
+        return Counts(tp=pairs, fp=self.found_total - pairs, fn=self.truth_total - pairs)
+
+
+def matching_of(
+    pairs: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]], *, shape: tuple[int, int]
+) -> Matching:
+    """Give the matching of truth, found and distance of each pair, among so many true and found."""
+    truth, found, distance = pairs
+    order = np.argsort(truth)
+    return Matching(truth[order], found[order], distance[order], *shape)
+
+
+def match_points(truth_xy: NDArray[np.float64], found_xy: NDArray[np.float64], *, radius: float) -> Matching:
+    """Match as many points as can be, one to one, each pair at a distance of ``radius`` or less.
+
+    Of the matchings with that many pairs it gives one of near pairs, see
+    :meth:`~sparseshot.metrics.assignment.Candidates.matched`. Memory grows with the pairs within the
+    radius, never with the product of the numbers of points.
+
+    >>> truth, found = np.array([[0.0, 0.0], [4.0, 0.0]]), np.array([[3.0, 0.0], [6.0, 0.0]])
+    >>> matching = match_points(truth, found, radius=3)  # the nearest pair alone would leave two single
+    >>> matching.truth, matching.found, matching.counts
+    (array([0, 1], dtype=int32), array([0, 1], dtype=int32), Counts(tp=2, fp=0, fn=0))
+    """
+    truth_xy, found_xy = checked_points(truth_xy, "truth_xy"), checked_points(found_xy, "found_xy")
+    row, column, squared = Candidates.within(truth_xy, found_xy, radius=checked_radius(radius)).matched()
+    return matching_of((row, column, np.sqrt(squared)), shape=(len(truth_xy), len(found_xy)))
+
+
+def match_cells(truth: Cells, found: Cells, *, radius_um: float = 3.0, by_class: bool = False) -> Matching:
+    """Match true and found cells of one slide within a radius in µm; ``distance`` is in µm too.
+
+    Args:
+        truth: the true cells.
+        found: the found cells, in the same level-0 pixels.
+        radius_um: 3 µm is about the radius of a lymphocyte's nucleus.
+        by_class: whether only cells whose classes have the same name may be matched. Cells without a class
+            then match only one another.
+
+    >>> truth = Cells(np.array([[0.0, 0.0], [40.0, 0.0]]), mpp=0.25)
+    >>> match_cells(truth, Cells(np.array([[8.0, 0.0]]), mpp=0.25)).counts
+    Counts(tp=1, fp=0, fn=1)
+    """
+    mpp = shared_mpp(truth, found)
+    shape = (len(truth), len(found))
+    if not by_class:
+        matching = match_points(truth.xy, found.xy, radius=radius_um / mpp)
+        return matching_of((matching.truth, matching.found, matching.distance * mpp), shape=shape)
+    parts = []
+    for name in [*dict.fromkeys(truth.classes + found.classes), None]:
+        rows, columns = _of_class(truth, name), _of_class(found, name)
+        part = match_points(truth.xy[rows], found.xy[columns], radius=radius_um / mpp)
+        parts.append((rows[part.truth], columns[part.found], part.distance * mpp))
+    row, column, distance = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return matching_of((row, column, distance), shape=shape)
+
+
+def counts_by_class(matching: Matching, truth: Cells, found: Cells) -> dict[str, Counts]:
+    """Count for each class the pairs that agree on it, and the true and found cells of it in no such pair.
+
+    After a matching across classes, a cell found in the right place with the wrong class is a false
+    positive of the one class and missed in the other.
+    """
+    counts = {}
+    for name in dict.fromkeys(truth.classes + found.classes):
+        rows, columns = _of_class(truth, name), _of_class(found, name)
+        agree = np.isin(matching.truth, rows) & np.isin(matching.found, columns)
+        tp = int(np.count_nonzero(agree))
+        counts[name] = Counts(tp=tp, fp=len(columns) - tp, fn=len(rows) - tp)
+    return counts
+
+
+def exclusive_counts(
+    truth: Cells, found: Cells, *, of_class: str, radius_um: float = 3.0
+) -> tuple[Counts, Counts]:
+    """Count what of one class, and what of all others, was found as that class.
+
+    ``found`` are the cells found as the class. They are matched with the marks of all classes at once, so
+    that one found cell speaks for one mark: a lymphocyte found beside a tumour cell is not counted twice.
+    Found cells without a mark near them are counted in neither: where marks are sparse, nobody knows
+    what they are. For :func:`~sparseshot.metrics.counts.exclusive_recall`.
+
+    >>> truth = Cells(np.array([[0.0, 0.0], [40.0, 0.0], [80.0, 0.0]]), classes=("lymphocyte", "tumour"),
+    ...               label=np.array([0, 0, 1]), mpp=0.25)
+    >>> exclusive_counts(truth, Cells(np.array([[1.0, 0.0], [79.0, 0.0]]), mpp=0.25), of_class="lymphocyte")
+    (Counts(tp=1, fp=0, fn=1), Counts(tp=1, fp=0, fn=0))
+    """
+    if of_class not in truth.classes:
+        raise InputError(f"no class named {of_class!r}; there are {', '.join(truth.classes)}")
+    matching = match_cells(truth, found, radius_um=radius_um)
+    wanted = truth.label == truth.classes.index(of_class)
+    hit = np.zeros(len(truth), np.bool_)
+    hit[matching.truth] = True
+    own, other = ((int((hit & kind).sum()), int((~hit & kind).sum())) for kind in (wanted, ~wanted))
+    return Counts(tp=own[0], fn=own[1]), Counts(tp=other[0], fn=other[1])
+
+
+def shared_mpp(truth: Cells, found: Cells) -> float:
+    """Give the µm per pixel of two tables of one slide; it is enough if one of them knows it."""
+    known = [cells.mpp for cells in (truth, found) if cells.mpp is not None]
+    if not known:
+        raise InputError("neither true nor found cells carry an mpp; set it with replace(cells, mpp=0.25)")
+    if not math.isclose(known[0], known[-1], rel_tol=1e-3):
+        raise InputError(
+            f"true cells have {known[0]:g} µm/px, found ones {known[-1]:g}; bring both to one by rescaled()"
+        )
+    return known[0]
+
+
+def _of_class(cells: Cells, name: str | None) -> NDArray[np.int32]:
+    """Give the indices of the cells of a class; of those without a class for None."""
+    if name is not None and name not in cells.classes:
+        return np.empty(0, np.int32)
+    label = -1 if name is None else cells.classes.index(name)
+    return np.flatnonzero(cells.label == label).astype(np.int32)
