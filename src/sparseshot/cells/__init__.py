@@ -1,7 +1,9 @@
 """What people marked and what a model found: one table, its formats, its nested sparse variants."""
 
 from sparseshot.cells.raster import rasterise
+from sparseshot.cells.subsets import nested_subsets, subset
 from sparseshot.cells.table import Cells
 from sparseshot.cells.trace import trace
+from sparseshot.cells.variant import Variant
 
-__all__ = ["Cells", "rasterise", "trace"]
+__all__ = ["Cells", "Variant", "nested_subsets", "rasterise", "subset", "trace"]

@@ -1,0 +1,1 @@
+"""One small module for each format in which people keep cells."""

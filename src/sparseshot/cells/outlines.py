@@ -1,0 +1,174 @@
+"""Outlines built from the rings of a file: closed, valid, with their places, or left out and counted."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import shapely
+from numba import njit
+from numpy.typing import NDArray
+
+from sparseshot.cells.repairs import Repairs
+from sparseshot.cells.rings import Rings, offsets
+
+NO_AREA_PX2 = 1e-6
+"""An outline smaller than this is a slip of the mouse, not a cell."""
+
+FARTHEST_PX = 1e9
+"""No slide is so large: a coordinate beyond it, infinite or not a number, is none."""
+NOT_FINITE = "cells with coordinates that are not finite left out"
+NO_AREA = "outlines without area left out"
+
+
+class Outlines(NamedTuple):
+    """Outlines that can be trusted.
+
+    Attributes:
+        shapes: ``(N,)`` valid shapely (multi)polygons; None where there was nothing to build.
+        places: ``(N, 2)`` their centroids; NaN where the shape is None.
+    """
+
+    shapes: NDArray[np.object_]
+    places: NDArray[np.float64]
+
+
+def build_outlines(source: Rings, repairs: Repairs, *, wanted: NDArray[np.bool_] | None = None) -> Outlines:
+    """Build outlines of rings that may be open, self-crossing, empty or not finite.
+
+    Open rings are closed, which is no repair: XML formats write them so. A self-crossing polygon is mended
+    and its largest part kept. Outlines without area, or with coordinates that are not finite, become None;
+    so do, uncounted, those that are not ``wanted``.
+
+    >>> bow = np.array([[0, 0], [2, 2], [2, 0], [0, 2.0]])
+    >>> repairs = Repairs()
+    >>> one = np.array([0, 1])
+    >>> shapes, places = build_outlines(Rings(bow, np.array([0, 4]), one, one), repairs)
+    >>> shapes[0].wkt
+    'POLYGON ((1 1, 2 2, 2 0, 1 1))'
+    """
+    xy, rings = _closed(source.xy, source.rings)
+    ring_count = np.diff(source.polygons)
+    polygon_count = np.diff(source.outlines)
+    polygon_of = np.repeat(np.arange(len(ring_count)), ring_count)
+    outline_of = np.repeat(np.arange(len(polygon_count)), polygon_count)
+    finite_ring, centroid, star = _examine(xy, rings)
+
+    wanted = np.ones(len(polygon_count), bool) if wanted is None else wanted
+    finite = wanted.copy()
+    finite[outline_of[polygon_of[~finite_ring]]] = False
+    good = (np.diff(rings) >= 4) & finite[outline_of[polygon_of]]
+    shell = source.polygons[:-1][ring_count > 0]
+    has_shell = np.zeros(len(ring_count), bool)
+    has_shell[polygon_of[shell]] = good[shell]
+    keep = good & has_shell[polygon_of]
+    polygons = _made(xy, rings, keep, np.bincount(polygon_of[keep], minlength=len(ring_count))[has_shell])
+    parts = np.bincount(outline_of[has_shell], minlength=len(polygon_count))
+    shapes = _joined(polygons, parts)
+    repairs.count(NOT_FINITE, (wanted & ~finite).sum())
+    repairs.count(NO_AREA, ((parts == 0) & finite).sum())
+
+    # A ring seen whole from its centroid cannot cross itself. Most cells are such: GEOS need not be asked.
+    ring_of = outline_of[polygon_of[keep]]
+    sure = np.zeros(len(shapes), bool)
+    sure[ring_of] = star[keep]
+    sure &= np.bincount(ring_of, minlength=len(shapes)) == 1
+    places = np.full((len(shapes), 2), np.nan)
+    places[ring_of] = centroid[keep]
+    shapes[~sure] = mend(shapes[~sure], repairs)
+    centre = shapely.centroid(shapes[~sure])
+    places[~sure] = np.column_stack([shapely.get_x(centre), shapely.get_y(centre)])
+    return Outlines(shapes, places)
+
+
+def mend(shapes: NDArray[np.object_], repairs: Repairs) -> NDArray[np.object_]:
+    """Make outlines valid; of a polygon keep the largest part, of a multipolygon all."""
+    broken = np.flatnonzero(~shapely.is_valid(shapes) & ~shapely.is_missing(shapes))
+    if not len(broken):
+        return shapes
+    shapes = shapes.copy()
+    for i in broken:
+        whole = shapely.make_valid(shapes[i], method="structure", keep_collapsed=False)
+        parts = shapely.get_parts(shapely.get_parts(whole))  # twice: a collection may hold multipolygons
+        parts = parts[shapely.area(parts) > NO_AREA_PX2]
+        if len(parts) > 1 and shapes[i].geom_type == "MultiPolygon":
+            shapes[i] = shapely.multipolygons(parts)
+        else:
+            shapes[i] = parts[np.argmax(shapely.area(parts))] if len(parts) else None
+    gone = int(shapely.is_missing(shapes[broken]).sum())
+    repairs.count("self-crossing outlines mended", len(broken) - gone)
+    repairs.count(NO_AREA, gone)
+    return shapes
+
+
+def _closed(
+    xy: NDArray[np.float64], rings: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    length = np.diff(rings)
+    some = length > 0
+    is_open = np.zeros(len(length), bool)
+    is_open[some] = (xy[rings[:-1][some]] != xy[rings[1:][some] - 1]).any(axis=1)
+    if not is_open.any():
+        return xy, rings
+    closed = np.insert(xy, rings[1:][is_open], xy[rings[:-1][is_open]], axis=0)
+    return closed, offsets(length + is_open)
+
+
+def _made(
+    xy: NDArray[np.float64], rings: NDArray[np.int64], keep: NDArray[np.bool_], ring_count: NDArray[np.intp]
+) -> NDArray[np.object_]:
+    """Make polygons of the rings to keep; ``ring_count`` says how many each takes."""
+    length = np.diff(rings)
+    vertices = xy if keep.all() else xy[np.repeat(keep, length)]
+    made: NDArray[np.object_] = shapely.from_ragged_array(
+        shapely.GeometryType.POLYGON, vertices, (offsets(length[keep]), offsets(ring_count))
+    )
+    return made
+
+
+def _joined(polygons: NDArray[np.object_], parts: NDArray[np.intp]) -> NDArray[np.object_]:
+    """Give each outline its one polygon, or a multipolygon of its several, or None."""
+    shapes = np.full(len(parts), None, object)
+    owner = np.repeat(np.arange(len(parts)), parts)
+    shapes[parts == 1] = polygons[parts[owner] == 1]
+    several = parts[owner] > 1
+    if several.any():
+        shapely.multipolygons(polygons[several], indices=owner[several], out=shapes)
+    return shapes
+
+
+@njit(cache=True)
+def _examine(xy: Any, rings: Any) -> Any:
+    """Give of each closed ring whether it is finite, its centroid, and whether it is star-shaped round it."""
+    count = len(rings) - 1
+    finite, centroids, stars = np.ones(count, np.bool_), np.zeros((count, 2)), np.zeros(count, np.bool_)
+    for i in range(count):
+        first, last = rings[i], rings[i + 1] - 1
+        for k in range(first, last + 1):
+            if not (abs(xy[k, 0]) <= FARTHEST_PX and abs(xy[k, 1]) <= FARTHEST_PX):
+                finite[i] = False
+        if last - first < 3 or not finite[i]:
+            continue
+        x0, y0 = xy[first]
+        area, sum_x, sum_y = 0.0, 0.0, 0.0
+        for k in range(first, last):
+            ax, ay, bx, by = xy[k, 0] - x0, xy[k, 1] - y0, xy[k + 1, 0] - x0, xy[k + 1, 1] - y0
+            cross = ax * by - bx * ay
+            area += cross
+            sum_x += cross * (ax + bx)
+            sum_y += cross * (ay + by)
+        if not abs(area) > 1e-6:
+            continue
+        x, y = x0 + sum_x / (3 * area), y0 + sum_y / (3 * area)
+        centroids[i, 0], centroids[i, 1] = x, y
+        sign = 1.0 if area > 0 else -1.0
+        rounds, star = 0, True
+        for k in range(first, last):
+            ax, ay, bx, by = xy[k, 0] - x, xy[k, 1] - y, xy[k + 1, 0] - x, xy[k + 1, 1] - y
+            if ax == bx and ay == by:
+                continue
+            if not sign * (ax * by - bx * ay) > 1e-6:
+                star = False
+                break
+            if sign * ay < 0 <= sign * by:
+                rounds += 1
+        stars[i] = star and rounds == 1
+    return finite, centroids, stars

@@ -1,0 +1,104 @@
+"""The sparse variants of a data set: fewer and fewer of its marks, each inside the next larger one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.cells.keys import keys_of
+from sparseshot.cells.table import Cells
+from sparseshot.errors import InputError
+
+
+def nested_subsets(
+    tables: Cells | Sequence[Cells], fractions: Sequence[float], *, seed: int
+) -> dict[float, list[NDArray[np.bool_]]]:
+    """Choose nested fractions of the marks of a whole data set.
+
+    Marks stand in an order that depends only on the seed, the place of their table in the sequence, and their
+    id (their row, where the table has no ids). A fraction f takes the first round(f·n) of the n marks of each
+    class over all tables, but at least one: no class vanishes first, every smaller variant lies inside every
+    larger one, and the choice is the same on every machine, whatever other fractions are asked for.
+
+    Args:
+        tables: the tables of the data set, e.g. one for each image; or a single one.
+        fractions: in [0, 1].
+        seed: another seed gives another choice.
+
+    Returns:
+        For each fraction a mask for each table: ``table[mask]`` is the variant.
+
+    >>> cells = Cells(np.zeros((10, 2)), classes=("a", "b"), label=[0] * 8 + [1] * 2)
+    >>> masks = nested_subsets(cells, [0.25, 0.5], seed=0)
+    >>> [cells[masks[f][0]].counts() for f in (0.25, 0.5)]
+    [{'a': 2, 'b': 1}, {'a': 4, 'b': 1}]
+    """
+    tables = [tables] if isinstance(tables, Cells) else list(tables)
+    for fraction in fractions:
+        if not 0 <= fraction <= 1:
+            raise InputError(f"a fraction is {fraction}; give it between 0 and 1, e.g. 0.3 for 30 %")
+    keys = np.concatenate(
+        [np.empty(0, np.uint64), *(_keys(table, i, seed) for i, table in enumerate(tables))]
+    )
+    strata, sizes = _strata(tables)
+    counts = {
+        f: np.maximum(np.floor(f * sizes + 0.5).astype(np.int64), (f > 0) & (sizes > 0)) for f in fractions
+    }
+    limits = _limits(keys, strata, counts)
+    ends = np.cumsum([len(table) for table in tables])[:-1]
+    masks = {}
+    for fraction, count in counts.items():
+        mask = (keys <= limits[fraction][strata]) & (count > 0)[strata]
+        if np.count_nonzero(mask) != count.sum():
+            _drop_ties(mask, keys, strata, count)
+        masks[fraction] = np.split(mask, ends) if tables else []
+    return masks
+
+
+def subset(tables: Cells | Sequence[Cells], fraction: float, *, seed: int) -> list[Cells]:
+    """Give one variant of a data set: its tables with a fraction of the marks, chosen by nested_subsets."""
+    masks = nested_subsets(tables, [fraction], seed=seed)[fraction]
+    tables = [tables] if isinstance(tables, Cells) else tables
+    return [table[mask] for table, mask in zip(tables, masks, strict=True)]
+
+
+def _keys(cells: Cells, table: int, seed: int) -> NDArray[np.uint64]:
+    salt = int(keys_of(np.array([table]), salt=int(keys_of(np.array([seed]))[0]))[0])
+    return keys_of(np.arange(len(cells)) if cells.id is None else cells.id, salt=salt)
+
+
+def _strata(tables: Sequence[Cells]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
+    """Number the classes by name over all tables and count their marks; without a class is one too."""
+    names = sorted({name for table in tables for name in table.classes})
+    number = {name: i for i, name in enumerate(names)}
+    strata = [
+        np.array([*(number[name] for name in table.classes), len(names)], np.int16)[table.label]
+        for table in tables
+    ]
+    of_mark = np.concatenate([np.empty(0, np.int16), *strata])
+    return of_mark, np.bincount(of_mark, minlength=len(names) + 1)
+
+
+def _limits(
+    keys: NDArray[np.uint64], strata: NDArray[np.int16], counts: dict[float, NDArray[np.int64]]
+) -> dict[float, NDArray[np.uint64]]:
+    """Give for each fraction the largest key taken in each stratum, in linear time."""
+    limits = {fraction: np.zeros(len(count), np.uint64) for fraction, count in counts.items()}
+    for stratum in np.unique(strata).tolist():
+        ranks = {fraction: int(count[stratum]) - 1 for fraction, count in counts.items() if count[stratum]}
+        if ranks:
+            parted = np.partition(keys[strata == stratum], sorted(set(ranks.values())))
+            for fraction, rank in ranks.items():
+                limits[fraction][stratum] = parted[rank]
+    return limits
+
+
+def _drop_ties(
+    mask: NDArray[np.bool_], keys: NDArray[np.uint64], strata: NDArray[np.int16], counts: NDArray[np.int64]
+) -> None:
+    """Take out what equal keys, which equal ids have, brought in beyond the count; the first stay."""
+    for stratum, count in enumerate(counts.tolist()):
+        rows = np.flatnonzero(mask & (strata == stratum))
+        if len(rows) > count:
+            order = np.argsort(keys[rows], kind="stable")
+            mask[rows[order[count:]]] = False
