@@ -1,0 +1,145 @@
+"""The operating point, from held-out marks alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import gaussian_filter1d
+
+from sparseshot.cells.buckets import checked_points, checked_radius, checked_scores
+from sparseshot.errors import InputError
+from sparseshot.metrics.assignment import Candidates
+from sparseshot.metrics.histograms import THRESHOLDS, ScoreHistogram
+
+DOUBT_IN_MARKS = 4.0
+"""How many marks' worth of predictions are added to the predicted positives; see calibrate_threshold."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A threshold, and what the held-out marks say of it.
+
+    Attributes:
+        threshold: predict positive at this score and above.
+        criterion: recall² / positive_share; of two models on the same images, the greater is the better.
+        recall: share of the held-out marks that reach the threshold.
+        positive_share: share of the places that reach it.
+    """
+
+    threshold: float
+    criterion: float
+    recall: float
+    positive_share: float
+
+
+def calibrate_threshold(
+    scores_of_marks: ArrayLike | ScoreHistogram,
+    scores_of_all: ArrayLike | ScoreHistogram,
+    *,
+    marks: int | None = None,
+    places: int | None = None,
+) -> Calibration:
+    r"""Choose the threshold that maximises recall² / P(predicted positive) (Lee & Liu, ICML 2003).
+
+    That quotient equals precision · recall / P(positive), so it is high where F1 is high; but recall is
+    known from positive marks alone and P(predicted positive) from no marks at all. So it needs no
+    negatives, and no exhaustive truth.
+
+    Few marks make it treacherous: at a threshold that one mark and three predictions reach, recall² is small
+    but P smaller still, by luck. So the threshold is chosen by a steadier form of the same,
+
+    .. math:: \hat r(q)^2 / (n(q) + 4 m)
+
+    where :math:`\hat r` is recall smoothed over the logit of the score (Gaussian, of Silverman's width),
+    n the number of predictions and m the number of predictions for each mark at the median mark. Both
+    changes fade as marks grow in number. In a plateau the middle is taken. What is returned is not smoothed.
+
+    Args:
+        scores_of_marks: the score at each held-out mark, 0 where nothing was found: for pixels, of those
+            inside marks; for cells see :func:`mark_scores`.
+        scores_of_all: the scores of all pixels, or of all cells found, marked or not.
+        marks: how many independent marks there are, where pixels of one mark were given one by one; left
+            out, each score is one.
+        places: what P is a share of. Left out, the number of ``scores_of_all``. Give it, e.g. as the number
+            of locations that could have held a cell, where criteria of several models are compared and
+            each found another number of cells.
+
+    Returns:
+        The calibration; where no mark was found at any score, threshold 0.5 with a criterion of 0.
+
+    >>> random = np.random.default_rng(0)
+    >>> cells, others = random.normal(-1, 0.5, 1000), random.normal(-5, 1, 9000)  # trained on few marks:
+    >>> scores = 1 / (1 + np.exp(-np.concatenate([cells, others])))  # a cell scores 0.27, not 0.9
+    >>> calibration = calibrate_threshold(scores[:50], scores)
+    >>> bool(0.05 < calibration.threshold < 0.15), calibration.recall
+    (True, 0.98)
+    """
+    marked, everything = _histogram(scores_of_marks), _histogram(scores_of_all)
+    if not marked.total:
+        raise InputError("no held-out marks to calibrate with; hold out at least one")
+    independent = marked.total if marks is None else marks
+    if not 0 < independent <= marked.total:
+        raise InputError(
+            f"marks is {marks} for {marked.total} scores of marks; a mark has at least one score"
+        )
+    total = everything.total if places is None else places
+
+    recall = marked.at_least() / marked.total
+    predicted = everything.at_least()
+    usable = recall > 0
+    usable[0] = False  # whatever was not found lies there too
+    if not usable.any():
+        return Calibration(threshold=0.5, criterion=0.0, recall=0.0, positive_share=0.0)
+    median = np.flatnonzero(usable & (recall >= recall[1] / 2))[-1]
+    doubt = DOUBT_IN_MARKS * predicted[median] / (recall[median] * independent)
+    steady = _smoothed(marked.counts, independent)
+    value = np.where(usable, steady**2 / np.maximum(predicted + doubt, 1), 0)
+    best = np.flatnonzero(value >= value.max() * (1 - 1e-9))
+    chosen = best[len(best) // 2]
+    share = predicted[chosen] / total if total else 0.0
+    return Calibration(
+        threshold=float(THRESHOLDS[chosen]),
+        criterion=float(recall[chosen] ** 2 / share) if share else 0.0,
+        recall=float(recall[chosen]),
+        positive_share=float(share),
+    )
+
+
+def mark_scores(
+    marks_xy: NDArray[np.float64],
+    found_xy: NDArray[np.float64],
+    score: NDArray[np.floating],
+    *,
+    radius: float,
+) -> NDArray[np.float64]:
+    """Give for each mark the highest score found within a radius of it; 0 where there is none.
+
+    >>> mark_scores(np.array([[0.0, 0.0], [50.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]),
+    ...             np.array([0.3, 0.8]), radius=3)
+    array([0.8, 0. ])
+    """
+    marks_xy, found_xy = checked_points(marks_xy, "marks_xy"), checked_points(found_xy, "found_xy")
+    surety = checked_scores(score, points=len(found_xy))
+    near = Candidates.within(marks_xy, found_xy, radius=checked_radius(radius))
+    best = np.zeros(len(marks_xy))
+    mark = np.repeat(near.row_id, np.diff(near.start))
+    np.maximum.at(best, mark, surety[near.column_id[near.column]])
+    return best
+
+
+def _histogram(scores: ArrayLike | ScoreHistogram) -> ScoreHistogram:
+    return scores if isinstance(scores, ScoreHistogram) else ScoreHistogram.of(scores)
+
+
+def _smoothed(counts: NDArray[np.int64], marks: int) -> NDArray[np.float64]:
+    """Give recall over the thresholds, smoothed as if each mark could have scored a little more or less."""
+    found = counts[1:]
+    below = np.cumsum(found) / found.sum()
+    quartiles = np.searchsorted(below, [0.25, 0.75])
+    bins = np.arange(len(found))
+    spread = np.sqrt(np.average((bins - np.average(bins, weights=found)) ** 2, weights=found))
+    if quartiles[1] > quartiles[0]:
+        spread = min(spread, (quartiles[1] - quartiles[0]) / 1.34)
+    smooth = gaussian_filter1d(found.astype(np.float64), 0.9 * max(spread, 1) * marks**-0.2, mode="nearest")
+    recall = np.cumsum(np.append(smooth[::-1], counts[0]))[::-1] / counts.sum()
+    return np.asarray(recall)

@@ -1,0 +1,236 @@
+"""Cells by their area: boxes, outlines and label images."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells
+from sparseshot.cells.buckets import checked_scores
+from sparseshot.errors import InputError
+from sparseshot.metrics.assignment import Candidates
+from sparseshot.metrics.counts import f1_score
+from sparseshot.metrics.curves import ScoredHits, gains_from
+from sparseshot.metrics.matching import Matching, matching_of
+
+INTERSECTED_AT_ONCE = 50_000
+"""Pairs of outlines whose common part is held in memory at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Overlaps:
+    """The pairs of true and found areas that have something in common.
+
+    Attributes:
+        truth: ``(P,)`` index of the true area of each pair.
+        found: ``(P,)`` index of the found area of each pair.
+        common: ``(P,)`` their common area, above 0.
+        truth_area: ``(N,)`` of every true area.
+        found_area: ``(M,)`` of every found area.
+    """
+
+    truth: NDArray[np.intp]
+    found: NDArray[np.intp]
+    common: NDArray[np.float64]
+    truth_area: NDArray[np.float64]
+    found_area: NDArray[np.float64]
+
+    @property
+    def iou(self) -> NDArray[np.float64]:
+        """Common area over united area, of each pair."""
+        united = self.truth_area[self.truth] + self.found_area[self.found] - self.common
+        return self.common / united
+
+    def match(self, *, iou: float = 0.5) -> Matching:
+        """Match as many as can be, one to one, among pairs of at least this IoU, those of high IoU first."""
+        candidates = self._candidates(self.iou >= iou)
+        return matching_of(candidates.matched(), shape=(len(self.truth_area), len(self.found_area)))
+
+    def scored_hits(self, score: NDArray[np.floating], *, iou: float = 0.5) -> ScoredHits:
+        """Give the scored hits for a precision–recall curve over the scores of what was found."""
+        surety = checked_scores(score, points=len(self.found_area))
+        flipped = Overlaps(self.found, self.truth, self.common, self.found_area, self.truth_area)
+        hits = gains_from(flipped._candidates(self.iou >= iou), surety)
+        return ScoredHits(surety, hits, len(self.truth_area))
+
+    def _candidates(self, enough: NDArray[np.bool_]) -> Candidates:
+        return Candidates.from_pairs(
+            self.truth[enough],
+            self.found[enough],
+            cost=1 - self.iou[enough],
+            shape=(len(self.truth_area), len(self.found_area)),
+        )
+
+
+@dataclass(frozen=True)
+class AreaCounts:
+    """What panoptic quality and the aggregated Jaccard index are made of; adds up over images.
+
+    Both need whole objects, so count an image whole, not by tiles that cut cells.
+
+    Attributes:
+        tp: pairs with an IoU above one half.
+        fp: found areas in no such pair.
+        fn: true areas in no such pair.
+        iou_sum: sum of the IoU of these pairs.
+        common: sum over true areas of what they share with the found area of highest IoU.
+        united: sum over true areas of their union with it, and of the found areas that are nobody's best.
+    """
+
+    tp: int = 0
+    fp: int = 0
+    fn: int = 0
+    iou_sum: float = 0.0
+    common: float = 0.0
+    united: float = 0.0
+
+    def __add__(self, other: "AreaCounts") -> "AreaCounts":
+        return AreaCounts(
+            self.tp + other.tp,
+            self.fp + other.fp,
+            self.fn + other.fn,
+            self.iou_sum + other.iou_sum,
+            self.common + other.common,
+            self.united + other.united,
+        )
+
+    @property
+    def recognition_quality(self) -> float:
+        """F1 of the pairs, see :func:`~sparseshot.metrics.counts.f1_score`."""
+        return float(f1_score(self.tp, self.fp, self.fn))
+
+    @property
+    def segmentation_quality(self) -> float:
+        """Mean IoU of the pairs; nan where there is none."""
+        return self.iou_sum / self.tp if self.tp else float("nan")
+
+    @property
+    def panoptic_quality(self) -> float:
+        """Σ IoU / (tp + fp/2 + fn/2) (Kirillov et al., CVPR 2019); 1 where there was nothing.
+
+        It is the recognition quality times the segmentation quality.
+        """
+        total = self.tp + (self.fp + self.fn) / 2
+        return self.iou_sum / total if total else 1.0
+
+    @property
+    def aggregated_jaccard_index(self) -> float:
+        """AJI as Kumar et al. (TMI 2017) define it; 1 where there was nothing.
+
+        One found area may be the best of several true ones, as in the original.
+        """
+        return self.common / self.united if self.united else 1.0
+
+
+def area_counts(overlaps: Overlaps) -> AreaCounts:
+    """Count areas for panoptic quality and the aggregated Jaccard index.
+
+    >>> truth, found = np.array([[1, 1, 1, 0, 2, 2]]), np.array([[0, 5, 5, 5, 0, 0]])
+    >>> counts = area_counts(overlaps_of_labels(truth, found))
+    >>> counts.tp, counts.fp, counts.fn, counts.common, counts.united  # 1 and 5 share two pixels of four
+    (0, 1, 2, 2.0, 6.0)
+    """
+    order = np.lexsort((-overlaps.iou, overlaps.truth))
+    has_best, first = np.unique(overlaps.truth[order], return_index=True)
+    best = order[first]
+    common = float(np.sum(overlaps.common[best]))
+    alone = np.delete(overlaps.truth_area, has_best)
+    unused = np.delete(overlaps.found_area, np.unique(overlaps.found[best]))
+    joined = overlaps.truth_area[has_best] + overlaps.found_area[overlaps.found[best]]
+
+    matching = overlaps.match(iou=float(np.nextafter(0.5, 1)))
+    counts = matching.counts
+    return AreaCounts(
+        tp=counts.tp,
+        fp=counts.fp,
+        fn=counts.fn,
+        iou_sum=float(np.sum(1 - matching.distance)),
+        common=common,
+        united=float(np.sum(joined) - common + np.sum(alone) + np.sum(unused)),
+    )
+
+
+def overlaps_of_labels(truth: NDArray[np.integer], found: NDArray[np.integer]) -> Overlaps:
+    """Overlay two label images of one shape, 0 being background; areas are pixels, in order of the labels."""
+    truth, found = np.asarray(truth), np.asarray(found)
+    if truth.shape != found.shape:
+        raise InputError(f"label images of shapes {truth.shape} and {found.shape}; bring them to one size")
+    for name, labels in (("true", truth), ("found", found)):
+        if labels.dtype.kind not in "iu" or (labels.size and labels.min() < 0):
+            raise InputError(f"the {name} labels are {labels.dtype}; give whole numbers, 0 for background")
+    truth_ids, truth_area = np.unique(truth[truth > 0], return_counts=True)
+    found_ids, found_area = np.unique(found[found > 0], return_counts=True)
+    both = (truth > 0) & (found > 0)
+    row, column = np.searchsorted(truth_ids, truth[both]), np.searchsorted(found_ids, found[both])
+    pairs, common = np.unique(row * max(len(found_ids), 1) + column, return_counts=True)
+    row, column = np.divmod(pairs, max(len(found_ids), 1))
+    return Overlaps(row, column, *(area.astype(np.float64) for area in (common, truth_area, found_area)))
+
+
+def overlaps_of_boxes(truth: NDArray[np.float64], found: NDArray[np.float64]) -> Overlaps:
+    """Overlay boxes, ``(N, 4)`` and ``(M, 4)`` of x0, y0, x1, y1.
+
+    >>> overlaps = overlaps_of_boxes(np.array([[0, 0, 4, 4]]), np.array([[0, 0, 4, 3], [9, 9, 10, 10]]))
+    >>> overlaps.iou, overlaps.match(iou=0.5).counts
+    (array([0.75]), Counts(tp=1, fp=1, fn=0))
+    """
+    truth, found = _checked_boxes(truth, "true"), _checked_boxes(found, "found")
+    column, row = shapely.STRtree(shapely.box(*truth.T)).query(shapely.box(*found.T))
+    low = np.maximum(truth[row, :2], found[column, :2])
+    high = np.minimum(truth[row, 2:], found[column, 2:])
+    common = np.prod(np.maximum(high - low, 0), axis=1)
+    some = common > 0
+    truth_area, found_area = (np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) for boxes in (truth, found))
+    return Overlaps(row[some], column[some], common[some], truth_area, found_area)
+
+
+def overlaps_of_outlines(truth: Cells, found: Cells) -> Overlaps:
+    """Overlay the outlines of two tables of cells; areas are in level-0 pixels."""
+    truth_outline, found_outline = _checked_outlines(truth, "true"), _checked_outlines(found, "found")
+    column, row = shapely.STRtree(truth_outline).query(found_outline)
+    common = np.empty(len(row))
+    for start in range(0, len(row), INTERSECTED_AT_ONCE):
+        part = slice(start, start + INTERSECTED_AT_ONCE)
+        common[part] = shapely.area(
+            shapely.intersection(truth_outline[row[part]], found_outline[column[part]])
+        )
+    some = common > 0
+    areas = (shapely.area(outlines) for outlines in (truth_outline, found_outline))
+    return Overlaps(row[some], column[some], common[some], *areas)
+
+
+def boxes_of(cells: Cells) -> NDArray[np.float64]:
+    """Give ``(N, 4)`` the box around each outline: x0, y0, x1, y1 in level-0 pixels."""
+    boxes: NDArray[np.float64] = shapely.bounds(_checked_outlines(cells, "given")).reshape(-1, 4)
+    return boxes
+
+
+def _checked_boxes(boxes: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    boxes = np.asarray(boxes, dtype=np.float64)
+    if boxes.size == 0:
+        return boxes.reshape(0, 4)
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise InputError(f"{name} boxes have shape {boxes.shape}; give (N, 4): x0, y0, x1, y1")
+    good = np.isfinite(boxes).all(axis=1) & (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)
+    if not good.all():
+        bad = int(np.argmin(good))
+        raise InputError(
+            f"{name} box {bad} is {boxes[bad].tolist()}; give x0, y0, x1, y1 with x0 ≤ x1, y0 ≤ y1"
+        )
+    return boxes
+
+
+def _checked_outlines(cells: Cells, name: str) -> NDArray[np.object_]:
+    """Give outlines that can be intersected: those that cross themselves are made valid first."""
+    if cells.outline is None and len(cells):
+        raise InputError(f"the {name} cells have no outlines; match them by match_cells within a radius")
+    outlines = np.empty(0, object) if cells.outline is None else cells.outline.copy()
+    missing = shapely.is_missing(outlines) | shapely.is_empty(outlines)
+    if missing.any():
+        raise InputError(
+            f"{name} cell {int(np.argmax(missing))} has no outline; leave out cells that are points"
+        )
+    crossed = ~shapely.is_valid(outlines)
+    outlines[crossed] = shapely.make_valid(outlines[crossed])
+    return outlines
