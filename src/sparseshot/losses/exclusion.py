@@ -40,23 +40,25 @@ def threshold_logit(rho: float, beta: float = 1.0) -> float:
     return math.log2(tau / (1.0 - tau)) * math.log(2.0)
 
 
-def bounded_threshold(logit: Tensor, unannotated: Tensor, *, threshold: float, max_excluded: float) -> Tensor:
-    """Raise ``threshold`` so far that at most ``max_excluded`` of the unannotated locations reach it.
+def over_threshold(
+    logit: Tensor, unannotated: Tensor, *, threshold: float, max_excluded: float = 1.0
+) -> Tensor:
+    """Tell which foreground logits reach ``threshold``; of the unannotated, at most a ``max_excluded`` share.
 
-    The most confident ones stay excluded. Of locations with equal logits all or none are: an untrained model
-    that says the same everywhere excludes nothing.
+    If more do, only the most confident are told. Of locations with equal logits all or none are, so an
+    untrained model that says the same everywhere excludes nothing.
 
     >>> logit, every = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.ones(4, dtype=torch.bool)
-    >>> logit >= bounded_threshold(logit, every, threshold=0.0, max_excluded=0.5)
+    >>> over_threshold(logit, every, threshold=0.0, max_excluded=0.5)
     tensor([False, False,  True,  True])
     """
-    wanted = torch.as_tensor(threshold, dtype=logit.dtype, device=logit.device)
-    if logit.numel() == 0:
-        return wanted
+    over = logit >= threshold
+    if max_excluded >= 1.0 or logit.numel() == 0:
+        return over
     ranked = torch.where(unannotated, logit, -math.inf).flatten().sort(descending=True).values
     allowed = (unannotated.sum() * max_excluded).long().clamp(max=logit.numel() - 1)
-    first_too_many = ranked.gather(0, allowed.reshape(1))[0]
-    return torch.maximum(wanted, torch.nextafter(first_too_many, wanted.new_tensor(math.inf)))
+    first_too_many = ranked.gather(0, allowed.reshape(1))
+    return over & (logit > first_too_many)
 
 
 def exclusion_mask(
@@ -76,7 +78,7 @@ def exclusion_mask(
         rho: exclusion threshold in (0, 1]; 1 excludes nothing.
         beta: exponent of the threshold.
         annotated: booleans ``(N, *)``; left out, ``target > 0``.
-        max_excluded: bound on the excluded share of the unannotated locations, see :func:`bounded_threshold`.
+        max_excluded: bound on the excluded share of the unannotated locations, see :func:`over_threshold`.
 
     Returns:
         Booleans ``(N, *)``.
@@ -87,11 +89,12 @@ def exclusion_mask(
     """
     check_share("max_excluded", max_excluded)
     batch = read_batch(logits.detach(), target, annotated)
-    logit, threshold = foreground_logit(batch.logits), threshold_logit(rho, beta)
-    if max_excluded < 1.0:
-        bounded = bounded_threshold(logit, batch.unannotated, threshold=threshold, max_excluded=max_excluded)
-        return batch.unannotated & (logit >= bounded)
-    return batch.unannotated & (logit >= threshold)
+    return batch.unannotated & over_threshold(
+        foreground_logit(batch.logits),
+        batch.unannotated,
+        threshold=threshold_logit(rho, beta),
+        max_excluded=max_excluded,
+    )
 
 
 def output_confidence(logits: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparseshot.losses.exclusion import bounded_threshold
+from sparseshot.losses.exclusion import NEVER, over_threshold
 from sparseshot.losses.kernels import exclusive_pass
 from sparseshot.losses.plain import Terms, plain_exclusive_cross_entropy
 from sparseshot.losses.targets import foreground_logit, raise_wrong_classes, read_batch, values_can_be_read
@@ -37,15 +37,16 @@ class _Fused(torch.autograd.Function):
         if not (dense.is_contiguous() or dense.movedim(1, -1).is_contiguous()):
             dense = dense.contiguous()
         gradient = torch.empty_like(dense)
-        losses = dense.new_empty(target.shape) if terms.reduction == "none" else None
+        losses = dense.new_empty(target.shape if terms.reduction == "none" else 0)
+        weights = dense.new_empty(0) if terms.class_weights is None else terms.class_weights.to(dense)
 
-        def run(threshold: float) -> tuple[float, float, float, float, float]:
+        def run(threshold: float, left_out: Tensor | None) -> tuple[float, float, float, float, float]:
             return exclusive_pass(  # type: ignore[no-any-return]
                 _rows(dense).numpy(),
-                _flat(target),
+                _flat(target.view(torch.uint8) if target.dtype is torch.bool else target),
                 _flat(annotated),
-                _flat(excluded),
-                None if terms.class_weights is None else terms.class_weights.float().numpy(),
+                _flat(left_out),
+                weights.numpy(),
                 np.float32(threshold),
                 np.float32(terms.alpha),
                 np.float32(terms.gamma),
@@ -53,20 +54,20 @@ class _Fused(torch.autograd.Function):
                 _rows(gradient).numpy(),
             )
 
-        total, weights, n_unannotated, n_excluded, n_wrong = run(terms.threshold)
+        total, weight, n_unannotated, n_excluded, n_wrong = run(terms.threshold, excluded)
         if n_wrong:
             raise_wrong_classes(logits, target)
         if n_excluded > terms.max_excluded * n_unannotated:
-            batch = read_batch(dense, target, annotated)
-            raised = bounded_threshold(
+            unannotated = read_batch(dense, target, annotated).unannotated
+            over = over_threshold(
                 foreground_logit(dense),
-                batch.unannotated,
+                unannotated,
                 threshold=terms.threshold,
                 max_excluded=terms.max_excluded,
             )
-            total, weights, *_ = run(float(raised))
-        scale = 1.0 / weights if terms.reduction == "mean" and weights > 0 else 1.0
-        value = dense.new_tensor(total * scale) if losses is None else losses
+            total, weight, *_ = run(NEVER, over if excluded is None else over | excluded)
+        scale = 1.0 / weight if terms.reduction == "mean" and weight > 0 else 1.0
+        value = losses if terms.reduction == "none" else dense.new_tensor(total * scale)
         return value, gradient, dense.new_tensor(scale)
 
     @staticmethod
@@ -99,5 +100,5 @@ def _rows(logits: Tensor) -> Tensor:
     return logits.flatten(2)
 
 
-def _flat(mask: Tensor | None) -> Any:
-    return None if mask is None else mask.reshape(-1).numpy()
+def _flat(values: Tensor | None) -> Any:
+    return np.empty(0, np.bool_) if values is None else values.reshape(-1).numpy()

@@ -82,8 +82,8 @@ def log(x: Any) -> Any:
     bits = _f(x).view(np.int32)
     exponent = _f(np.int32(bits >> np.int32(23))) - _f(127)
     mantissa = np.int32((bits & np.int32(0x007FFFFF)) | np.int32(0x3F800000)).view(np.float32)
-    # x - x is 0, or NaN if x is: the bits alone would take a NaN for a large number.
-    return exponent * _LN2 + log1p(mantissa - _ONE) + (x - x)
+    logarithm = exponent * _LN2 + log1p(mantissa - _ONE)
+    return x if x != x else logarithm  # noqa: PLR0124 - only NaN is not itself, and its bits look like a number
 
 
 @_inlined
@@ -116,15 +116,25 @@ def _fill_roles(role: Any, target: Any, annotated: Any, excluded: Any, classes: 
     n_counted, n_unannotated, n_wrong = _ZERO, _ZERO, _ZERO
     for i in range(role.size):
         y = _f(target[i])
-        ignored = y == IGNORE_INDEX
-        certain = y > _ZERO if annotated is None else annotated[i]
-        r = BACKGROUND + y if certain else UNANNOTATED
-        if excluded is not None:
-            r = EXCLUDED if excluded[i] & (not certain) else r
-        role[i] = IGNORED if ignored else r
-        n_counted += _ZERO if ignored else _ONE
-        n_unannotated += _ZERO if ignored | certain else _ONE
-        n_wrong += _ONE if (y > classes) | ((y < _ZERO) & (not ignored)) else _ZERO
+        # Conditions are multiplied as numbers: joined by "and" they would become branches.
+        ignored = _ONE if y == IGNORE_INDEX else _ZERO
+        known = (_ONE if y >= _ZERO else _ZERO) * (_ONE if y <= classes else _ZERO)
+        role[i] = IGNORED if y == IGNORE_INDEX else BACKGROUND + y
+        n_counted += _ONE - ignored
+        n_wrong += _ONE - ignored - known
+    if annotated.size:
+        for i in range(role.size):
+            uncertain = UNANNOTATED if role[i] > IGNORED else IGNORED
+            role[i] = role[i] if annotated[i] else uncertain
+    else:
+        for i in range(role.size):
+            role[i] = UNANNOTATED if role[i] == BACKGROUND else role[i]
+    for i in range(role.size):
+        n_unannotated += _ONE if role[i] == UNANNOTATED else _ZERO
+    if excluded.size:
+        for i in range(role.size):
+            left_out = EXCLUDED if role[i] == UNANNOTATED else role[i]
+            role[i] = left_out if excluded[i] else role[i]
     return n_counted, n_unannotated, n_wrong
 
 
@@ -227,20 +237,22 @@ def exclusive_pass(
     losses: Any,
     gradient: Any,
 ) -> Any:
-    """Go once over a batch: fill ``gradient``, and ``losses`` where given, and sum up.
+    """Go once over a batch: fill ``gradient``, fill ``losses`` if given, sum up.
+
+    What is optional is an empty array where it is not given: None would be another type, and numba compiles
+    once more for each.
 
     Args:
         z: float32 logits ``(N, 1, M)`` or ``(N, C + 1, M)``; any strides, fastest along M.
         target: integers ``(N · M,)``.
-        annotated: booleans ``(N · M,)`` or None for ``target > 0``.
-        excluded: booleans ``(N · M,)`` or None: unannotated locations to exclude besides those over the
-            threshold.
-        class_weights: float32 ``(C + 1,)`` or None.
+        annotated: booleans ``(N · M,)``; not given, ``target > 0``.
+        excluded: optional booleans ``(N · M,)``: what to exclude besides those over the threshold.
+        class_weights: optional float32 ``(C + 1,)``.
         threshold: foreground logit from which an unannotated location is excluded.
         alpha: weight of the unannotated part.
         gamma: focal exponent of the unannotated part.
-        losses: float32 ``(N · M,)`` or None.
-        gradient: float32, of the shape of ``z``: derivative of the sum of the losses.
+        losses: optional float32 ``(N · M,)``, to be filled.
+        gradient: float32, of the shape of ``z``, to be filled: derivative of the sum of the losses.
 
     Returns:
         Five floats: the sum of the losses; the sum of the weights of what is not ignored; how many locations
@@ -257,9 +269,9 @@ def exclusive_pass(
             width, first, last = stop - start, n * size + start, n * size + stop
             loss, role, x = lines[0, :width], lines[1, :width], lines[2, :width]
             slope, total, weight = lines[3, :width], lines[4, :width], lines[5, :width]
-            block_annotated = None if annotated is None else annotated[first:last]
-            block_excluded = None if excluded is None else excluded[first:last]
-            counts = _fill_roles(role, target[first:last], block_annotated, block_excluded, classes)
+            counts = _fill_roles(
+                role, target[first:last], annotated[first:last], excluded[first:last], classes
+            )
             for c in range(logits):
                 _copy(z[n, c, start:stop], rows[c, :width])
             if logits == 1:
@@ -268,13 +280,13 @@ def exclusive_pass(
                 _merge_classes(rows, shares, total, x)
                 over = _fill_locations(x, role, threshold, alpha, gamma, loss, slope)
                 _spread_classes(rows, shares, total, role, slope, loss)
-            if class_weights is None:
-                weights += counts[0]
-            else:
+            if class_weights.size:
                 weights += _weigh(class_weights, role, weight, shares, loss)
+            else:
+                weights += counts[0]
             for c in range(logits):
                 _copy(shares[c, :width], gradient[n, c, start:stop])
-            if losses is not None:
+            if losses.size:
                 _copy(loss, losses[first:last])
             summed += _sum(loss)
             n_unannotated += counts[1]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sparseshot.losses.exclusion import bounded_threshold
+from sparseshot.losses.exclusion import over_threshold
 from sparseshot.losses.targets import Batch, Reduction, foreground_logit, read_batch, reduced
 
 
@@ -41,12 +41,9 @@ def plain_exclusive_cross_entropy(
     log_p, log_q = F.logsigmoid(logit), F.logsigmoid(-logit)
     # p^γ in log space: with γ < 1 the derivative of the plain power is infinite at p = 0.
     unannotated_loss = -terms.alpha * torch.exp(terms.gamma * log_p) * log_q
-    threshold: float | Tensor = terms.threshold
-    if terms.max_excluded < 1.0:
-        threshold = bounded_threshold(
-            logit.detach(), batch.unannotated, threshold=terms.threshold, max_excluded=terms.max_excluded
-        )
-    left_out = logit.detach() >= threshold
+    left_out = over_threshold(
+        logit.detach(), batch.unannotated, threshold=terms.threshold, max_excluded=terms.max_excluded
+    )
     if excluded is not None:
         left_out = left_out | excluded
     losses = torch.where(batch.annotated, annotated_loss(batch), torch.where(left_out, 0.0, unannotated_loss))

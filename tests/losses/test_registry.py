@@ -1,0 +1,81 @@
+import pytest
+
+from sparseshot.errors import InputError
+from sparseshot.losses import (
+    LOSSES,
+    Constant,
+    ExclusiveCrossEntropy,
+    FocalLoss,
+    Linear,
+    Logistic,
+    Loss,
+    make_loss,
+)
+
+
+def test_known_names() -> None:
+    assert set(LOSSES) == {
+        "ece",
+        "ece-plain",
+        "ece-nki",
+        "ce",
+        "focal",
+        "huber",
+        "recalibration",
+        "nnpu",
+        "elr",
+        "annotated-only",
+        "oracle",
+    }
+    assert all(isinstance(make_loss(name), Loss) for name in LOSSES)
+
+
+@pytest.mark.parametrize(("name", "preset"), [("ece", "paper"), ("ece-plain", "plain"), ("ece-nki", "nki")])
+def test_presets_by_short_name(name: str, preset: str) -> None:
+    assert repr(make_loss(name)) == repr(ExclusiveCrossEntropy.preset(preset))
+
+
+def test_options_are_those_of_the_constructor() -> None:
+    focal = make_loss("focal", {"gamma": 1.0})
+    assert isinstance(focal, FocalLoss)
+    assert focal.gamma == 1.0
+    exclusive = make_loss("ece-plain", {"rho": 0.5, "alpha": 0.1})
+    assert isinstance(exclusive, ExclusiveCrossEntropy)
+    assert (exclusive.rho, exclusive.alpha, exclusive.gamma) == (Constant(0.5), 0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("table", "schedule"),
+    [
+        ({"schedule": "linear"}, Linear()),
+        ({"schedule": "logistic", "height": 0.5, "centre": 0.2, "width": 0.1}, Logistic(0.5, 0.2, 0.1)),
+    ],
+)
+def test_a_schedule_may_be_a_table(table: dict[str, object], schedule: object) -> None:
+    loss = make_loss("ece", {"rho": table})
+    assert isinstance(loss, ExclusiveCrossEntropy)
+    assert loss.rho == schedule
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("foacl", {}, "no loss 'foacl', did you mean 'focal'. Known are ece, ece-plain,"),
+        ("zzz", {}, r"no loss 'zzz'\. Known are ece"),
+        ("focal", {"gama": 1}, "'focal' has no option 'gama', did you mean 'gamma'. It has alpha, gamma,"),
+        ("ece", {"rho": {"schedule": "linaer"}}, "no schedule 'linaer', did you mean 'linear'"),
+        ("ece", {"rho": {"top": 0.5}}, "names no schedule; add schedule = one of constant, linear"),
+        (
+            "ece",
+            {"rho": {"schedule": "linear", "topp": 1}},
+            "'linear' has no option 'topp', did you mean 'top'",
+        ),
+        ("ece", {"rho": {"schedule": "logistic"}}, "'logistic' cannot be made from"),
+        ("ece", {"alpha": -1.0}, "alpha is -1"),
+    ],
+)
+def test_what_is_unknown_is_told_with_what_is_known(
+    name: str, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        make_loss(name, options)
