@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sparseshot.errors import InputError
+from sparseshot.losses import foreground_logit
 
 _SIZE_LIMIT = 8.0  # exp(8) grid cells: far above any cell, far below overflow
 
@@ -143,7 +144,4 @@ def foreground_probability(logits: Tensor) -> Tensor:
     >>> foreground_probability(torch.zeros(1, 4))
     tensor([0.7500])
     """
-    if logits.shape[1] == 1:
-        return torch.sigmoid(logits[:, 0])
-    rest = torch.logsumexp(logits[:, 1:], dim=1)
-    return torch.sigmoid(rest - logits[:, 0])
+    return torch.sigmoid(foreground_logit(logits))

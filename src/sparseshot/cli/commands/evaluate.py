@@ -1,0 +1,79 @@
+"""``sparseshot evaluate``: how good a model is, in numbers and as a picture."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sparseshot.cli.app import app
+from sparseshot.errors import InputError
+
+if TYPE_CHECKING:
+    from sparseshot.training.evaluation import Evaluation
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or its model.pt.")],
+    dataset: Annotated[
+        str | None, typer.Option(help="A benchmark set; else the one it was trained on.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the benchmark set.")] = None,
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    slide: Annotated[
+        list[Path] | None, typer.Option("--slide", "--images", help="Your own exhaustively marked images.")
+    ] = None,
+    marks: Annotated[list[Path] | None, typer.Option(help="All cells of each --slide.")] = None,
+    mpp: Annotated[float | None, typer.Option(help="µm per pixel of images that do not tell.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for evaluation.json and .png; else the run.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Compare what a model finds with what there is.
+
+    On the test images of the set it was trained on:
+
+        sparseshot evaluate run
+
+    On your own images, all of whose cells are marked:
+
+        sparseshot evaluate run --images pictures --marks marks
+
+    Dice (segmentation) or F1 within 3 µm (detection) at threshold 0.5, at the calibrated one, and at the best
+    one, which only the truth can tell. Writes evaluation.json and evaluation.png beside the run.
+    """
+    from sparseshot.training.runs import evaluate_run, known_of_dataset, known_of_pairs, run_source
+
+    if slide:
+        images, shown = known_of_pairs(slide, marks or [], mpp=mpp)
+    else:
+        source = run_source(run)
+        name, folder = dataset or source.dataset, root or source.root
+        if name is None or folder is None:
+            raise InputError("say what to evaluate on: --dataset with --root, or --images with --marks")
+        images, shown = known_of_dataset(name, folder, split=split, trained_on=source)  # type: ignore[arg-type]  # checked on loading
+    result = evaluate_run(run, images, shown, out or (run if run.is_dir() else run.parent))
+    if json:
+        import orjson
+
+        typer.echo(orjson.dumps(result).decode())
+    else:
+        _show(result)
+
+
+def _show(result: "Evaluation") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    name = "Dice" if result.task == "segment" else "F1"
+    table = Table(title=f"{name} on {result.images} images with {result.cells:,} cells")
+    for head in ("at", "threshold", name, "95 %", "mean of images", "precision", "recall"):
+        table.add_column(head)
+    for where, score in (("0.5", result.half), ("calibrated", result.calibrated), ("best", result.best)):
+        if score is not None:
+            numbers = (score.pooled, score.mean, score.precision, score.recall)
+            pooled, mean, precision, recall = (f"{number:.3f}" for number in numbers)
+            interval = f"{score.low:.3f}–{score.high:.3f}"
+            table.add_row(where, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall)
+    Console().print(table)

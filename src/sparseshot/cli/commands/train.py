@@ -1,0 +1,126 @@
+"""``sparseshot train``: from images and a few marks to a model."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sparseshot.cli.app import app
+from sparseshot.errors import InputError
+
+
+@app.command()
+def train(
+    out: Annotated[
+        Path, typer.Option(help="Folder of the run; the same command goes on with what is there.")
+    ],
+    dataset: Annotated[str | None, typer.Option(help="A benchmark set; see `sparseshot data list`.")] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the benchmark set.")] = None,
+    slide: Annotated[
+        list[Path] | None, typer.Option("--slide", "--images", help="A slide or image, or a folder of them.")
+    ] = None,
+    marks: Annotated[
+        list[Path] | None, typer.Option(help="The marks of each --slide, or a folder of files named alike.")
+    ] = None,
+    pairs: Annotated[Path | None, typer.Option(help="A CSV file with the columns slide and marks.")] = None,
+    task: Annotated[str, typer.Option(help="`segment` (outlines) or `detect` (places).")] = "segment",
+    loss: Annotated[
+        str, typer.Option(help="A loss by its short name: ece, ce, focal, huber, nnpu, …")
+    ] = "ece",
+    loss_option: Annotated[
+        list[str] | None, typer.Option(help="An argument of the loss, as alpha=0.05.")
+    ] = None,
+    fraction: Annotated[
+        float, typer.Option(help="Keep this share of the marks, to simulate sparse ones.")
+    ] = 1.0,
+    classes: Annotated[
+        str, typer.Option(help="Classes to learn, with commas; none: any mark is a cell.")
+    ] = "",
+    negative: Annotated[
+        str, typer.Option(help="Classes whose marks are certain negatives, with commas.")
+    ] = "",
+    exhaustive_class: Annotated[
+        str, typer.Option(help="Annotations of this class are regions where everything is marked.")
+    ] = "Exhaustive",
+    mpp: Annotated[float | None, typer.Option(help="µm per pixel of slides that do not tell.")] = None,
+    profile: Annotated[
+        str, typer.Option(help="`quick`: minutes on two cores; `paper`: full size.")
+    ] = "quick",
+    config: Annotated[Path | None, typer.Option(help="A TOML file with settings of TrainConfig.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimiser steps; else the profile's.")] = None,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    rounds: Annotated[int, typer.Option(help="Rounds of weak supervision; 1: none.")] = 1,
+    tau: Annotated[float, typer.Option(help="How sure a prediction must be to become a mark.")] = 0.75,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, 32 or bf16.")] = "auto",
+) -> None:
+    """Train a model from sparsely marked images.
+
+    On a benchmark set with 30 % of its marks:
+
+        sparseshot train --dataset tnbc --root data --task segment --fraction 0.3 --out run
+
+    On your own slides, marked in QuPath:
+
+        sparseshot train --slide a.svs --marks a.geojson --task detect --out run
+
+    Killed, it goes on where it was when the same command is given again.
+    """
+    from sparseshot.training.inputs import find_pairs
+    from sparseshot.training.machine import make_fabric
+    from sparseshot.training.rounds import WeakSupervision
+    from sparseshot.training.runs import Source, make_config, train_run
+
+    if (dataset is None) == (not slide and pairs is None):
+        raise InputError("say what to train on: --dataset with --root, or --slide with --marks, or --pairs")
+    if dataset is not None and root is None:
+        raise InputError(f"say where {dataset} lies: --root DIR")
+    settings: dict[str, Any] = {
+        "task": task,
+        "loss": loss,
+        "loss_options": dict(map(_option, loss_option or [])),
+        "classes": _names(classes),
+        "negative_classes": _names(negative),
+        "seed": seed,
+        "precision": precision,
+    }
+    if steps is not None:
+        settings["steps"] = steps
+    found = () if dataset is not None else tuple(find_pairs(slide or [], marks or [], pairs))
+    source = Source(
+        dataset=dataset,
+        root=root,
+        pairs=found,
+        fraction=fraction,
+        seed=seed,
+        mpp=mpp,
+        exhaustive_class=exhaustive_class,
+    )
+    checkpoint = train_run(
+        make_config(profile, config, settings),
+        source,
+        out,
+        weak=WeakSupervision(rounds, tau),
+        fabric=make_fabric(precision, device=device),  # type: ignore[arg-type]  # checked by the configuration
+    )
+    threshold = (
+        "none: no marks were held out" if checkpoint.threshold is None else f"{checkpoint.threshold:.3f}"
+    )
+    typer.echo(f"{out / 'model.pt'}: {checkpoint.step} steps, calibrated threshold {threshold}")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _option(text: str) -> tuple[str, Any]:
+    """Read ``name=value`` with the value as in TOML, or as a plain word."""
+    import tomllib
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--loss-option {text!r} is not name=value, as alpha=0.05")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value.strip()

@@ -1,0 +1,216 @@
+"""What crops are cut from: an image or slide at the working resolution, with its marks painted on a map.
+
+Both come in square blocks that are read and painted when first needed and then kept, so that a small image is
+decoded once and a slide of a hundred gigapixels costs only the blocks that crops touch.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells, rasterise
+from sparseshot.images import Box, Grid, Slide
+from sparseshot.training.labelling import UNUSED, Labelling
+
+UNANNOTATED = 0
+CERTAIN_BACKGROUND = -1
+IGNORED = -100
+
+BLOCK_PX = 512
+WHITE = 255
+
+
+class Patch(NamedTuple):
+    """A box of a canvas.
+
+    Attributes:
+        image: ``(H, W, 3)`` uint8.
+        label: ``(H, W)`` int16: 1…C, :data:`UNANNOTATED`, :data:`CERTAIN_BACKGROUND` or :data:`IGNORED`.
+        truth: the same with every cell painted, where all are known (simulations); else None.
+    """
+
+    image: NDArray[np.uint8]
+    label: NDArray[np.int16]
+    truth: NDArray[np.int16] | None
+
+
+class BlockCache:
+    """Blocks of many canvases, the least recently used leaving first when ``max_bytes`` is reached."""
+
+    def __init__(self, max_bytes: int = 4 << 30) -> None:
+        self._blocks: OrderedDict[tuple[int, int, int], Patch] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    def get(self, canvas: "Canvas", col: int, row: int) -> Patch:
+        """Give a block, painting it if it is not here."""
+        key = (id(canvas), col, row)
+        if key in self._blocks:
+            self._blocks.move_to_end(key)
+            return self._blocks[key]
+        block = canvas.paint(col, row)
+        self._blocks[key] = block
+        self._bytes += _size(block)
+        while self._bytes > self._max_bytes and len(self._blocks) > 1:
+            _, oldest = self._blocks.popitem(last=False)
+            self._bytes -= _size(oldest)
+        return block
+
+
+def _size(block: Patch) -> int:
+    return sum(part.nbytes for part in block if part is not None)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Marks as a detector needs them, in working pixels.
+
+    Attributes:
+        xy: ``(K, 2)``.
+        target: ``(K,)`` int16, 0 for certain negatives, 1…C.
+        size: ``(K, 2)`` width and height, NaN where a mark has no outline.
+    """
+
+    xy: NDArray[np.float64]
+    target: NDArray[np.int16]
+    size: NDArray[np.float64]
+
+
+class Canvas:
+    """One image or slide with its marks.
+
+    Args:
+        slide: where pixels come from.
+        marks: in level-0 pixels.
+        labelling: which marks count as what.
+        mpp: working resolution.
+        truth: every cell there is, in simulations.
+        outlines: paint outlines (segmentation); otherwise only regions are painted, and marks are points.
+        radius_um: radius of the disc that stands for a mark without outline.
+        ignored: boxes ``(x0, y0, x1, y1)`` in working pixels that training must not look at.
+        tissue: boxes ``(x0, y0, x1, y1)`` in working pixels to draw places from, of one size; None: anywhere.
+    """
+
+    def __init__(
+        self,
+        slide: Slide,
+        marks: Cells,
+        labelling: Labelling,
+        *,
+        mpp: float,
+        truth: Cells | None = None,
+        outlines: bool = True,
+        radius_um: float = 3.0,
+        ignored: NDArray[np.float64] | None = None,
+        tissue: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.slide = slide
+        self.grid = Grid.over(slide, mpp)
+        self.width, self.height = self.grid.width, self.grid.height
+        scale = 1 / self.grid.downsample
+        self.points = _points(marks, labelling, scale)
+        self.truth = None if truth is None else _points(truth, labelling, scale)
+        self._tissue = np.array([[0.0, 0.0, self.width, self.height]]) if tissue is None else tissue
+        self._ignored = np.empty((0, 4)) if ignored is None else ignored
+        self._background = [_Layer(_as_cells(marks.regions), scale, 1.0)]
+        self._positive = self._hidden = None
+        if outlines:
+            radius_px = radius_um / self.grid.mpp
+            self._background.append(_Layer(labelling.negatives(marks), scale, radius_px))
+            self._positive = _Layer(labelling.positives(marks), scale, radius_px)
+            self._hidden = None if truth is None else _Layer(labelling.positives(truth), scale, radius_px)
+
+    @property
+    def area_px(self) -> float:
+        """Pixels of tissue."""
+        return float(
+            ((self._tissue[:, 2] - self._tissue[:, 0]) * (self._tissue[:, 3] - self._tissue[:, 1])).sum()
+        )
+
+    def draw_place(self, random: np.random.Generator) -> NDArray[np.float64]:
+        """Draw a place in tissue."""
+        box = self._tissue[int(random.integers(len(self._tissue)))]
+        return np.asarray(random.uniform(box[:2], box[2:]))
+
+    def cut(self, box: Box, cache: BlockCache) -> Patch:
+        """Give a box of working pixels; outside the canvas it is white and ignored."""
+        shape = (box.height, box.width)
+        image = np.full((*shape, 3), WHITE, np.uint8)
+        label = np.full(shape, IGNORED, np.int16)
+        truth = None if self._hidden is None else np.full(shape, IGNORED, np.int16)
+        inside = box.meet(self.grid.box)
+        for row in range(inside.y0 // BLOCK_PX, -(-inside.y1 // BLOCK_PX)):
+            for col in range(inside.x0 // BLOCK_PX, -(-inside.x1 // BLOCK_PX)):
+                block = cache.get(self, col, row)
+                height, width = block.label.shape
+                left, top = col * BLOCK_PX, row * BLOCK_PX
+                x0, y0, x1, y1 = inside.meet(Box(left, top, left + width, top + height))
+                there = np.s_[y0 - box.y0 : y1 - box.y0, x0 - box.x0 : x1 - box.x0]
+                here = np.s_[y0 - top : y1 - top, x0 - left : x1 - left]
+                image[there] = block.image[here]
+                label[there] = block.label[here]
+                if truth is not None and block.truth is not None:
+                    truth[there] = block.truth[here]
+        return Patch(image, label, truth)
+
+    def paint(self, col: int, row: int) -> Patch:
+        """Read and paint one block."""
+        x0, y0 = col * BLOCK_PX, row * BLOCK_PX
+        width, height = min(BLOCK_PX, self.width - x0), min(BLOCK_PX, self.height - y0)
+        shape = (height, width)
+        image = self.grid.read(self.slide, Box(x0, y0, x0 + width, y0 + height))
+        label = np.full(shape, UNANNOTATED, np.int16)
+        for layer in self._background:
+            label[layer.paint(x0, y0, shape) > 0] = CERTAIN_BACKGROUND
+        if self._positive is not None:
+            marked = self._positive.paint(x0, y0, shape)
+            np.copyto(label, marked, where=marked > 0)
+        for xa, ya, xb, yb in np.maximum(np.rint(self._ignored - (x0, y0, x0, y0)), 0).astype(int):
+            label[ya:yb, xa:xb] = IGNORED
+        return Patch(image, label, None if self._hidden is None else self._hidden.paint(x0, y0, shape))
+
+
+class _Layer:
+    """Cells of a slide in level-0 pixels, to be painted block by block at the working resolution."""
+
+    def __init__(self, cells: Cells, scale: float, radius_px: float) -> None:
+        self._cells = cells
+        self._scale = scale
+        self._radius_px = radius_px
+        shapes = shapely.points(cells.xy)
+        if cells.outline is not None:
+            shapes = np.where(shapely.is_missing(cells.outline), shapes, cells.outline)
+        self._tree = shapely.STRtree(shapes)
+
+    def paint(self, x0: int, y0: int, shape: tuple[int, int]) -> NDArray[np.int16]:
+        """Paint a block with 1 + the label of the cells in it."""
+        reach = self._radius_px
+        box = shapely.box(x0 - reach, y0 - reach, x0 + shape[1] + reach, y0 + shape[0] + reach)
+        rows = np.sort(self._tree.query(shapely.transform(box, lambda xy: xy / self._scale)))
+        painted = rasterise(
+            self._cells[rows],
+            shape,
+            scale=self._scale,
+            origin=(x0 / self._scale, y0 / self._scale),
+            radius_px=self._radius_px,
+        )
+        return painted.astype(np.int16)
+
+
+def _as_cells(regions: NDArray[np.object_]) -> Cells:
+    inside = shapely.get_coordinates(shapely.point_on_surface(regions))
+    return Cells(inside, outline=regions)
+
+
+def _points(cells: Cells, labelling: Labelling, scale: float) -> Points:
+    target = labelling.targets(cells)
+    used = target != UNUSED
+    size = np.full((len(cells), 2), np.nan)
+    if cells.outline is not None:
+        bounds = shapely.bounds(cells.outline)
+        size = bounds[:, 2:] - bounds[:, :2]
+    return Points(cells.xy[used] * scale, target[used], size[used] * scale)

@@ -1,0 +1,126 @@
+"""Checkpoints: written whole or not at all, read without running anybody's code."""
+
+import errno
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import sparseshot
+from sparseshot.errors import CheckpointError, OutputError
+from sparseshot.files import replacing
+from sparseshot.training.config import TrainConfig
+
+_FORMAT = "sparseshot checkpoint"
+_VERSION = 1
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides a result."""
+    return {
+        "sparseshot": sparseshot.__version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+    }
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained, or half trained, model and all it takes to use it or to go on.
+
+    Attributes:
+        config: how it was trained.
+        weights: of the network.
+        step: optimiser steps done.
+        threshold: the operating point chosen from held-out marks; None before the first look at them.
+        criterion: recall² / P(predicted positive) reached there; higher is better.
+        state: what going on needs besides (optimiser, schedule, loss); empty in a finished model.
+        versions: of what it was trained with.
+    """
+
+    config: TrainConfig
+    weights: dict[str, Tensor]
+    step: int
+    threshold: float | None = None
+    criterion: float | None = None
+    state: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=versions)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes it finds."""
+        return self.config.labelling.names
+
+    @property
+    def mpp(self) -> float:
+        """Resolution it works at, µm/px."""
+        return self.config.mpp
+
+    def network(self, network: nn.Module | None = None) -> nn.Module:
+        """Give the network with these weights, ready to predict; one's own network has to be handed in."""
+        network = network or self.config.make_task().network()
+        network.load_state_dict(self.weights)
+        return network.eval()
+
+    def save(self, path: Path | str) -> None:
+        """Write to ``path``; if that fails, what stood there before stays."""
+        content = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "config": self.config.to_json(),
+            "classes": list(self.classes),
+            "mpp": self.mpp,
+            "weights": self.weights,
+            "step": self.step,
+            "threshold": self.threshold,
+            "criterion": self.criterion,
+            "state": self.state,
+            "versions": self.versions,
+        }
+        try:
+            with replacing(path) as temporary:
+                torch.save(content, temporary)
+        except (OSError, RuntimeError) as error:
+            # torch turns a full disk into a RuntimeError of its zip writer
+            full = isinstance(error, RuntimeError) or error.errno in {errno.ENOSPC, errno.EDQUOT}
+            cure = "the disk may be full; make room and give the same command again" if full else str(error)
+            raise OutputError(
+                path, f"could not be written: {cure} (an earlier checkpoint is kept)"
+            ) from error
+
+    @classmethod
+    def load(cls, path: Path | str, *, device: str | torch.device = "cpu") -> "Checkpoint":
+        """Read a checkpoint; one that is not ours, broken, or from a later version is a CheckpointError."""
+        path = Path(path)
+        if not path.is_file():
+            raise CheckpointError(path, "there is no such file; give a run folder or its model.pt")
+        try:
+            content = torch.load(path, map_location=device, weights_only=True)
+        except Exception as error:
+            raise CheckpointError(
+                path, f"is not a checkpoint, or is broken ({type(error).__name__})"
+            ) from error
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise CheckpointError(path, "is a PyTorch file, but not a checkpoint of sparseshot")
+        if content.get("version") != _VERSION:
+            writer = content.get("versions", {}).get("sparseshot", "unknown")
+            raise CheckpointError(
+                path,
+                f"has format version {content.get('version')}, this sparseshot reads {_VERSION}; "
+                f"use the sparseshot that wrote it ({writer})",
+            )
+        return cls(
+            config=TrainConfig.from_json(content["config"], source=path),
+            weights=content["weights"],
+            step=content["step"],
+            threshold=content["threshold"],
+            criterion=content["criterion"],
+            state=content["state"],
+            versions=content["versions"],
+        )

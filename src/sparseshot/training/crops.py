@@ -1,0 +1,210 @@
+"""Batches of crops, each a pure function of seed and step: a resumed run sees what it would have seen."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple, Self, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sparseshot.errors import InputError
+from sparseshot.images import Box
+from sparseshot.models.colour import draw_stain_jitter
+from sparseshot.models.grid import GridTarget, encode
+from sparseshot.training.canvas import CERTAIN_BACKGROUND, IGNORED, BlockCache, Canvas, Points
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+_AHEAD = 3  # batches made while the network works
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Crops with their targets; ``*`` is ``H, W`` for pixels or ``rows, cols`` of the detector's grid.
+
+    Attributes:
+        image: ``(N, 3, H, W)`` uint8, channels last in memory.
+        jitter: ``(N, 3, 4)`` changes of stain.
+        target: ``(N, *)`` int64: 0, 1…C, −100 ignored.
+        annotated: ``(N, *)`` bool.
+        truth: ``(N, *)`` int64 with every cell, in simulations; else None.
+        offset: ``(N, 2, *)`` float32 for a detector; else None.
+        size: ``(N, 2, *)`` float32 for a detector, NaN where unknown; else None.
+    """
+
+    image: Tensor
+    jitter: Tensor
+    target: Tensor
+    annotated: Tensor
+    truth: Tensor | None = None
+    offset: Tensor | None = None
+    size: Tensor | None = None
+
+    def to(self, device: torch.device) -> Self:
+        """Give the same batch on another device."""
+        moved = {
+            field.name: value.to(device, non_blocking=True)
+            for field in fields(self)
+            if (value := getattr(self, field.name)) is not None
+        }
+        return replace(self, **moved)
+
+
+class Crop(NamedTuple):
+    """One crop, its columns as in :class:`Batch`, the image as ``(H, W, 3)``."""
+
+    image: NDArray[np.uint8]
+    jitter: NDArray[np.float32]
+    target: NDArray[np.int64]
+    annotated: NDArray[np.bool_]
+    truth: NDArray[np.int64] | None
+    offset: NDArray[np.float32] | None
+    size: NDArray[np.float32] | None
+
+
+@dataclass(frozen=True)
+class CropPlan:
+    """How crops are drawn.
+
+    Attributes:
+        size_px: side of a crop.
+        near_marks: share of crops that hold a mark; the others lie anywhere.
+        stain_jitter: strength of the change of stain.
+        stride: pixels to a cell of the target: 1 for a segmenter.
+        seed: of every random choice.
+    """
+
+    size_px: int
+    near_marks: float
+    stain_jitter: float
+    stride: int
+    seed: int
+
+
+class CropSource:
+    """Draws crops from canvases."""
+
+    def __init__(
+        self, canvases: Sequence[Canvas], plan: CropPlan, *, cache: BlockCache | None = None
+    ) -> None:
+        if not canvases:
+            raise InputError("no images to train on; give at least one")
+        self._canvases = canvases
+        self._plan = plan
+        self._cache = cache or BlockCache()
+        positives = [canvas.points.xy[canvas.points.target > 0] for canvas in canvases]
+        self._marks = np.concatenate(positives)
+        if not len(self._marks):
+            raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
+        self._marked_canvas = np.repeat(np.arange(len(canvases)), [len(xy) for xy in positives])
+        self._area = np.cumsum([canvas.area_px for canvas in canvases], dtype=np.float64)
+
+    def batch(self, step: int, items: Sequence[int]) -> Batch:
+        """Draw the crops ``items`` of the batch of one step."""
+        crops = [self._crop(step, item) for item in items]
+        image, jitter, target, annotated, truth, offset, size = zip(*crops, strict=True)
+        return Batch(
+            _stacked(image).permute(0, 3, 1, 2),
+            _stacked(jitter),
+            _stacked(target),
+            _stacked(annotated),
+            None if truth[0] is None else _stacked(truth),
+            None if offset[0] is None else _stacked(offset),
+            None if size[0] is None else _stacked(size),
+        )
+
+    def ahead(self, steps: range, items: Sequence[int]) -> Iterator[Batch]:
+        """Give the batches of steps in order, made in a thread ahead of their use."""
+        with ThreadPoolExecutor(1, thread_name_prefix="crops") as pool:
+            waiting: list[Future[Batch]] = []
+            for step in steps:
+                waiting.append(pool.submit(self.batch, step, items))
+                if len(waiting) > _AHEAD:
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
+
+    def _crop(self, step: int, item: int) -> Crop:
+        plan = self._plan
+        random = np.random.Generator(np.random.Philox(key=[plan.seed, (step << 20) + item]))
+        canvas, x0, y0 = self._place(random)
+        patch = canvas.cut(Box(x0, y0, x0 + plan.size_px, y0 + plan.size_px), self._cache)
+        turn = int(random.integers(8))
+        jitter = draw_stain_jitter(random, strength=plan.stain_jitter)
+        image, label = _turned(patch.image, turn), _turned(patch.label, turn)
+        if plan.stride == 1:
+            truth = None if patch.truth is None else _turned(patch.truth, turn).astype(np.int64)
+            return Crop(image, jitter, *_target_and_annotated(label), truth, None, None)
+        ground = label[plan.stride // 2 :: plan.stride, plan.stride // 2 :: plan.stride]
+        grid, negative = self._grid(canvas.points, x0, y0, turn)
+        target, annotated = _target_and_annotated(ground)
+        target = np.where(target == IGNORED, IGNORED, grid.label)
+        annotated = (annotated | (grid.label > 0) | (negative.label > 0)) & (target != IGNORED)
+        truth = None if canvas.truth is None else self._grid(canvas.truth, x0, y0, turn)[0].label
+        return Crop(image, jitter, target, annotated, truth, grid.offset, grid.size)
+
+    def _place(self, random: np.random.Generator) -> tuple[Canvas, int, int]:
+        size = self._plan.size_px
+        if random.random() < self._plan.near_marks:
+            mark = int(random.integers(len(self._marks)))
+            canvas = self._canvases[self._marked_canvas[mark]]
+            x, y = self._marks[mark] - random.uniform(0, size - 1, 2)
+        else:
+            canvas = self._canvases[
+                int(np.searchsorted(self._area, random.random() * self._area[-1], "right"))
+            ]
+            x, y = canvas.draw_place(random) - size / 2
+        return canvas, _kept_inside(x, size, canvas.width), _kept_inside(y, size, canvas.height)
+
+    def _grid(self, points: Points, x0: int, y0: int, turn: int) -> tuple[GridTarget, GridTarget]:
+        """Write the marks and the certain negatives of a crop as two grids."""
+        size, stride = self._plan.size_px, self._plan.stride
+        xy = points.xy - (x0, y0)
+        inside = ((xy >= 0) & (xy < size)).all(axis=1)
+        xy, extent = _turned_points(xy[inside], points.size[inside], turn, size)
+        target = points.target[inside]
+        shape = (size, size)
+        positive = target > 0
+        return (
+            encode(xy[positive], target[positive], shape_px=shape, stride=stride, size=extent[positive]),
+            encode(xy[~positive], np.ones((~positive).sum(), np.int64), shape_px=shape, stride=stride),
+        )
+
+
+def _stacked(arrays: Sequence[NDArray[np.generic]]) -> Tensor:
+    return torch.from_numpy(np.stack(arrays))
+
+
+def _target_and_annotated(label: NDArray[np.int16]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    return np.where(label == CERTAIN_BACKGROUND, 0, label).astype(np.int64), (label > 0) | (
+        label == CERTAIN_BACKGROUND
+    )
+
+
+def _kept_inside(start: float, size: int, limit: int) -> int:
+    """Move a crop into the image; one larger than the image is laid about its middle."""
+    if size >= limit:
+        return (limit - size) // 2
+    return int(np.clip(np.floor(start), 0, limit - size))
+
+
+def _turned(square: NDArray[Scalar], turn: int) -> NDArray[Scalar]:
+    """Give one of the eight symmetries of a square: quarter turns, and a flip for ``turn`` from 4."""
+    turned = np.rot90(square, turn % 4)
+    return turned[:, ::-1] if turn >= 4 else turned
+
+
+def _turned_points(
+    xy: NDArray[np.float64], extent: NDArray[np.float64], turn: int, size: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Turn points and their widths and heights as :func:`_turned` turns the square they lie in."""
+    x, y = xy.T
+    for _ in range(turn % 4):
+        x, y = y, size - x
+    if turn >= 4:
+        x = size - x
+    turned = np.stack([x, y], axis=1)
+    # A point on the left edge belongs to the square, one on the right does not, but turning swaps the edges.
+    return np.minimum(turned, np.nextafter(size, 0)), extent[:, ::-1] if turn % 2 else extent

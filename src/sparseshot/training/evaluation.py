@@ -1,0 +1,147 @@
+"""How good a model is, at threshold one half as the paper has it, and at the calibrated threshold.
+
+Everything is counted once for a whole ladder of thresholds, so that the best threshold, which only the truth
+can tell, stands beside the two that a user has.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from sparseshot.cells import Cells, rasterise
+from sparseshot.files import replacing
+from sparseshot.images import Grid, Slide
+from sparseshot.metrics import Counts, bootstrap_interval, f1_score, match_points
+from sparseshot.models.tasks import Task
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.held_out import LOWEST_SCORE, MATCH_RADIUS_UM, find, pixel_probability
+
+LADDER = np.linspace(0.01, 0.99, 99)
+"""Thresholds among which the best is looked for."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Dice (pixels) or F1 (cells) at one threshold.
+
+    Attributes:
+        threshold: the operating point.
+        pooled: over all pixels or cells of all images together.
+        mean: over images, each weighing the same.
+        low: lower end of the 95 % bootstrap interval of ``pooled`` over images.
+        high: its upper end.
+        precision: pooled.
+        recall: pooled.
+    """
+
+    threshold: float
+    pooled: float
+    mean: float
+    low: float
+    high: float
+    precision: float
+    recall: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A model on images whose cells are all known.
+
+    Attributes:
+        task: ``segment``: scores are Dice; ``detect``: F1 within 3 µm.
+        images: how many.
+        cells: how many they hold.
+        half: at threshold 0.5, as in the paper.
+        calibrated: at the threshold chosen from held-out marks; None if the model has none.
+        best: at the threshold that is best for these images: a bound, not a result.
+    """
+
+    task: str
+    images: int
+    cells: int
+    half: Score
+    calibrated: Score | None
+    best: Score
+
+    def write(self, path: Path) -> None:
+        """Write as JSON."""
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(asdict(self), indent=1))
+
+
+@dataclass(frozen=True)
+class Known:
+    """An image all of whose cells are known."""
+
+    slide: Slide
+    truth: Cells
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """An image as the network sees it."""
+
+    network: nn.Module
+    task: Task
+    grid: Grid
+    image: NDArray[np.uint8]
+
+
+def evaluate(
+    checkpoint: Checkpoint, images: Sequence[Known], *, network: nn.Module | None = None
+) -> Evaluation:
+    """Count what a model finds, misses and makes up."""
+    task, labelling = checkpoint.config.make_task(), checkpoint.config.labelling
+    module = checkpoint.network(network)
+    thresholds = np.append(LADDER, [0.5] if checkpoint.threshold is None else [0.5, checkpoint.threshold])
+    count = _pixels if task.name == "segment" else _objects
+    counts = np.zeros((len(images), len(thresholds), 3), np.int64)
+    cells = 0
+    for index, known in enumerate(images):
+        known = replace(known, truth=labelling.positives(known.truth))  # noqa: PLW2901
+        cells += len(known.truth)
+        grid = Grid.over(known.slide, checkpoint.mpp)
+        counts[index] = count(known, _Seen(module, task, grid, grid.read(known.slide, grid.box)), thresholds)
+    pooled = f1_score(*counts.sum(axis=0).T)
+    calibrated = None if checkpoint.threshold is None else _score(counts[:, -1], checkpoint.threshold)
+    best = int(np.argmax(pooled[: len(LADDER)]))
+    return Evaluation(
+        task.name,
+        len(images),
+        cells,
+        _score(counts[:, len(LADDER)], 0.5),
+        calibrated,
+        _score(counts[:, best], float(LADDER[best])),
+    )
+
+
+def _score(counts: NDArray[np.int64], threshold: float) -> Score:
+    pooled = Counts(*map(int, counts.sum(axis=0)))
+    low, high = bootstrap_interval(counts, lambda total: f1_score(*np.moveaxis(total, -1, 0)))
+    return Score(
+        threshold, pooled.f1, float(f1_score(*counts.T).mean()), low, high, pooled.precision, pooled.recall
+    )
+
+
+def _pixels(known: Known, seen: _Seen, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
+    p = pixel_probability(seen.network, seen.task, seen.image)
+    inside = rasterise(known.truth, p.shape, scale=1 / seen.grid.downsample, by="instance") > 0
+    true, other = np.sort(p[inside]), np.sort(p[~inside])
+    tp = len(true) - np.searchsorted(true, thresholds.astype(np.float32))
+    fp = len(other) - np.searchsorted(other, thresholds.astype(np.float32))
+    return np.stack([tp, fp, len(true) - tp], axis=1)
+
+
+def _objects(known: Known, seen: _Seen, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
+    found = find(seen.network, seen.task, seen.image, mpp=seen.grid.mpp, threshold=LOWEST_SCORE)
+    truth = known.truth.xy / seen.grid.downsample
+    radius = MATCH_RADIUS_UM / seen.grid.mpp
+    # Suppression goes from the surest down, so that what it leaves above a threshold is what it would
+    # have left of the candidates above it.
+    counts = [match_points(truth, found.xy[found.score >= q], radius=radius).counts for q in thresholds]
+    return np.array([(count.tp, count.fp, count.fn) for count in counts])

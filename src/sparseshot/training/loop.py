@@ -1,0 +1,221 @@
+"""The one training loop, for both tasks and every loss."""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from sparseshot.errors import InputError, OutputError, SparseshotError
+from sparseshot.files import replacing
+from sparseshot.losses import EmaTeacher, Hints, make_loss
+from sparseshot.models.colour import jittered_network_input
+from sparseshot.training.canvas import Canvas
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import TrainConfig
+from sparseshot.training.crops import Batch, CropPlan, CropSource
+from sparseshot.training.exclusion import ExclusionWatch
+from sparseshot.training.held_out import HeldOut, calibrate
+from sparseshot.training.logs import RunLog, progress_bar
+from sparseshot.training.machine import make_fabric
+
+MODEL, LAST, BEST = "model.pt", "last.pt", "best.pt"
+_LARGEST_GRADIENT = 5.0
+
+
+def train(
+    config: TrainConfig,
+    canvases: Sequence[Canvas],
+    held_out: Sequence[HeldOut],
+    folder: Path,
+    *,
+    network: nn.Module | None = None,
+    fabric: Fabric | None = None,
+    show: bool = True,
+) -> Checkpoint:
+    """Train, or go on with, the run in ``folder``; give the finished model.
+
+    Args:
+        config: how.
+        canvases: what to learn from.
+        held_out: images whose marks choose the threshold and the best checkpoint.
+        folder: the run; a killed one goes on from its last checkpoint, a finished one is only loaded.
+        network: one's own, ``(N, 3, H, W)`` to the task's channels; None for the task's.
+        fabric: one's own, for machines and strategies beyond the configuration's.
+        show: a progress bar, on a terminal.
+    """
+    fabric = fabric or make_fabric(config.precision)
+    fabric.launch()
+    if config.batch % fabric.world_size:
+        raise InputError(
+            f"a batch of {config.batch} cannot be shared by {fabric.world_size} processes; make it a multiple"
+        )
+    if fabric.is_global_zero:
+        _claim(folder, config)
+    fabric.barrier()
+    if (folder / MODEL).exists():
+        return Checkpoint.load(folder / MODEL)
+
+    run = _Run(config, network, fabric)
+    if (folder / LAST).exists():
+        run.load(Checkpoint.load(folder / LAST))
+    share = config.batch // fabric.world_size
+    items = range(fabric.global_rank * share, (fabric.global_rank + 1) * share)
+    plan = CropPlan(config.crop_px, config.near_marks, config.stain_jitter, run.task.stride, config.seed)
+    source = CropSource(canvases, plan)
+    main = fabric.is_global_zero
+    log = RunLog(folder, start=run.step) if main else None
+    looks = {round(config.steps * (k + 1) / config.validations) for k in range(config.validations)}
+    title = f"{config.task} {config.loss}"
+    with progress_bar(title, config.steps, start=run.step, show=show and main) as bar:
+        clock, since = time.perf_counter(), run.step
+        for batch in source.ahead(range(run.step, config.steps), items):
+            logged = (run.step + 1) % config.log_every == 0 or run.step + 1 == config.steps
+            values = run.learn(batch.to(fabric.device), watch=logged)
+            if run.step in looks:
+                values |= run.look(held_out, folder)
+            if logged and log is not None:
+                now = time.perf_counter()
+                values["crops_per_second"] = (run.step - since) * config.batch / (now - clock)
+                clock, since = now, run.step
+                log.write(run.step, values)
+                bar.update(run.step, values)
+            if main and (run.step in looks or run.step % config.checkpoint_every == 0):
+                run.checkpoint().save(folder / LAST)
+    if log is not None:
+        log.close()
+        _finish(folder)
+    fabric.barrier()
+    return Checkpoint.load(folder / MODEL)
+
+
+class _Run:
+    """What changes while a model learns."""
+
+    def __init__(self, config: TrainConfig, network: nn.Module | None, fabric: Fabric) -> None:
+        torch.manual_seed(config.seed)
+        self.config = config
+        self.task = config.make_task()
+        self.step = 0
+        self.best: float | None = None
+        module = network or self.task.network()
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in its stub
+        optimizer = torch.optim.AdamW(
+            module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+        )
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=0.25
+        )
+        self.criterion = make_loss(config.loss, config.loss_options).to(fabric.device)
+        self.fabric = fabric
+        self.network, self.optimizer = fabric.setup(module, optimizer)
+        self.network.train()
+        self.watch = ExclusionWatch()
+        self.teacher = EmaTeacher(self.module) if "teacher_logits" in self.criterion.wants else None
+
+    @property
+    def module(self) -> nn.Module:
+        """The bare network."""
+        module: nn.Module = self.network.module
+        return module
+
+    def learn(self, batch: Batch, *, watch: bool) -> dict[str, float | None]:
+        """Do one step; with ``watch``, tell how it went."""
+        # Seeded by step, so that a loss that draws at random draws the same after a resume.
+        torch.manual_seed((self.config.seed << 32) + self.step)
+        progress = self.step / max(1, self.config.steps - 1)
+        image = jittered_network_input(batch.image, batch.jitter)
+        output = self.network(image)
+        logits = self.task.logits(output)
+        advice = None if self.teacher is None else self.task.logits(self.teacher(image))
+        hints = Hints(truth=batch.truth, teacher_logits=advice)
+        loss = self.criterion(
+            logits, batch.target, annotated=batch.annotated, progress=progress, hints=hints
+        ) + self.task.place_loss(output, batch.target, batch.offset, batch.size)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.fabric.backward(loss)
+        self.fabric.clip_gradients(self.network, self.optimizer, max_norm=_LARGEST_GRADIENT)
+        self.optimizer.step()
+        self.schedule.step()
+        if self.teacher is not None:
+            self.teacher.update(self.module)
+        self.step += 1
+        if not watch:
+            return {}
+        value = float(loss.detach())
+        if math.isnan(value):
+            raise SparseshotError(
+                f"the loss is not a number at step {self.step}; "
+                f"lower learning_rate, now {self.config.learning_rate:g}"
+            )
+        excluded = self.criterion.excluded(
+            logits.detach(), batch.target, annotated=batch.annotated, progress=progress
+        )
+        told: dict[str, float | None] = {
+            "loss": value,
+            "learning_rate": float(self.schedule.get_last_lr()[0]),
+        }
+        return told | self.watch.tell(excluded, batch)
+
+    def look(self, held_out: Sequence[HeldOut], folder: Path) -> dict[str, float | None]:
+        """Choose the threshold from held-out marks, and keep the weights if they are the best so far."""
+        if not self.fabric.is_global_zero:
+            return {}
+        seen = calibrate(self.module, self.task, held_out)
+        criterion, threshold = (None, None) if seen is None else (seen.criterion, seen.threshold)
+        if criterion is None or self.best is None or criterion >= self.best:
+            self.best = criterion
+            model = replace(self.checkpoint(), threshold=threshold, criterion=criterion, state={})
+            model.save(folder / BEST)
+        return {"criterion": criterion, "threshold": threshold}
+
+    def checkpoint(self) -> Checkpoint:
+        """Give everything that going on needs."""
+        state: dict[str, Any] = {
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "criterion": self.criterion.state_dict(),
+            "teacher": None if self.teacher is None else self.teacher.state_dict(),
+            "best": self.best,
+        }
+        return Checkpoint(self.config, self.module.state_dict(), self.step, state=state)
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        self.module.load_state_dict(checkpoint.weights)
+        self.optimizer.load_state_dict(checkpoint.state["optimizer"])
+        self.schedule.load_state_dict(checkpoint.state["schedule"])
+        self.criterion.load_state_dict(checkpoint.state["criterion"])
+        if self.teacher is not None:
+            self.teacher.load_state_dict(checkpoint.state["teacher"])
+        self.best = checkpoint.state["best"]
+        self.step = checkpoint.step
+
+
+def _claim(folder: Path, config: TrainConfig) -> None:
+    """Write the configuration, or see that the run that is there has the same."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "config.json"
+    text = config.to_json()
+    if path.exists():
+        there = TrainConfig.from_json(path.read_text(), source=path)
+        if there != config:
+            names = [n for n in vars(config) if getattr(there, n) != getattr(config, n)]
+            changes = ", ".join(f"{n} {getattr(there, n)!r} instead of {getattr(config, n)!r}" for n in names)
+            raise OutputError(
+                folder, f"holds a run with another configuration ({changes}); choose another folder"
+            )
+        return
+    with replacing(path) as temporary:
+        temporary.write_text(text)
+
+
+def _finish(folder: Path) -> None:
+    """Make the best weights the model, and drop what only going on needed."""
+    (folder / BEST).replace(folder / MODEL)
+    (folder / LAST).unlink(missing_ok=True)

@@ -1,0 +1,108 @@
+"""Pictures of what a model was shown, what there is, what it found and where it was wrong."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from sparseshot.cells import Cells, rasterise
+from sparseshot.files import replacing
+from sparseshot.images import Box, Grid, Slide
+from sparseshot.metrics import match_points
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.held_out import MATCH_RADIUS_UM, find, pixel_probability
+
+GREEN, RED, BLUE, YELLOW = (0, 170, 60), (225, 40, 40), (40, 90, 255), (255, 200, 0)
+SIDE_PX = 256
+_TITLES = ("image", "marks given", "truth", "found", "right (green), wrong (red), missed (blue)")
+_GAP, _HEAD = 4, 18
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An image to be shown; ``marks`` is None where the model was not trained on it."""
+
+    slide: Slide
+    truth: Cells
+    marks: Cells | None = None
+
+
+def write_picture(path: Path, checkpoint: Checkpoint, images: Sequence[Shown], *, threshold: float) -> None:
+    """Write a sheet: a row for each image, with the marks given, the truth, what was found, the errors."""
+    rows = [picture_row(checkpoint, image, threshold=threshold) for image in images]
+    width = len(_TITLES) * (SIDE_PX + _GAP) - _GAP
+    sheet = Image.new("RGB", (width, _HEAD + len(rows) * (SIDE_PX + _GAP)), "white")
+    draw = ImageDraw.Draw(sheet)
+    for column, title in enumerate(_TITLES):
+        draw.text((column * (SIDE_PX + _GAP) + 2, 3), title, fill="black")
+    for number, row in enumerate(rows):
+        for column, picture in enumerate(row):
+            place = (column * (SIDE_PX + _GAP), _HEAD + number * (SIDE_PX + _GAP))
+            sheet.paste(Image.fromarray(picture), place)
+    with replacing(path) as temporary:
+        sheet.save(temporary, "PNG", optimize=True)
+
+
+def picture_row(checkpoint: Checkpoint, shown: Shown, *, threshold: float) -> list[NDArray[np.uint8]]:
+    """Give the middle of an image five times: as it is, with marks, truth, what was found, and the errors."""
+    grid = Grid.over(shown.slide, checkpoint.mpp)
+    x0, y0 = max(0, (grid.width - SIDE_PX) // 2), max(0, (grid.height - SIDE_PX) // 2)
+    box = Box(x0, y0, x0 + SIDE_PX, y0 + SIDE_PX)
+    image = grid.read(shown.slide, box)
+    labelling = checkpoint.config.labelling
+
+    def local(cells: Cells) -> Cells:
+        """Give the cells of the box in its pixels."""
+        scale = grid.downsample
+        return labelling.positives(cells).crop(*(side * scale for side in box), shift=True)
+
+    truth = local(shown.truth)
+    given = (
+        np.full_like(image, 235) if shown.marks is None else _drawn(image, local(shown.marks), grid, YELLOW)
+    )
+    task, network = checkpoint.config.make_task(), checkpoint.network()
+    if task.name == "segment":
+        found = pixel_probability(network, task, image) >= threshold
+        true = rasterise(truth, image.shape[:2], scale=1 / grid.downsample, by="instance") > 0
+        errors = _tinted(
+            _tinted(_tinted(image, found & true, GREEN), found & ~true, RED), ~found & true, BLUE
+        )
+        return [image, given, _drawn(image, truth, grid, GREEN), _tinted(image, found, BLUE), errors]
+    places = find(network, task, image, mpp=grid.mpp, threshold=threshold).xy
+    real = truth.xy / grid.downsample
+    match = match_points(real, places, radius=MATCH_RADIUS_UM / grid.mpp)
+    hit, missed = np.zeros(len(places), bool), np.ones(len(real), bool)
+    hit[match.found], missed[match.truth] = True, False
+    errors = _dots(_dots(_dots(image, places[hit], GREEN), places[~hit], RED), real[missed], BLUE)
+    return [image, given, _dots(image, real, GREEN), _dots(image, places, BLUE), errors]
+
+
+def _drawn(
+    image: NDArray[np.uint8], cells: Cells, grid: Grid, color: tuple[int, int, int]
+) -> NDArray[np.uint8]:
+    if cells.outline is None:
+        return _dots(image, cells.xy / grid.downsample, color)
+    return _tinted(
+        image, rasterise(cells, image.shape[:2], scale=1 / grid.downsample, by="instance") > 0, color
+    )
+
+
+def _tinted(
+    image: NDArray[np.uint8], where: NDArray[np.bool_], color: tuple[int, int, int]
+) -> NDArray[np.uint8]:
+    tinted = image.copy()
+    tinted[where] = (0.45 * image[where] + 0.55 * np.array(color)).astype(np.uint8)
+    return tinted
+
+
+def _dots(
+    image: NDArray[np.uint8], xy: NDArray[np.float64], color: tuple[int, int, int]
+) -> NDArray[np.uint8]:
+    picture = Image.fromarray(image)
+    draw = ImageDraw.Draw(picture)
+    for x, y in xy:
+        draw.ellipse((x - 3, y - 3, x + 3, y + 3), outline=color, width=2)
+    return np.asarray(picture)

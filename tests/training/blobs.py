@@ -1,0 +1,81 @@
+"""Pictures so easy that a tiny network learns them in seconds: dark discs on a bright ground."""
+
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pytest
+import shapely
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells
+from sparseshot.training.config import TrainConfig
+from sparseshot.training.prepare import Marked
+
+
+class ArraySlide:
+    """A slide that is an array; counts how often it is read."""
+
+    def __init__(self, pixels: NDArray[np.uint8], mpp: float = 0.5) -> None:
+        self.pixels, self.mpp, self.name, self.reads = pixels, mpp, "array", 0
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.pixels.shape[1], self.pixels.shape[0]
+
+    def read(
+        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
+    ) -> NDArray[np.uint8]:
+        self.reads += 1
+        assert mpp is None or mpp == pytest.approx(self.mpp)
+        return self.pixels[int(y0) : int(y0) + height, int(x0) : int(x0) + width]
+
+    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
+        return self.pixels
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def blobs(seed: int, *, size: int = 192, count: int = 30, mpp: float = 0.5) -> tuple[ArraySlide, Cells]:
+    """Make a picture with ``count`` discs of radius 5, and the table of them."""
+    random = np.random.default_rng(seed)
+    corners = random.permutation((size // 16) ** 2)[:count]
+    xy = 16.0 * np.stack([corners % (size // 16), corners // (size // 16)], axis=1) + random.uniform(
+        6, 10, (count, 2)
+    )
+    row, col = np.mgrid[:size, :size] + 0.5
+    pixels = random.normal(215, 12, (size, size, 3))
+    for x, y in xy:
+        pixels[(col - x) ** 2 + (row - y) ** 2 < 25] -= (90, 110, 50)
+    outline = shapely.buffer(shapely.points(xy), 5.0)
+    return ArraySlide(pixels.clip(0, 255).astype(np.uint8), mpp), Cells(xy, outline=outline, mpp=mpp)
+
+
+def marked_blobs(seed: int, *, keep: int = 12) -> Marked:
+    """Make such a picture with only ``keep`` of its discs marked."""
+    slide, truth = blobs(seed)
+    return Marked(slide, truth[:keep], truth)
+
+
+def tiny_config(task: str = "segment", **changes: object) -> TrainConfig:
+    """Give a configuration that trains in seconds."""
+    small: dict[str, object] = {
+        "task": task,
+        "width": 4,
+        "depth": 2,
+        "steps": 12,
+        "batch": 4,
+        "crop_px": 64,
+        "validations": 2,
+        "checkpoint_every": 4,
+        "log_every": 3,
+        "precision": "32",
+    }
+    return TrainConfig(**(small | changes))  # type: ignore[arg-type]

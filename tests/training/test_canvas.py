@@ -1,0 +1,180 @@
+"""Canvases: pixels and marks land where they belong, whatever the blocks."""
+
+import numpy as np
+import pytest
+import shapely
+from numpy.typing import NDArray
+from tests.training.blobs import ArraySlide
+
+from sparseshot.cells import Cells
+from sparseshot.errors import InputError
+from sparseshot.images import Box, Grid
+from sparseshot.training.canvas import CERTAIN_BACKGROUND, IGNORED, BlockCache, Canvas
+from sparseshot.training.crops import CropPlan, CropSource
+from sparseshot.training.labelling import Labelling
+
+
+def noise(width: int, height: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def squares(corners: list[tuple[float, float]], *, side: float = 8) -> Cells:
+    outline = np.array([shapely.box(x, y, x + side, y + side) for x, y in corners], object)
+    return Cells(np.array(corners) + side / 2, outline=outline, mpp=0.5)
+
+
+def test_a_cut_over_block_borders_is_the_image_there() -> None:
+    slide = ArraySlide(noise(1200, 700))
+    marks = squares([(508, 508), (100, 100), (1190, 690)])
+    canvas = Canvas(slide, marks, Labelling(), mpp=0.5)
+    patch = canvas.cut(Box(400, 400, 700, 700), BlockCache())
+    np.testing.assert_array_equal(patch.image, slide.pixels[400:700, 400:700])
+    painted = np.argwhere(patch.label > 0)
+    assert painted.min(axis=0).tolist() == [108, 108]
+    assert painted.max(axis=0).tolist() == [115, 115]
+    assert len(painted) == 64
+
+
+def test_outside_is_white_and_ignored() -> None:
+    canvas = Canvas(ArraySlide(noise(50, 40)), squares([(10, 10)]), Labelling(), mpp=0.5)
+    patch = canvas.cut(Box(-5, -5, 60, 60), BlockCache())
+    inside = np.s_[5:45, 5:55]
+    outside = np.ones(patch.label.shape, bool)
+    outside[inside] = False
+    assert (patch.label[outside] == IGNORED).all()
+    assert (patch.label[inside] != IGNORED).all()
+    assert (patch.image[outside] == 255).all()
+
+
+def test_an_image_is_read_once() -> None:
+    slide = ArraySlide(noise(300, 300))
+    canvas, cache = Canvas(slide, squares([(10, 10)]), Labelling(), mpp=0.5), BlockCache()
+    for x0 in range(0, 200, 20):
+        canvas.cut(Box(x0, x0, x0 + 64, x0 + 64), cache)
+    assert slide.reads == 1
+
+
+def test_a_small_cache_forgets_the_oldest_and_still_gives_the_same() -> None:
+    slide = ArraySlide(noise(2000, 600))
+    canvas = Canvas(slide, squares([(10, 10)]), Labelling(), mpp=0.5)
+    boxes = [Box(x0, 0, x0 + 64, 64) for x0 in (0, 600, 1200, 0)]
+    small, large = BlockCache(1), BlockCache()
+    for box in boxes:
+        np.testing.assert_array_equal(canvas.cut(box, small).image, canvas.cut(box, large).image)
+    assert slide.reads == 4 + 3
+
+
+def test_regions_and_negatives_are_certain_background_and_marks_win() -> None:
+    marks = Cells(
+        [[20, 20], [50, 50], [80, 80]],
+        classes=("cell", "dust", "other"),
+        label=[0, 1, 2],
+        mpp=0.5,
+        regions=np.array([shapely.box(0, 0, 40, 40)], object),
+    )
+    canvas = Canvas(
+        ArraySlide(noise(100, 100)), marks, Labelling(("cell",), ("dust",)), mpp=0.5, radius_um=2.0
+    )
+    label = canvas.cut(Box(0, 0, 100, 100), BlockCache()).label
+    assert label[20, 20] == 1
+    assert label[5, 5] == CERTAIN_BACKGROUND
+    assert label[50, 50] == CERTAIN_BACKGROUND
+    assert label[80, 80] == 0
+    assert label[60, 10] == 0
+
+
+def test_held_out_boxes_are_ignored() -> None:
+    canvas = Canvas(
+        ArraySlide(noise(100, 100)),
+        squares([(10, 10), (60, 60)]),
+        Labelling(),
+        mpp=0.5,
+        ignored=np.array([[50.0, 50.0, 100.0, 100.0]]),
+    )
+    label = canvas.cut(Box(0, 0, 100, 100), BlockCache()).label
+    assert (label[50:, 50:] == IGNORED).all()
+    assert (label[:50] != IGNORED).all()
+    assert (label == 1).sum() == 64
+
+
+def plan(*, stride: int, size_px: int = 64) -> CropPlan:
+    return CropPlan(size_px=size_px, near_marks=1.0, stain_jitter=0.1, stride=stride, seed=3)
+
+
+@pytest.mark.parametrize("stride", [1, 8])
+def test_batches_depend_on_seed_step_and_item_only(stride: int) -> None:
+    canvas = Canvas(ArraySlide(noise(300, 200)), squares([(10, 10), (150, 90)]), Labelling(), mpp=0.5)
+    one, other = CropSource([canvas], plan(stride=stride)), CropSource([canvas], plan(stride=stride))
+    whole, part = one.batch(7, range(4)), other.batch(7, [2, 3])
+    assert whole.image[2:].equal(part.image)
+    assert whole.target[2:].equal(part.target)
+    assert not whole.image.equal(one.batch(8, range(4)).image)
+    ahead = list(one.ahead(range(6, 9), range(4)))
+    assert ahead[1].image.equal(whole.image)
+    assert len(ahead) == 3
+
+
+def test_points_turn_with_the_picture() -> None:
+    """A white dot is drawn at each mark; whatever the turn, the grid cell that says "cell" holds the dot."""
+    pixels = np.zeros((200, 300, 3), np.uint8)
+    xy = np.array([[40.5, 33.5], [120.5, 70.5], [201.5, 150.5], [40.5, 160.5]])
+    for x, y in xy.astype(int):
+        pixels[y, x] = 255
+    canvas = Canvas(ArraySlide(pixels), Cells(xy, mpp=0.5), Labelling(), mpp=0.5, outlines=False)
+    batch = CropSource([canvas], plan(stride=8)).batch(0, range(40))
+    seen = 0
+    for image, target, offset in zip(batch.image, batch.target, batch.offset, strict=True):  # type: ignore[arg-type]
+        dots = np.argwhere(image[0].numpy() == 255)
+        cells = np.argwhere(target.numpy() > 0)
+        assert sorted(map(tuple, dots // 8)) == sorted(map(tuple, cells))
+        for row, col in cells:
+            x, y = (np.array([col, row]) + offset[:, row, col].numpy()) * 8
+            assert image[0, int(y), int(x)] == 255
+            seen += 1
+    assert seen >= 40
+
+
+def test_labels_turn_with_the_picture() -> None:
+    pixels = np.zeros((200, 300, 3), np.uint8)
+    pixels[60:68, 100:108] = 255
+    canvas = Canvas(ArraySlide(pixels), squares([(100, 60)]), Labelling(), mpp=0.5)
+    batch = CropSource([canvas], plan(stride=1)).batch(0, range(16))
+    assert ((batch.image[:, 0] == 255) == (batch.target > 0)).all()
+    assert (batch.target > 0).flatten(1).any(dim=1).all()
+
+
+def test_a_crop_larger_than_the_image_is_padded_and_the_padding_ignored() -> None:
+    canvas = Canvas(ArraySlide(noise(30, 20)), squares([(10, 5)]), Labelling(), mpp=0.5)
+    batch = CropSource([canvas], plan(stride=1)).batch(0, range(4))
+    assert (batch.target == IGNORED).sum() == 4 * (64 * 64 - 30 * 20)
+    assert (batch.target == 1).sum() == 4 * 64
+
+
+def test_certain_negatives_and_ignored_boxes_reach_the_grid() -> None:
+    marks = Cells([[20, 20], [44, 44]], classes=("cell", "dust"), label=[0, 1], mpp=0.5)
+    canvas = Canvas(
+        ArraySlide(noise(64, 64)),
+        marks,
+        Labelling(("cell",), ("dust",)),
+        mpp=0.5,
+        outlines=False,
+        ignored=np.array([[0.0, 0.0, 64.0, 8.0]]),
+    )
+    batch = CropSource([canvas], plan(stride=8)).batch(0, range(8))
+    assert (batch.target == IGNORED).sum(dim=(1, 2)).tolist() == [8] * 8
+    assert (batch.target == 1).sum(dim=(1, 2)).tolist() == [1] * 8
+    assert batch.annotated.sum(dim=(1, 2)).tolist() == [2] * 8
+
+
+def test_no_marks_is_an_error_that_says_so() -> None:
+    canvas = Canvas(ArraySlide(noise(30, 20)), Cells(np.empty((0, 2)), mpp=0.5), Labelling(), mpp=0.5)
+    with pytest.raises(InputError, match="mark at least a few"):
+        CropSource([canvas], plan(stride=1))
+    with pytest.raises(InputError, match="no images"):
+        CropSource([], plan(stride=1))
+
+
+def test_the_grid_is_that_of_the_slide() -> None:
+    canvas = Canvas(ArraySlide(noise(101, 50), mpp=0.25), squares([]), Labelling(), mpp=0.5)
+    assert (canvas.width, canvas.height) == (51, 25)
+    assert canvas.grid == Grid.of((101, 50), 0.25, 0.5)

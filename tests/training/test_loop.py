@@ -1,0 +1,281 @@
+"""The loop: it learns, it is repeatable, it goes on after a kill, it tells what it does."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.training.blobs import blobs, marked_blobs, tiny_config
+from torch import nn
+
+from sparseshot.errors import CheckpointError, InputError, OutputError, TrainingWarning
+from sparseshot.losses import LOSSES
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import TrainConfig
+from sparseshot.training.evaluation import Known, evaluate
+from sparseshot.training.logs import read_log
+from sparseshot.training.loop import train
+from sparseshot.training.prepare import Marked, prepare
+
+
+def run(config: TrainConfig, folder: Path, network: nn.Module | None = None) -> Checkpoint:
+    canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
+    return train(config, canvases, held_out, folder, network=network, show=False)
+
+
+def assert_same_weights(one: Checkpoint, other: Checkpoint) -> None:
+    assert one.weights.keys() == other.weights.keys()
+    for name, weight in one.weights.items():
+        assert torch.equal(weight, other.weights[name]), name
+
+
+@pytest.mark.parametrize("task", ["segment", "detect"])
+def test_a_seed_gives_the_same_weights(task: str, tmp_path: Path) -> None:
+    config = tiny_config(task)
+    one, other = run(config, tmp_path / "a"), run(config, tmp_path / "b")
+    assert_same_weights(one, other)
+    assert one.threshold == other.threshold
+    changed = run(tiny_config(task, seed=1), tmp_path / "c")
+    assert any(not torch.equal(changed.weights[name], weight) for name, weight in one.weights.items())
+
+
+@pytest.mark.parametrize("loss", sorted(LOSSES))
+def test_every_loss_trains_in_the_loop(loss: str, tmp_path: Path) -> None:
+    options = {"prior": 0.2} if loss == "nnpu" else {}
+    checkpoint = run(tiny_config(loss=loss, loss_options=options, steps=4, validations=1), tmp_path)
+    assert all(torch.isfinite(weight).all() for weight in checkpoint.weights.values())
+    assert checkpoint.threshold is not None
+
+
+STOPPED = """
+import sys, time
+from pathlib import Path
+from sparseshot.training import loop
+from tests.training.blobs import marked_blobs, tiny_config
+from sparseshot.training.prepare import prepare
+learn = loop._Run.learn
+def slowly(self, batch, *, watch):
+    time.sleep(0.1)
+    return learn(self, batch, watch=watch)
+loop._Run.learn = slowly
+config = tiny_config(sys.argv[1], loss=sys.argv[3])
+canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
+loop.train(config, canvases, held_out, Path(sys.argv[2]), show=False)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("task", "loss"), [("segment", "ece-nki"), ("detect", "elr")])
+def test_a_killed_run_goes_on_to_the_same_weights(task: str, loss: str, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-c", STOPPED, task, str(killed), loss])
+    while not (killed / "last.pt").exists():
+        assert process.poll() is None, "it ended before its first checkpoint"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "model.pt").exists()
+    resumed = run(tiny_config(task, loss=loss), killed)
+    whole = run(tiny_config(task, loss=loss), tmp_path / "whole")
+    assert_same_weights(resumed, whole)
+    assert resumed.threshold == whole.threshold
+    steps = [row["step"] for row in read_log(killed / "log.csv")]
+    assert steps == [row["step"] for row in read_log(tmp_path / "whole" / "log.csv")]
+
+
+TORCHRUN = """
+import sys
+from pathlib import Path
+from sparseshot.training.loop import train
+from sparseshot.training.machine import make_fabric
+from sparseshot.training.prepare import prepare
+from tests.training.blobs import marked_blobs, tiny_config
+config = tiny_config()
+canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
+fabric = make_fabric("32", device="cpu")
+train(config, canvases, held_out, Path(sys.argv[1]), fabric=fabric, show=False)
+Path(sys.argv[1], f"rank {fabric.global_rank} of {fabric.world_size}").touch()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_batch(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(TORCHRUN)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            script,
+            tmp_path / "run",
+        ],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert {path.name for path in (tmp_path / "run").glob("rank*")} == {"rank 0 of 2", "rank 1 of 2"}
+    shared = Checkpoint.load(tmp_path / "run" / "model.pt")
+    alone = run(tiny_config(), tmp_path / "alone")
+    # Not the same weights: each process normalises its own half of the batch. But nearly the same network.
+    difference = [
+        float((shared.weights[name] - weight).abs().mean() / (weight.abs().mean() + 1e-3))
+        for name, weight in alone.weights.items()
+        if weight.is_floating_point() and weight.ndim > 1
+    ]
+    assert np.mean(difference) < 0.5
+    assert shared.step == alone.step
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["segment", "detect"])
+def test_it_learns_and_tells_how(task: str, tmp_path: Path) -> None:
+    config = tiny_config(task, steps=80, batch=8, validations=4, width=8, stride=8)
+    checkpoint = run(config, tmp_path)
+    rows = read_log(tmp_path / "log.csv")
+    slide, truth = blobs(3)
+    result = evaluate(checkpoint, [Known(slide, truth)])
+    assert result.calibrated is not None
+    assert result.calibrated.pooled > 0.8
+    assert result.best.pooled >= max(result.calibrated.pooled, result.half.pooled) - 0.01
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+    assert 0 <= float(rows[-1]["excluded"]) < 1
+    assert float(rows[-1]["exclusion_recall"]) > 0.5
+    assert 0 < float(rows[-1]["exclusion_precision"]) <= 1
+    assert list((tmp_path / "tensorboard").glob("events*"))
+    assert checkpoint.criterion is not None
+    assert checkpoint.criterion > 2
+    assert not (tmp_path / "last.pt").exists()
+
+
+def test_a_finished_run_is_only_loaded(tmp_path: Path) -> None:
+    first = run(tiny_config(steps=4), tmp_path)
+    written = (tmp_path / "model.pt").stat().st_mtime_ns
+    assert_same_weights(run(tiny_config(steps=4), tmp_path), first)
+    assert (tmp_path / "model.pt").stat().st_mtime_ns == written
+
+
+def test_another_configuration_does_not_overwrite(tmp_path: Path) -> None:
+    run(tiny_config(steps=4), tmp_path)
+    with pytest.raises(OutputError, match="loss 'ece' instead of 'ce'"):
+        run(tiny_config(steps=4, loss="ce"), tmp_path)
+
+
+def test_ones_own_network_trains_through_the_same_call(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    own = nn.Sequential(nn.Conv2d(3, 8, 5, padding=2), nn.ReLU(), nn.Conv2d(8, 1, 1))
+    checkpoint = run(tiny_config(steps=4), tmp_path, network=own)
+    again = nn.Sequential(nn.Conv2d(3, 8, 5, padding=2), nn.ReLU(), nn.Conv2d(8, 1, 1))
+    checkpoint.network(again)
+    assert torch.equal(again.state_dict()["0.weight"], checkpoint.weights["0.weight"])
+
+
+def test_several_classes_and_certain_negatives(tmp_path: Path) -> None:
+    slide, truth = blobs(0)
+    from dataclasses import replace
+
+    marks = replace(
+        truth, classes=("a", "b", "dust"), label=np.arange(len(truth), dtype=np.int16) % np.int16(3)
+    )
+    for task in ("segment", "detect"):
+        config = tiny_config(task, steps=3, classes=("a", "b"), negative_classes=("dust",), validations=1)
+        canvases, held_out = prepare([Marked(slide, marks)], [Marked(slide, marks)], config)
+        checkpoint = train(config, canvases, held_out, tmp_path / task, show=False)
+        assert checkpoint.classes == ("a", "b")
+        assert checkpoint.network()(torch.zeros(1, 3, 32, 32)).shape[1] == (3 if task == "segment" else 5)
+
+
+def test_without_validation_images_some_squares_are_held_out(tmp_path: Path) -> None:
+    slide, truth = blobs(0, size=1024, count=300)
+    config = tiny_config(steps=2, validations=1)
+    canvases, held_out = prepare([Marked(slide, truth)], [], config)
+    held = sum(len(part.xy) for part in held_out)
+    assert 0.1 * len(truth) < held < 0.5 * len(truth)
+    from sparseshot.training.canvas import IGNORED, BlockCache
+
+    label = canvases[0].cut(canvases[0].grid.box, BlockCache()).label
+    assert (label == IGNORED).mean() == pytest.approx(
+        sum((p.label > IGNORED).sum() for p in held_out) / label.size
+    )
+
+
+def test_one_mark_is_enough_but_warns(tmp_path: Path) -> None:
+    slide, truth = blobs(0)
+    with pytest.warns(TrainingWarning, match="too few marks"):
+        canvases, held_out = prepare([Marked(slide, truth[:1])], [], tiny_config(steps=2))
+    assert train(tiny_config(steps=2), canvases, held_out, tmp_path, show=False).threshold is not None
+
+
+def test_no_marks_and_unknown_classes_are_errors() -> None:
+    slide, truth = blobs(0)
+    with pytest.raises(InputError, match="mark at least a few"):
+        prepare([Marked(slide, truth[:0])], [], tiny_config())
+    with pytest.raises(InputError, match="no mark is of class 'tumour'; the marks have cell"):
+        prepare([Marked(slide, truth)], [], tiny_config(classes=("tumour",)))
+
+
+def test_a_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint = run(tiny_config(steps=2), tmp_path / "run")
+    path = tmp_path / "a.pt"
+    checkpoint.save(path)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OutputError, match="make room and give the same command again"):
+        checkpoint.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir() if p.name != "run"] == ["a.pt"]
+
+
+def test_what_is_not_a_checkpoint_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no such file"):
+        Checkpoint.load(tmp_path / "no.pt")
+    (tmp_path / "text.pt").write_text("hello")
+    with pytest.raises(CheckpointError, match="is not a checkpoint, or is broken"):
+        Checkpoint.load(tmp_path / "text.pt")
+    torch.save({"weights": {}}, tmp_path / "other.pt")
+    with pytest.raises(CheckpointError, match="not a checkpoint of sparseshot"):
+        Checkpoint.load(tmp_path / "other.pt")
+    torch.save({"format": "sparseshot checkpoint", "version": 99}, tmp_path / "later.pt")
+    with pytest.raises(CheckpointError, match="version 99, this sparseshot reads 1"):
+        Checkpoint.load(tmp_path / "later.pt")
+    checkpoint = run(tiny_config(steps=2), tmp_path / "run")
+    whole = (tmp_path / "run" / "model.pt").read_bytes()
+    (tmp_path / "cut.pt").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CheckpointError, match="broken"):
+        Checkpoint.load(tmp_path / "cut.pt")
+    assert checkpoint.step == 2
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (os.system, ("touch hacked",))
+
+
+def test_a_checkpoint_cannot_run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"format": "sparseshot checkpoint", "version": 1, "weights": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(CheckpointError):
+        Checkpoint.load(tmp_path / "evil.pt")
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_bad_settings_are_told() -> None:
+    with pytest.raises(InputError, match="task is 'paint'; there are segment, detect"):
+        tiny_config("paint")
+    with pytest.raises(InputError, match="not a multiple of the stride 8; take 64"):
+        tiny_config("detect", crop_px=70)
+    with pytest.raises(InputError, match="steps is 0"):
+        tiny_config(steps=0)
