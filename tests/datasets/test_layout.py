@@ -108,7 +108,9 @@ def test_an_empty_or_wrong_root_is_an_error_that_tells_what_belongs_there(
 
 
 def test_a_root_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataNotFoundError, match="no such folder; for TNBC, get it from https://zenodo"):
+    with pytest.raises(
+        DataNotFoundError, match="no such folder; for TNBC, run sparseshot data fetch tnbc, or"
+    ):
         find_layout(dataset_info("tnbc"), tmp_path / "nowhere")
 
 

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -134,12 +135,13 @@ class DatasetInfo:
     expected: Mapping[str, Count]
     note: str
 
-    @property
-    def where(self) -> str:
+    def how_to_get(self, root: Path | str) -> str:
         """Get it here, put it there."""
-        source = f"get it from {self.page}" if self.page else "it is private"
-        example, labels = self.parts[0].images, self.parts[0].labels[-1].file
-        return f"{source}, and put it so that ROOT/{example} and ROOT/{labels} exist"
+        source = f"get it from {self.page}" if self.page else "it is private: ask its owner"
+        if self.archive is not None:
+            source = f"run sparseshot data fetch {self.name}, or {source}"
+        images, labels = self.parts[0].images, self.parts[0].labels[-1].file
+        return f"{source}, and put it so that {root}/{images} and {root}/{labels} exist"
 
 
 def dataset_info(name: str) -> DatasetInfo:

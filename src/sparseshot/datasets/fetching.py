@@ -48,9 +48,7 @@ def fetch(
     """
     out = Path(out)
     if info.archive is None:
-        raise DataNotFoundError(
-            out, f"{info.title} has no address to download from; {info.where.replace('ROOT', str(out))}"
-        )
+        raise DataNotFoundError(out, f"{info.title} has no address to download from; {info.how_to_get(out)}")
     out.mkdir(parents=True, exist_ok=True)
     archive = out / info.archive.file
     given = archive.exists()

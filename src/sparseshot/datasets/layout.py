@@ -53,14 +53,16 @@ def find_layout(info: DatasetInfo, root: Path | str) -> Layout:
     """Find a data set under ``root``, which is its folder or the folder around it."""
     root = Path(root)
     if not root.is_dir():
-        raise DataNotFoundError(root, f"no such folder; for {info.title}, {info.where}")
+        raise DataNotFoundError(root, f"no such folder; for {info.title}, {info.how_to_get(root)}")
     for folder in _candidates(info, root):
         found = {entry.name: entry for part in reversed(info.parts) for entry in _entries(info, part, folder)}
         if found:
             entries = [found[name] for name in sorted(found)]
             return _with_splits(info, folder, entries)
     templates = " or ".join(part.images for part in info.parts)
-    raise DataNotFoundError(root, f"holds no image of {info.title}, none is named {templates}; {info.where}")
+    raise DataNotFoundError(
+        root, f"holds no image of {info.title}, none is named {templates}; {info.how_to_get(root)}"
+    )
 
 
 def _candidates(info: DatasetInfo, root: Path) -> Iterator[Path]:

@@ -1,0 +1,136 @@
+"""Hold a folder against the catalogue: what is there, what is missing, what is wrong."""
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparseshot.datasets.catalogue import SPLITS, DatasetInfo
+from sparseshot.datasets.layout import Entry, Layout, find_layout, template_glob, template_pattern
+from sparseshot.datasets.loading import load_sample
+from sparseshot.datasets.sample import PLAIN_SUFFIXES
+from sparseshot.errors import SparseshotError
+
+
+@dataclass(frozen=True)
+class PartReport:
+    """One published part: what the catalogue expects of it and what is there; None where nobody counted."""
+
+    part: str
+    images: int
+    images_expected: int | None
+    cells: int
+    cells_expected: int | None
+
+    @property
+    def state(self) -> str:
+        """``ok``, or what is not."""
+        if self.images_expected is not None and self.images != self.images_expected:
+            less = self.images_expected - self.images
+            return f"{less} images missing" if less > 0 else f"{-less} images more than published"
+        if self.cells_expected is not None and self.cells != self.cells_expected:
+            return f"{self.cells - self.cells_expected:+,} cells"
+        return "ok"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :func:`check` found.
+
+    Attributes:
+        name: of the data set.
+        folder: where it lies.
+        parts: a row for each published part.
+        used: how many images each split uses; those that none uses stand under ``left out``.
+        problems: files that are missing, unreadable or do not fit together, each in a line.
+    """
+
+    name: str
+    folder: Path
+    parts: tuple[PartReport, ...]
+    used: dict[str, int]
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """All is there, and all is as it should be."""
+        return not self.problems and all(part.state == "ok" for part in self.parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give plain values, for scripts."""
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            "ok": self.ok,
+            "parts": [{**vars(part), "state": part.state} for part in self.parts],
+            "used": self.used,
+            "problems": list(self.problems),
+        }
+
+
+def check(
+    info: DatasetInfo, root: Path | str, *, progress: Callable[[int, int], None] | None = None
+) -> Report:
+    """Read every label and decode every image of a data set, and compare with the catalogue.
+
+    Args:
+        info: its entry in the catalogue.
+        root: the folder of the data set, or the folder around it.
+        progress: called with the images done and the images in all.
+    """
+    layout = find_layout(info, root)
+    problems = [
+        f"{layout.folder}: {name} is on the list for {split} and not there"
+        for name, split in layout.missing.items()
+    ]
+    problems += _labels_without_image(info, layout)
+    images: Counter[str] = Counter()
+    cells: Counter[str] = Counter()
+    for number, entry in enumerate(layout.entries):
+        if progress is not None:
+            progress(number, len(layout.entries))
+        images[entry.part] += 1
+        count, found = _inspect(entry, info)
+        cells[entry.part] += count
+        problems += found
+    used: Counter[str] = Counter(entry.split or "left out" for entry in layout.entries)
+    parts = tuple(
+        PartReport(
+            part,
+            images[part],
+            expected.images if (expected := info.expected.get(part)) else None,
+            cells[part],
+            expected.cells if expected else None,
+        )
+        for part in dict.fromkeys([*info.expected, *images])
+    )
+    ordered = {split: used[split] for split in (*SPLITS, "left out") if used[split]}
+    return Report(info.name, layout.folder, parts, ordered, tuple(problems))
+
+
+def _inspect(entry: Entry, info: DatasetInfo) -> tuple[int, list[str]]:
+    """Give the cells of one image, and what is wrong with it."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            sample = load_sample(entry, info)
+            if entry.image.suffix.lower() in PLAIN_SUFFIXES and info.mpp is not None:
+                sample.read()
+        except SparseshotError as error:
+            return 0, [str(error)]
+    return len(sample.cells), [str(warning.message) for warning in caught]
+
+
+def _labels_without_image(info: DatasetInfo, layout: Layout) -> list[str]:
+    images = {entry.name for entry in layout.entries}
+    lonely: dict[str, Path] = {}
+    for part in info.parts:
+        for labels in part.labels:
+            pattern = template_pattern(labels.file)
+            for file in layout.folder.glob(template_glob(labels.file)):
+                match = pattern.fullmatch(file.relative_to(layout.folder).as_posix())
+                if match and part.prefix + match["name"] not in images and not file.name.startswith("."):
+                    lonely.setdefault(match["name"], file)
+    return [f"{file}: labels without their image" for file in lonely.values()]

@@ -1,0 +1,148 @@
+"""Read the labels of one image, whatever they are; every kind is a name in the catalogue."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from scipy.ndimage import label as connected
+from scipy.spatial import KDTree
+
+from sparseshot.cells import Cells, read_cells, trace
+from sparseshot.errors import DataNotFoundError, FormatError
+
+_SAME_PLACE_PX = 3.0
+"""A classified point this near to a detected one is the same nucleus, clicked again."""
+
+
+class Reader(Protocol):
+    """Reads the labels of an image of ``size_px`` (width, height) into cells of the given classes."""
+
+    def __call__(self, path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+        """Read."""
+
+
+def _in_a_known_format(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+    return _as_classes(read_cells(path, size_px=size_px), classes)
+
+
+def _as_classes(cells: Cells, classes: tuple[str, ...]) -> Cells:
+    """Bring cells to the classes of the set: one class for all, else by name or by number from 1.
+
+    Cells of any other class have none; a set whose files name the classes keeps those.
+    """
+    if not classes or cells.classes == classes:
+        return cells
+    if len(classes) == 1:
+        return replace(cells, classes=classes, label=np.zeros(len(cells), np.int16), colors=None)
+    places = {name.casefold(): number for number, name in enumerate(classes)}
+    places |= {str(number + 1): number for number in range(len(classes))}
+    new = np.array([*(places.get(name.casefold(), -1) for name in cells.classes), -1], np.int16)
+    return replace(cells, classes=classes, label=new[cells.label], colors=None)
+
+
+def _pieces(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+    """Read a binary mask; each piece that hangs together, if only by corners, is a cell."""
+    pieces, _ = connected(_grey(path, size_px) > 0, structure=np.ones((3, 3)))
+    ids, xy, outline = trace(pieces)
+    return Cells(xy, classes=classes, id=ids, outline=outline)
+
+
+def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+    """Read a mask of one cell: 255 nucleus, 128 cytoplasm; the nucleus is kept as a second outline."""
+    mask = _grey(path, size_px)
+    unknown = np.setdiff1d(mask, (0, 128, 255))
+    if len(unknown):
+        raise FormatError(path, f"has the value {unknown[0]}; a mask of this set has 0, 128 and 255")
+    ids, xy, outline = trace((mask > 0).astype(np.uint8))
+    _, _, nucleus = trace((mask == 255).astype(np.uint8))
+    if len(nucleus) != len(outline):
+        raise FormatError(path, "has a cell without a nucleus; a mask of this set has both")
+    return Cells(xy, classes=classes, id=ids, outline=outline, nucleus=nucleus)
+
+
+def _grey(path: Path, size_px: tuple[int, int]) -> NDArray[np.uint8]:
+    try:
+        with Image.open(path) as image:
+            if image.size != size_px:
+                raise FormatError(
+                    path,
+                    f"has {image.width} × {image.height} pixels, but its image {size_px[0]} × {size_px[1]}; "
+                    "one of them belongs to another",
+                )
+            return np.asarray(image.convert("L"))
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise FormatError(path, f"cannot be read as a mask ({error}); copy it again") from error
+
+
+def _brca_m2c(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+    """Read rows ``Y X class``: 0-based pixels, classes from 1."""
+    cells = read_cells(path, format="csv", columns=("y", "x", "class"), size_px=size_px)
+    unknown = set(cells.classes) - {str(number + 1) for number in range(len(classes))}
+    if unknown or (cells.label < 0).any():
+        raise FormatError(path, f"has the class {min(unknown, default='')!r}; there are 1 to {len(classes)}")
+    return _as_classes(replace(cells, xy=cells.xy + 0.5), classes)  # the middle of the pixel
+
+
+def _crchisto(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+    """Read the detected points, and their classes from the files of the classification part.
+
+    A nucleus is in the one file of all detected points, and most are in the file of their class too. Those
+    that are not have no class.
+    """
+    name = path.parent.name
+    folder = path.parents[2] / "Classification" / name
+    points = read_cells(path, size_px=size_px).xy
+    label = np.full(len(points), -1, np.int16)
+    for number, kind in enumerate(classes) if folder.is_dir() else ():
+        file = folder / f"{name}_{kind}.mat"
+        if not file.is_file():
+            raise DataNotFoundError(file, "no such file beside those of the other classes; copy it again")
+        points, label = _with_class(points, label, read_cells(file, size_px=size_px).xy, number)
+    return Cells(points, classes=classes, label=label)
+
+
+def _with_class(
+    points: NDArray[np.float64], label: NDArray[np.int16], classified: NDArray[np.float64], number: int
+) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
+    """Give the points nearest to the classified ones their class; one that has none near is added."""
+    if not len(classified):
+        return points, label
+    nearest = np.full(len(classified), len(points))
+    if len(points):
+        _, nearest = KDTree(points).query(classified, distance_upper_bound=_SAME_PLACE_PX)
+    here = nearest < len(points)
+    label = label.copy()
+    label[nearest[here]] = number
+    added = classified[~here]
+    return np.concatenate([points, added]), np.concatenate([label, np.full(len(added), number, np.int16)])
+
+
+def _instances(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:  # noqa: ARG001
+    with Image.open(path) as image:
+        ids, xy, outline = trace(np.asarray(image).astype(np.int64))
+    return Cells(xy, classes=classes, id=ids, outline=outline)
+
+
+def _brca_interim(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:  # noqa: ARG001
+    table = np.loadtxt(path, ndmin=2).reshape(-1, 3)
+    return Cells(table[:, 1::-1] + 0.5, classes=classes, label=table[:, 2].astype(np.int16) - 1)
+
+
+READERS: Mapping[str, Reader] = MappingProxyType(
+    {
+        "instances": _instances,  # a label mask, one value a cell
+        "outlines": _in_a_known_format,  # Aperio ImageScope XML
+        "hovernet": _in_a_known_format,  # .mat with inst_map and perhaps types
+        "qupath": _in_a_known_format,  # GeoJSON
+        "pieces": _pieces,
+        "crchisto": _crchisto,
+        "brca_m2c": _brca_interim,
+        "wbc_zheng": _wbc_zheng,
+    }
+)
+"""What reads each kind of labels."""

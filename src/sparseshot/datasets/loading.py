@@ -1,0 +1,114 @@
+"""Load a data set: find its files, read its labels, keep what is good and tell what is not."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from sparseshot.datasets.catalogue import SPLITS, DatasetInfo, Split, dataset_info
+from sparseshot.datasets.labels import READERS
+from sparseshot.datasets.layout import Entry, find_layout
+from sparseshot.datasets.sample import PLAIN_SUFFIXES, Dataset, Sample
+from sparseshot.datasets.splits import require
+from sparseshot.errors import (
+    DataNotFoundError,
+    InputError,
+    RepairWarning,
+    SlideError,
+    SparseshotError,
+)
+from sparseshot.images import open_slide
+
+_SHOWN = 5
+"""Problems that a warning spells out; the rest are counted, and all are in ``Dataset.left_out``."""
+
+
+def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> Dataset:
+    """Load a data set of the catalogue, or one split of it.
+
+    Labels are read now, images when asked for. An image that cannot be used is left out with a warning that
+    names it; only if none can be used is that an error.
+
+    Args:
+        name: as in :data:`~sparseshot.datasets.CATALOGUE`.
+        root: the folder of the data set, or the folder around it.
+        split: ``"train"``, ``"validation"`` or ``"test"``; None for everything that is there.
+    """
+    info = dataset_info(name)
+    if split is not None and split not in SPLITS:
+        raise InputError(f"split is {split!r}; give one of {', '.join(SPLITS)}, or leave it out")
+    layout = find_layout(info, root)
+    if split is not None:
+        require(split, (entry.split for entry in layout.entries), info.splits, Path(root))
+    left_out = [
+        f"{layout.folder}: {missing} is on the list for {part} and not there"
+        for missing, part in layout.missing.items()
+        if split in {None, part}
+    ]
+    samples = []
+    first: SparseshotError | None = None
+    for entry in layout.entries:
+        if split in {None, entry.split}:
+            try:
+                samples.append(load_sample(entry, info))
+            except SparseshotError as error:
+                first = first or error
+                left_out.append(str(error))
+    if first is not None and not samples:
+        raise first
+    if left_out:
+        more = f"; and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
+        warnings.warn(
+            RepairWarning(
+                f"{info.title}: {len(left_out)} images left out, {len(samples)} kept: "
+                + "; ".join(left_out[:_SHOWN])
+                + more
+            ),
+            stacklevel=2,
+        )
+    classes = info.classes or tuple(
+        dict.fromkeys(kind for sample in samples for kind in sample.cells.classes)
+    )
+    return Dataset(
+        name=info.name,
+        classes=classes,
+        mpp=info.mpp or float(np.median([sample.mpp for sample in samples])),
+        samples=tuple(_with_classes(sample, classes) for sample in samples),
+        info=info,
+        split=split,
+        left_out=tuple(left_out),
+    )
+
+
+def load_sample(entry: Entry, info: DatasetInfo) -> Sample:
+    """Read the labels of one image and hold them against it."""
+    if not entry.labels.is_file():
+        raise DataNotFoundError(
+            entry.labels, f"no such file, but the labels of {entry.image.name} belong there"
+        )
+    size, mpp = _size_and_mpp(entry.image, info.mpp)
+    cells = READERS[entry.kind](entry.labels, info.classes, size)
+    mpp = cells.mpp or mpp
+    return Sample(entry.name, entry.image, replace(cells, mpp=mpp), mpp, entry.group, size)
+
+
+def _size_and_mpp(path: Path, mpp: float | None) -> tuple[tuple[int, int], float]:
+    """Read width and height, and the µm per pixel where they are not known, without decoding the image."""
+    if mpp is None or path.suffix.lower() not in PLAIN_SUFFIXES:
+        with open_slide(path, mpp=mpp) as slide:
+            return slide.size, slide.mpp
+    try:
+        with Image.open(path) as image:
+            return image.size, mpp
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise SlideError(path, f"cannot be read as an image ({error}); copy it again") from error
+
+
+def _with_classes(sample: Sample, classes: tuple[str, ...]) -> Sample:
+    if sample.cells.classes == classes:
+        return sample
+    place = np.array([*(classes.index(name) for name in sample.cells.classes), -1], np.int16)
+    cells = replace(sample.cells, classes=classes, label=place[sample.cells.label], colors=None)
+    return replace(sample, cells=cells)
