@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from sparseshot.errors import FormatError, InputError
+from sparseshot.losses import make_loss
 from sparseshot.models.tasks import Detect, Segment, Task
 from sparseshot.training.labelling import Labelling
 
@@ -97,6 +98,7 @@ class TrainConfig:
                 f"crop_px is {self.crop_px}, not a multiple of the stride {self.stride}; "
                 f"take {self.crop_px // self.stride * self.stride}"
             )
+        make_loss(self.loss, self.loss_options)  # a wrong name or option shows here, not after loading images
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "negative_classes", tuple(self.negative_classes))

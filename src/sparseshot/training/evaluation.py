@@ -21,7 +21,7 @@ from sparseshot.models.tasks import Task
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.held_out import LOWEST_SCORE, MATCH_RADIUS_UM, find, pixel_probability
 
-LADDER = np.linspace(0.01, 0.99, 99)
+LADDER = np.unique(np.concatenate([np.linspace(0.01, 0.99, 99), 1 / (1 + np.exp(-np.arange(-8, 8.01, 0.1)))]))
 """Thresholds among which the best is looked for."""
 
 
@@ -109,14 +109,14 @@ def evaluate(
         counts[index] = count(known, _Seen(module, task, grid, grid.read(known.slide, grid.box)), thresholds)
     pooled = f1_score(*counts.sum(axis=0).T)
     calibrated = None if checkpoint.threshold is None else _score(counts[:, -1], checkpoint.threshold)
-    best = int(np.argmax(pooled[: len(LADDER)]))
+    best = int(np.argmax(pooled))
     return Evaluation(
         task.name,
         len(images),
         cells,
         _score(counts[:, len(LADDER)], 0.5),
         calibrated,
-        _score(counts[:, best], float(LADDER[best])),
+        _score(counts[:, best], float(thresholds[best])),
     )
 
 

@@ -17,7 +17,7 @@ from sparseshot.training.held_out import HeldOut
 HELD_OUT_SHARE = 0.15
 """Share of the marks kept aside where no validation images are given."""
 
-_HELD_OUT_PX = 256
+_SQUARES_PX = (256, 128, 64)
 _CONTEXT_PX = 64
 _TISSUE_PX = 128
 LARGEST_WHOLE_PX = 4096 * 4096
@@ -99,7 +99,7 @@ def _whole(canvas: Canvas) -> list[HeldOut]:
 
 
 def _about_marks(canvas: Canvas) -> list[HeldOut]:
-    return [_part(canvas, Box(*map(int, box))) for box in _marked_squares(canvas)]
+    return [_part(canvas, Box(*map(int, box))) for box in _marked_squares(canvas, _SQUARES_PX[0])]
 
 
 def _part(canvas: Canvas, box: Box) -> HeldOut:
@@ -116,15 +116,26 @@ def _part(canvas: Canvas, box: Box) -> HeldOut:
     return HeldOut(patch.image, label, xy[inside] - seen[:2], canvas.grid.mpp)
 
 
-def _marked_squares(canvas: Canvas) -> NDArray[np.float64]:
+def _marked_squares(canvas: Canvas, side_px: int) -> NDArray[np.float64]:
     xy = canvas.points.xy[canvas.points.target > 0]
-    corner = np.unique(np.floor(xy / _HELD_OUT_PX), axis=0) * _HELD_OUT_PX
-    return np.concatenate([corner, np.minimum(corner + _HELD_OUT_PX, (canvas.width, canvas.height))], axis=1)
+    corner = np.unique(np.floor(xy / side_px), axis=0) * side_px
+    return np.concatenate([corner, np.minimum(corner + side_px, (canvas.width, canvas.height))], axis=1)
 
 
 def _squares_to_hold_out(canvases: Sequence[Canvas], seed: int) -> list[NDArray[np.float64]]:
-    """Choose marked squares at random until they hold their share of the marks, leaving at least half."""
-    squares = [_marked_squares(canvas) for canvas in canvases]
+    """Choose marked squares at random, smaller ones where the marks stand too close for large ones."""
+    chosen = [np.empty((0, 4)) for _ in canvases]
+    for side_px in _SQUARES_PX:
+        chosen = _some_squares(canvases, [_marked_squares(canvas, side_px) for canvas in canvases], seed)
+        if sum(map(len, chosen)):
+            break
+    return chosen
+
+
+def _some_squares(
+    canvases: Sequence[Canvas], squares: Sequence[NDArray[np.float64]], seed: int
+) -> list[NDArray[np.float64]]:
+    """Choose squares until they hold their share of the marks, leaving at least half."""
     marks = sum(int((canvas.points.target > 0).sum()) for canvas in canvases)
     order = np.random.default_rng(seed).permutation(sum(map(len, squares)))
     owner = np.repeat(np.arange(len(canvases)), [len(part) for part in squares])

@@ -1,0 +1,147 @@
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from sparseshot.cells import Cells
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.training.inputs import (
+    find_pairs,
+    material_of_dataset,
+    pairs_in_csv,
+    pairs_of,
+    training_splits,
+)
+from sparseshot.training.runs import Source, make_config
+
+
+def touch(*paths: Path) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def test_folders_are_paired_by_name(tmp_path: Path) -> None:
+    images, marks = tmp_path / "images", tmp_path / "marks"
+    touch(images / "a 0.98.png", images / "b.svs", images / "notes.txt", images / "c.png")
+    touch(marks / "a 0.98.geojson.gz", marks / "b.svs.geojson", marks / "b2.geojson")
+    with pytest.raises(DataNotFoundError, match="named like an image"):
+        pairs_of(images, tmp_path)
+    touch(marks / "b.geojson")
+    (marks / "b.svs.geojson").unlink()
+    assert pairs_of(images, marks) == [
+        (images / "a 0.98.png", marks / "a 0.98.geojson.gz"),
+        (images / "b.svs", marks / "b.geojson"),
+    ]
+
+
+def test_one_folder_may_hold_both(tmp_path: Path) -> None:
+    touch(tmp_path / "a.png", tmp_path / "a.geojson")
+    assert pairs_of(tmp_path, tmp_path) == [(tmp_path / "a.png", tmp_path / "a.geojson")]
+
+
+def test_ambiguous_marks_are_an_error(tmp_path: Path) -> None:
+    touch(tmp_path / "a.png", tmp_path / "a.geojson", tmp_path / "a.csv")
+    with pytest.raises(InputError, match=r"a\.csv and a\.geojson; leave one"):
+        pairs_of(tmp_path, tmp_path)
+
+
+def test_a_file_with_a_folder_is_an_error(tmp_path: Path) -> None:
+    touch(tmp_path / "a.png")
+    with pytest.raises(InputError, match="a file and a folder"):
+        pairs_of(tmp_path / "a.png", tmp_path)
+    with pytest.raises(DataNotFoundError, match="no such file"):
+        pairs_of(tmp_path / "no.png", tmp_path)
+    with pytest.raises(InputError, match="2 slides and 1 files of marks"):
+        find_pairs([tmp_path, tmp_path], [tmp_path], None)
+
+
+def test_pairs_from_a_table(tmp_path: Path) -> None:
+    touch(tmp_path / "s" / "a.svs", tmp_path / "a.geojson")
+    table = tmp_path / "pairs.csv"
+    table.write_text("slide,marks\ns/a.svs,a.geojson\n")
+    assert pairs_in_csv(table) == [(tmp_path / "s" / "a.svs", tmp_path / "a.geojson")]
+    table.write_text("slide,marks\ns/b.svs,a.geojson\n")
+    with pytest.raises(DataNotFoundError, match=r"b\.svs: named in"):
+        pairs_in_csv(table)
+    table.write_text("image,label\n")
+    with pytest.raises(FormatError, match="needs slide and marks"):
+        pairs_in_csv(table)
+
+
+def test_a_source_survives_its_file(tmp_path: Path) -> None:
+    source = Source(pairs=((Path("a.png"), Path("a.geojson")),), fraction=0.5, seed=3, mpp=0.25)
+    (tmp_path / "source.json").write_text(source.to_json())
+    assert Source.read(tmp_path / "source.json") == source
+
+
+def test_bad_sources_are_told(tmp_path: Path) -> None:
+    for fraction in (0.0, 1.2, -1.0):
+        with pytest.raises(InputError, match="share of the marks above 0, up to 1"):
+            Source(dataset="tnbc", root=tmp_path, fraction=fraction)
+    with pytest.raises(DataNotFoundError, match="no such folder"):
+        Source(dataset="tnbc", root=tmp_path / "no")
+
+
+def test_settings_come_from_profile_file_and_command(tmp_path: Path) -> None:
+    file = tmp_path / "train.toml"
+    file.write_text("steps = 7\nbatch = 2\n")
+    config = make_config("paper", file, {"steps": 5})
+    assert (config.steps, config.batch, config.width) == (5, 2, 64)
+    file.write_text("stepps = 7\n")
+    with pytest.raises(InputError, match="did you mean steps"):
+        make_config("quick", file, {})
+    file.write_text("steps = = 7\n")
+    with pytest.raises(FormatError, match="is not TOML"):
+        make_config("quick", file, {})
+    with pytest.raises(InputError, match="there are quick, paper"):
+        make_config("slow", None, {})
+
+
+def test_the_real_set_keeps_a_fraction_and_remembers_the_rest(real_data: Path) -> None:
+    material = material_of_dataset("tnbc", real_data, fraction=0.3, seed=0)
+    marks = sum(len(item.marks) for item in material.training)
+    truth = sum(len(item.truth) for item in material.training if item.truth is not None)
+    assert marks == pytest.approx(0.3 * truth, abs=1)
+    assert material.validation
+    training, validation = training_splits("monuseg", real_data)
+    assert len(training) + len(validation) == 20
+    assert not set(training.groups) & set(validation.groups)
+
+
+def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.training.blobs import blobs
+
+    from sparseshot.cli import main
+
+    for number in range(3):
+        slide, truth = blobs(number)
+        Image.fromarray(slide.pixels).save(tmp_path / f"i{number}.png")
+        Cells(truth.xy, outline=truth.outline).write(tmp_path / f"i{number}.geojson")
+    (tmp_path / "small.toml").write_text(
+        "width = 4\ndepth = 2\nbatch = 4\ncrop_px = 64\nvalidations = 1\nprecision = '32'\n"
+    )
+    run = tmp_path / "run"
+    command = [
+        "train",
+        "--images",
+        str(tmp_path),
+        "--marks",
+        str(tmp_path),
+        "--config",
+        str(tmp_path / "small.toml"),
+    ]
+    assert main([*command, "--out", str(run), "--steps", "6"]) == 1
+    assert "--mpp 0.25" in capsys.readouterr().err
+    assert main([*command, "--out", str(run), "--steps", "6", "--mpp", "0.5"]) == 0
+    assert "calibrated threshold" in capsys.readouterr().out
+    evaluation = ["evaluate", str(run), "--images", str(tmp_path), "--marks", str(tmp_path), "--mpp", "0.5"]
+    assert main([*evaluation, "--json"]) == 0
+    assert '"cells":90' in capsys.readouterr().out
+    assert {"evaluation.json", "evaluation.png", "model.pt", "config.json", "source.json"} <= {
+        path.name for path in run.iterdir()
+    }
+    assert main(["train", "--out", str(run)]) == 2
+    assert "say what to train on" in capsys.readouterr().err
+    assert main([*command, "--out", str(run), "--steps", "6", "--mpp", "0.5", "--loss", "cee"]) == 2
+    assert "did you mean 'ce'" in capsys.readouterr().err

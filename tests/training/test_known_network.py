@@ -1,0 +1,127 @@
+"""A network that is right by construction: dark is cell. What is built on networks must say so."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.training.blobs import blobs, marked_blobs, tiny_config
+from torch import Tensor, nn
+
+from sparseshot.cells import Cells
+from sparseshot.training.canvas import BlockCache
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.evaluation import Known, evaluate
+from sparseshot.training.held_out import calibrate
+from sparseshot.training.pictures import Shown, write_picture
+from sparseshot.training.prepare import Marked, prepare
+from sparseshot.training.rounds import WeakSupervision, promoted, train_in_rounds
+
+
+class DarkIsCell(nn.Module):
+    """One logit a pixel: positive where the picture is dark, shifted by ``bias``."""
+
+    def __init__(self, bias: float = 0.0) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.tensor(bias))
+
+    def forward(self, image: Tensor) -> Tensor:
+        return 20 * (0.3 - image[:, :1]) + self.bias
+
+
+def checkpoint_of(network: nn.Module, *, threshold: float | None = None) -> Checkpoint:
+    return Checkpoint(tiny_config(), network.state_dict(), 1, threshold=threshold)
+
+
+def test_a_right_network_scores_one() -> None:
+    slide, truth = blobs(0)
+    result = evaluate(checkpoint_of(DarkIsCell()), [Known(slide, truth)], network=DarkIsCell())
+    assert result.half.pooled > 0.97
+    assert result.calibrated is None
+    assert result.cells == 30
+    assert result.half.low <= result.half.pooled <= result.half.high
+
+
+def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:
+    """As after training on few marks: everything is told apart, but no probability reaches one half."""
+    network = DarkIsCell(-8.0)
+    _, held_out = prepare([marked_blobs(0)], [marked_blobs(1)], tiny_config())
+    seen = calibrate(network, tiny_config().make_task(), held_out)
+    assert seen is not None
+    slide, truth = blobs(2)
+    result = evaluate(
+        checkpoint_of(network, threshold=seen.threshold), [Known(slide, truth)], network=network
+    )
+    assert result.half.pooled < 0.5
+    assert result.calibrated is not None
+    assert result.calibrated.pooled > 0.95
+    assert result.best.pooled >= result.calibrated.pooled
+
+
+def test_calibration_needs_marks() -> None:
+    slide, truth = blobs(0)
+    _, held_out = prepare([marked_blobs(0)], [Marked(slide, truth[:0])], tiny_config())
+    assert calibrate(DarkIsCell(), tiny_config().make_task(), held_out) is None
+
+
+def test_counts_pool_over_images() -> None:
+    images = [Known(*blobs(seed)) for seed in range(3)]
+    whole = evaluate(checkpoint_of(DarkIsCell()), images, network=DarkIsCell())
+    parts = [evaluate(checkpoint_of(DarkIsCell()), [image], network=DarkIsCell()) for image in images]
+    assert whole.half.mean == pytest.approx(np.mean([part.half.pooled for part in parts]))
+    assert whole.cells == sum(part.cells for part in parts)
+
+
+def test_sure_predictions_become_marks() -> None:
+    item = marked_blobs(0, keep=12)
+    more = promoted(item, DarkIsCell(), tiny_config(), tau=0.75)
+    assert more.truth is item.truth
+    canvases, _ = prepare([more], [more], tiny_config())
+    label = canvases[0].cut(canvases[0].grid.box, BlockCache()).label
+    assert item.truth is not None
+    full, _ = prepare([replace(item, marks=item.truth)], [item], tiny_config())
+    truth = full[0].cut(full[0].grid.box, BlockCache()).label
+    assert ((label > 0) == (truth > 0)).mean() > 0.99
+    assert (label > 0).sum() > 2 * 12 * 70
+
+
+def test_rounds_train_on_more_and_more(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def trainer(marked: list[Marked], folder: Path) -> Checkpoint:
+        seen.append(sum(len(item.marks) for item in marked))
+        return _Ready(tiny_config(), DarkIsCell().state_dict(), 1)
+
+    train_in_rounds(WeakSupervision(3, 0.5), tiny_config(), [marked_blobs(0)], tmp_path, trainer=trainer)  # type: ignore[arg-type]
+    assert seen[0] == 12
+    assert seen[1] > 25
+    assert seen[2] == seen[1]
+
+
+class _Ready(Checkpoint):
+    def network(self, network: nn.Module | None = None) -> nn.Module:
+        return DarkIsCell()
+
+
+@pytest.mark.parametrize("task", ["segment", "detect"])
+def test_the_picture_is_written(task: str, tmp_path: Path) -> None:
+    config = tiny_config(task)
+    torch.manual_seed(0)
+    checkpoint = Checkpoint(config, config.make_task().network().state_dict(), 1)
+    item = marked_blobs(0)
+    assert item.truth is not None
+    shown = [Shown(item.slide, item.truth, item.marks), Shown(*blobs(1))]
+    write_picture(tmp_path / "sheet.png", checkpoint, shown, threshold=0.5)
+    from PIL import Image
+
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.size == (5 * 260 - 4, 18 + 2 * 260)
+
+
+def test_points_only_marks_serve_a_segmenter() -> None:
+    slide, truth = blobs(0)
+    config = tiny_config(mark_radius_um=2.5)
+    canvases, _ = prepare([Marked(slide, Cells(truth.xy, mpp=0.5))], [], config)
+    label = canvases[0].cut(canvases[0].grid.box, BlockCache()).label
+    assert (label > 0).any()
