@@ -46,6 +46,12 @@ def jpeg(tile: Pixels, *, rgb: bool) -> bytes:
     return out.getvalue()
 
 
+def jpeg2000(tile: Pixels) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(tile).save(out, "JPEG2000", no_jp2=True)
+    return out.getvalue()
+
+
 def lzw(tile: Pixels) -> bytes:
     """Pack without packing: clear the table (256) before codes grow past nine bits, end with 257."""
     data = tile.tobytes()
@@ -58,6 +64,7 @@ def lzw(tile: Pixels) -> bytes:
 PACKERS: dict[str, tuple[Callable[[Pixels], bytes], int, int]] = {
     "jpeg-rgb": (partial(jpeg, rgb=True), 7, 2),
     "jpeg-ycbcr": (partial(jpeg, rgb=False), 7, 6),
+    "jpeg2000": (jpeg2000, 33005, 2),
     "lzw": (lzw, 5, 2),
 }
 """How a tile is packed, and the numbers by which a TIFF names the codec and the meaning of the colours."""

@@ -1,3 +1,4 @@
+import importlib.util
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +31,11 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
 
 def of_openslide(path: Path) -> PyramidSlide:
     return PyramidSlide(OpenSlidePyramid(path), mpp=0.25)
+
+
+@pytest.fixture
+def without_imagecodecs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -151,16 +157,41 @@ def test_an_ome_tiff_without_tiles_is_read_whole(tmp_path: Path) -> None:
         np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
 
 
+@pytest.mark.usefixtures("without_imagecodecs")
 def test_a_codec_that_is_not_installed_is_named(tmp_path: Path) -> None:
     path = slide_files.write_ome(tmp_path / "a.ome.tif", IMAGE, axes="CYX")
     with tifffile.TiffFile(path, mode="r+") as file:
         file.pages.first.tags["Compression"].overwrite(50001)
     with pytest.raises(
-        SlideError, match="packed by WEBP, which needs another package: pip install imagecodecs"
+        SlideError, match="packed by WEBP, which needs another reader: pip install imagecodecs"
     ):
         open_slide(path)
 
 
+def test_jpeg_2000_is_read_and_its_truncation_seen(tmp_path: Path) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec="jpeg2000")
+    with open_slide(path) as slide:
+        assert isinstance(slide._pyramid, TiffPyramid)
+        np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
+    with tifffile.TiffFile(path, mode="r+") as file:
+        counts = file.pages.first.tags["TileByteCounts"]
+        counts.overwrite([counts.value[0] // 2, *counts.value[1:]])
+    with open_slide(path) as slide:
+        with pytest.raises(SlideError, match="tile at x 0, y 0"):
+            slide.read(0, 0, 10, 10)
+        np.testing.assert_array_equal(slide.read(64, 0, 300, 301), IMAGE[:, 64:364])
+
+
+@pytest.mark.parametrize("codec", ["lzw", "zstd", "webp"])
+def test_imagecodecs_is_used_where_it_is_installed(tmp_path: Path, codec: str) -> None:
+    pytest.importorskip("imagecodecs", reason="imagecodecs is not needed and not installed")
+    tifffile.imwrite(tmp_path / "a.tif", IMAGE, tile=(64, 64), photometric="rgb", compression=codec)
+    with open_slide(tmp_path / "a.tif", mpp=0.25) as slide:
+        assert isinstance(slide._pyramid, TiffPyramid)
+        np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
+
+
+@pytest.mark.usefixtures("without_imagecodecs")
 def test_a_tiled_tiff_of_another_codec_goes_through_openslide(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     slide_files.write_pyramid(path, IMAGE, codec="lzw")
@@ -170,6 +201,7 @@ def test_a_tiled_tiff_of_another_codec_goes_through_openslide(tmp_path: Path) ->
         np.testing.assert_array_equal(slide.read(0, 0, 403, 301), IMAGE)
 
 
+@pytest.mark.usefixtures("without_imagecodecs")
 def test_a_codec_that_nobody_here_knows_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, IMAGE, tile=(64, 64), photometric="rgb", compression="lzma")

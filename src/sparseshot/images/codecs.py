@@ -16,7 +16,8 @@ from PIL import Image
 Decoder = Callable[[bytes], NDArray[Any]]
 """Takes the bytes of a tile, gives ``(height, width, samples)``; ValueError or OSError if they are broken."""
 
-_NONE, _JPEG, _DEFLATE, _OLD_DEFLATE, _JPEG2000_RGB = 1, 7, 8, 32946, 33005
+_NONE, _JPEG, _DEFLATE, _OLD_DEFLATE = 1, 7, 8, 32946
+_JPEG2000 = {33005, 34712}  # Aperio's for RGB and the registered one; Aperio's 33003 holds YCbCr
 _GREY, _RGB, _YCBCR = 1, 2, 6
 
 
@@ -36,7 +37,7 @@ def tile_decoder(page: tifffile.TiffPage) -> Decoder:
         raise UnknownLayout(f"its colours are {_name(page.photometric)}, neither grey nor RGB")
     if page.compression == _JPEG and page.dtype == np.uint8 and samples in {1, 3}:
         return partial(_jpeg, head=_jpeg_head(page), shape=shape)
-    if page.compression == _JPEG2000_RGB and samples == 3:
+    if page.compression in _JPEG2000 and page.photometric == _RGB and samples == 3:
         return partial(_jpeg2000, shape=shape)
     if page.compression in {_NONE, _DEFLATE, _OLD_DEFLATE} and page.predictor in {1, 2}:
         stored = np.dtype(page.dtype).newbyteorder(page.parent.byteorder)
@@ -44,9 +45,9 @@ def tile_decoder(page: tifffile.TiffPage) -> Decoder:
         return partial(_plain, packed=packed, differences=page.predictor == 2, shape=shape, stored=stored)
     if importlib.util.find_spec("imagecodecs"):
         return partial(_by_imagecodecs, page=page, shape=shape)
+    cure = "pip install imagecodecs" if hasattr(page.compression, "name") else "export it with JPEG tiles"
     raise UnknownLayout(
-        f"its tiles are packed by {_name(page.compression)}, which needs another package: "
-        "pip install imagecodecs"
+        f"its tiles are packed by {_name(page.compression)}, which needs another reader: {cure}"
     )
 
 
