@@ -1,0 +1,20 @@
+"""From marked images to a model: canvases, crops, the loop, checkpoints, thresholds, evaluation."""
+
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import TrainConfig
+from sparseshot.training.evaluation import Evaluation, evaluate
+from sparseshot.training.loop import train
+from sparseshot.training.rounds import WeakSupervision
+from sparseshot.training.runs import Source, make_config, train_run
+
+__all__ = [
+    "Checkpoint",
+    "Evaluation",
+    "Source",
+    "TrainConfig",
+    "WeakSupervision",
+    "evaluate",
+    "make_config",
+    "train",
+    "train_run",
+]
