@@ -113,6 +113,8 @@ def _fill(image: Any, value: Any, xy: Any, rings: Any) -> bool:
     """Fill by the even-odd rule; the work is one step for each edge and for each row that an edge crosses."""
     height, width = image.shape
     first, last = rings[0], rings[-1]
+    if first == last:
+        return False
     top, bottom = _row_range(xy[first:last, 1].min(), xy[first:last, 1].max(), height)
     if bottom <= top or xy[first:last, 0].max() < 0 or xy[first:last, 0].min() > width:
         return False

@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 
-from sparseshot.errors import RepairWarning
+from sparseshot.errors import RepairWarning, SparseshotWarning
 
 
 class Repairs:
@@ -28,8 +28,8 @@ class Repairs:
         if number:
             self._numbers[what] += int(number)
 
-    def warn(self, where: str) -> None:
+    def warn(self, where: str, category: type[SparseshotWarning] = RepairWarning) -> None:
         """Give one warning that names the file and counts each repair, if there was any."""
         if self._numbers:
             told = ", ".join(f"{number:,} {what}" for what, number in self._numbers.items())
-            warnings.warn(f"{where}: {told}", RepairWarning, stacklevel=2)
+            warnings.warn(f"{where}: {told}", category, stacklevel=3)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -14,6 +15,9 @@ from sparseshot.errors import InputError
 
 KINDS = ("detection", "annotation", "cell")
 """The kinds of object QuPath knows, in the order of the codes in :attr:`Cells.kind`."""
+
+MOST_CLASSES = 32_767
+"""What an int16 can number."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -85,6 +89,10 @@ class Cells:
         classes = tuple(str(name) for name in classes)
         if len(set(classes)) != len(classes):
             raise InputError(f"classes {classes} repeat a name; merge them first")
+        if len(classes) > MOST_CLASSES:
+            raise InputError(
+                f"there are {len(classes):,} classes, at most {MOST_CLASSES:,} fit; are they ids?"
+            )
         label = np.zeros(len(xy), np.int16) if label is None else np.asarray(label)
         if label.size and (label.min() < -1 or label.max() >= len(classes)):
             raise InputError(
@@ -231,6 +239,12 @@ class Cells:
             nucleus=None if self.nucleus is None else shapely.transform(self.nucleus, move),
             regions=shapely.transform(self.regions, move) if len(self.regions) else self.regions,
         )
+
+    def write(self, path: Path | str) -> None:
+        """Write to a file; :func:`~sparseshot.cells.formats.registry.write_cells` has options too."""
+        from sparseshot.cells.formats.registry import write_cells  # noqa: PLC0415  it imports this module
+
+        write_cells(self, path)
 
     @classmethod
     def concatenate(cls, tables: Iterable["Cells"]) -> "Cells":

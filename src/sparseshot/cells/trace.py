@@ -48,6 +48,12 @@ def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64],
     return values.astype(np.int64), xy, _united(polygons, owner, len(values))
 
 
+def connected_pieces(mask: NDArray[Any]) -> NDArray[np.int64]:
+    """Number the pieces of a binary mask; what touches by a corner hangs together."""
+    pieces: NDArray[np.int64] = connected(mask > 0, connectivity=2)  # type: ignore[no-untyped-call]
+    return pieces
+
+
 def _polygons(
     vertices: NDArray[np.float64], lengths: NDArray[np.int64], piece: NDArray[np.int64], count: int
 ) -> NDArray[np.object_]:

@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from sparseshot.cells.formats.checks import LONGEST_ID_BYTES
 from sparseshot.cells.formats.json_scan import (
     DEEPEST,
     END,
@@ -27,7 +28,6 @@ from sparseshot.errors import FormatError
 
 CHUNK_BYTES = 1 << 20
 LARGEST_FEATURE_BYTES = 1 << 30
-LONGEST_ID_BYTES = 200
 CUT_OFF = "the file is cut off; export or copy it again"
 
 

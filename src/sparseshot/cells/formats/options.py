@@ -27,8 +27,10 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What :func:`~sparseshot.cells.formats.registry.write_cells` was asked."""
+    """What :func:`~sparseshot.cells.formats.registry.write_cells` was asked, and where losses are counted."""
 
+    losses: Repairs
     exhaustive_class: str = "Exhaustive"
     size_px: tuple[int, int] | None = None
     decimals: int = 2
+    suffix: str = ""

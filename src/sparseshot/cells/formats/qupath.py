@@ -8,6 +8,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from sparseshot.cells.formats.checks import filled_ids
 from sparseshot.cells.formats.json_stream import Batch, FeatureStream
 from sparseshot.cells.formats.options import ReadOptions, Source
 from sparseshot.cells.formats.qupath_forms import Forms
@@ -41,10 +42,11 @@ def read(source: Source, options: ReadOptions) -> Cells:
     score = measurements.pop(SCORE, None)
     if score is not None and not (np.nanmin(score) >= 0 and np.nanmax(score) <= 1):
         measurements[SCORE], score = score, None
+    ids = None if cells.id is None else filled_ids(cells.id, options.repairs)
     return replace(
         cells,
         colors=tuple(color or GREY for color in known) if any(known) else None,
-        id=None if cells.id is None else _ids(cells.id, forms.ids_are_numbers, options.repairs),
+        id=ids.astype(np.int64) if ids is not None and forms.ids_are_numbers else ids,
         measurements=measurements,
         score=None if score is None else np.where(np.isnan(score), 1, score),
     )
@@ -115,19 +117,6 @@ def _measurements(
 
 def _some(shapes: NDArray[np.object_]) -> NDArray[np.object_] | None:
     return None if shapely.is_missing(shapes).all() else shapes
-
-
-def _ids(ids: NDArray[Any], numbers: bool, repairs: Repairs) -> NDArray[Any] | None:
-    """Give ids of one kind, or None where the file has none at all."""
-    missing = np.asarray(ids == b"")
-    if missing.all():
-        return None
-    if missing.any():
-        repairs.count("missing ids filled in", missing.sum())
-        ids = ids.astype(f"S{max(ids.dtype.itemsize, 24)}")
-        ids[missing] = [b"row %d" % row for row in np.flatnonzero(missing)]
-        return ids
-    return ids.astype(np.int64) if numbers else ids
 
 
 def _with_member(cells: Cells, own: dict[str, Any], forms: Forms, where: str) -> Cells:

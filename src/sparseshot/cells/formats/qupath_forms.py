@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.json_stream import LONGEST_ID_BYTES, Batch, parsed
+from sparseshot.cells.formats.checks import LONGEST_ID_BYTES
+from sparseshot.cells.formats.json_stream import Batch, parsed
 from sparseshot.cells.table import KINDS
 from sparseshot.errors import FormatError
 

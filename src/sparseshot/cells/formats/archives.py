@@ -1,0 +1,95 @@
+"""Files inside .gz and .zip, read as they are, never unpacked to disk, never without bound."""
+
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, BinaryIO
+
+from sparseshot.cells.formats.options import Source
+from sparseshot.errors import FormatError
+
+MOST_EXPANSION = 250
+"""JSON of cells shrinks five- to thirtyfold; what grows more than this on unpacking is a bomb."""
+FREE_BYTES = 64 << 20
+"""Small archives may hold anything."""
+
+
+def sources(path: Path) -> Iterator[Source]:
+    """Give the file itself, or what is packed in it: one stream of a .gz, each JSON file of a .zip."""
+    with path.open("rb") as file:
+        head = file.peek(4)[:4]
+        if head.startswith(b"\x1f\x8b"):
+            yield Source(_Budget(path).limited(gzip.GzipFile(fileobj=file)), str(path))
+        elif head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+            with _told(path):
+                archive = zipfile.ZipFile(file)
+            yield from _members(archive, path)
+        else:
+            yield Source(file, str(path))
+
+
+def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[Source]:
+    budget = _Budget(path)
+    found = False
+    for info in archive.infolist():
+        name = PurePosixPath(info.filename.replace("\\", "/"))
+        if name.is_absolute() or ".." in name.parts or ":" in info.filename:
+            raise FormatError(path, f"holds a file called {info.filename!r}, which points outside of it")
+        if info.is_dir() or name.parts[0] == "__MACOSX" or name.name.startswith("."):
+            continue
+        if name.suffix.lower() in {".json", ".geojson"}:
+            found = True
+            with _told(path):
+                packed = archive.open(info)
+            yield Source(budget.limited(packed), f"{path}/{name}")
+    if not found:
+        raise FormatError(path, "holds no .geojson or .json file; a .zip of QuPath exports is wanted")
+
+
+class _Budget:
+    """How much more may be unpacked from a file, over all that it holds."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._left = max(FREE_BYTES, MOST_EXPANSION * path.stat().st_size)
+
+    def limited(self, packed: io.BufferedIOBase | IO[bytes]) -> BinaryIO:
+        return io.BufferedReader(_Limited(packed, self, self._path), buffer_size=1 << 18)
+
+    def spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise FormatError(
+                self._path,
+                f"unpacks to more than {MOST_EXPANSION} times its size; unpack it yourself to read it",
+            )
+
+
+class _Limited(io.RawIOBase):
+    def __init__(self, packed: io.BufferedIOBase | IO[bytes], budget: _Budget, path: Path) -> None:
+        self._packed, self._budget, self._path = packed, budget, path
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        with _told(self._path):
+            data = self._packed.read(len(buffer))
+        self._budget.spend(len(data))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say of a broken archive which it is."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise FormatError(path, f"is damaged or cut off: {error}; copy it again") from None
+    except (NotImplementedError, RuntimeError) as error:  # a method that zipfile lacks, or a password
+        raise FormatError(path, f"cannot be unpacked: {error}; unpack it yourself") from None

@@ -1,0 +1,114 @@
+"""What every table is looked over for, whatever it was read from."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.cells.keys import keys_of
+from sparseshot.cells.repairs import Repairs
+from sparseshot.cells.table import Cells
+from sparseshot.errors import FormatError
+
+LONGEST_ID_BYTES = 200
+"""A longer one is not an id, and would make the column of a million others as wide."""
+
+
+def filled_ids(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any] | None:
+    """Give every cell an id if some have one; None if none has, where empty texts stand for none."""
+    missing = np.asarray(ids == b"")
+    if ids.dtype.kind == "i" or not missing.any():
+        return ids
+    if missing.all():
+        return None
+    repairs.count("missing ids filled in", missing.sum())
+    ids = ids.astype(f"S{max(ids.dtype.itemsize, 24)}")
+    ids[missing] = [b"row %d" % row for row in np.flatnonzero(missing)]
+    return ids
+
+
+def checked(
+    cells: Cells,
+    path: Path,
+    repairs: Repairs,
+    *,
+    classes: Sequence[str] | None,
+    unclassified: str | None,
+    size_px: tuple[int, int] | None,
+) -> Cells:
+    """Give the table with unique ids, the classes asked for, and nothing outside of the slide."""
+    if cells.id is not None:
+        cells = replace(cells, id=_unique(cells.id, repairs))
+    if unclassified is not None and (cells.label < 0).any():
+        cells = _named(cells, unclassified)
+    if classes is not None:
+        cells = _in_classes(cells, tuple(classes), path)
+    return cells if size_px is None else _inside(cells, size_px, path, repairs)
+
+
+def _unique(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any]:
+    """Give the second and later of equal ids others: numbers after the largest, texts with ~2, ~3, …."""
+    if len(np.unique(keys_of(ids))) == len(ids):
+        return ids
+    _, first = np.unique(ids, return_index=True)
+    again = np.ones(len(ids), bool)
+    again[first] = False
+    repairs.count("repeated ids made unique", again.sum())
+    if ids.dtype.kind == "i":
+        ids = ids.copy()
+        ids[again] = ids.max() + 1 + np.arange(again.sum())
+        return ids
+    names = ids.tolist()
+    taken, times = set(names), dict.fromkeys(names, 1)
+    for row in np.flatnonzero(again):
+        name = names[row]
+        while names[row] in taken:
+            times[name] += 1
+            names[row] = b"%b~%d" % (name, times[name])
+        taken.add(names[row])
+    return np.array(names, np.bytes_)
+
+
+def _named(cells: Cells, name: str) -> Cells:
+    """Give cells without a class the class of this name."""
+    classes = cells.classes if name in cells.classes else (*cells.classes, name)
+    colors = cells.colors
+    if colors is not None and len(classes) > len(colors):
+        colors = (*colors, (128, 128, 128))
+    label = np.where(cells.label < 0, classes.index(name), cells.label)
+    return replace(cells, classes=classes, label=label, colors=colors)
+
+
+def _in_classes(cells: Cells, classes: tuple[str, ...], path: Path) -> Cells:
+    counts = cells.counts()
+    unknown = [name for name in cells.classes if name not in classes and counts[name]]
+    if unknown:
+        told = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in unknown)
+        raise FormatError(path, f"has {told}; the classes asked for are {', '.join(classes)}")
+    place = np.array([classes.index(n) if n in classes else -1 for n in cells.classes] + [-1], np.int16)
+    colors = None
+    if cells.colors is not None:
+        known = dict(zip(cells.classes, cells.colors, strict=True))
+        colors = tuple(known.get(name, (128, 128, 128)) for name in classes)
+    return replace(cells, classes=classes, label=place[cells.label], colors=colors)
+
+
+def _inside(cells: Cells, size_px: tuple[int, int], path: Path, repairs: Repairs) -> Cells:
+    width, height = size_px
+    x, y = cells.xy.T
+    inside = (x >= 0) & (y >= 0) & (x < width) & (y < height)
+    outside = int(len(cells) - inside.sum())
+    if outside == 0:
+        return cells
+    swapped = (x >= 0) & (y >= 0) & (y < width) & (x < height)
+    if swapped.all():
+        raise FormatError(
+            path,
+            f"{outside:,} of {len(cells):,} cells lie outside of the {width} × {height} slide, but none if x "
+            "and y change places; write x before y",
+        )
+    repairs.count(f"cells outside of the {width} × {height} slide left out", outside)
+    return cells[inside]

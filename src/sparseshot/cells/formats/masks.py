@@ -1,0 +1,158 @@
+"""Label masks: images in which each cell is the pixels of one value, and 0 is background."""
+
+import warnings
+from typing import Any, BinaryIO
+
+import numpy as np
+import shapely
+import tifffile
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
+from sparseshot.cells.raster import rasterise
+from sparseshot.cells.table import Cells
+from sparseshot.cells.trace import connected_pieces, trace
+from sparseshot.errors import FormatError, InputError
+
+MOST_PIXELS = 1 << 31
+
+
+def read(source: Source, options: ReadOptions) -> Cells:
+    """Trace the outline of each value, which becomes the id; a mask of one value is a binary one."""
+    return cells_of(_labels(source), source.name, options)
+
+
+def cells_of(labels: NDArray[Any], where: str, options: ReadOptions, *, may_be_binary: bool = True) -> Cells:
+    """Give the cells of a label image, after a look whether it is one.
+
+    In a binary image, of one value beside 0, each piece that hangs together, be it by corners, is a cell.
+    """
+    labels = _whole_numbers(labels, where)
+    height, width = labels.shape
+    if options.size_px is not None and tuple(options.size_px) != (width, height):
+        wanted = f"{options.size_px[0]} × {options.size_px[1]}"
+        raise FormatError(where, f"is {width} × {height}, its image {wanted}; they must be of one size")
+    some = labels[labels > 0]
+    if may_be_binary and some.size and some.min() == some.max():
+        labels = connected_pieces(labels)
+    values, xy, outline = trace(labels)
+    return Cells(xy, id=values, outline=outline)
+
+
+def _whole_numbers(labels: NDArray[Any], where: str) -> NDArray[Any]:
+    if labels.ndim != 2:
+        raise FormatError(where, f"has shape {labels.shape}; a label mask has one value for each pixel")
+    if labels.dtype.kind == "f":
+        whole = np.nan_to_num(labels, nan=-1, posinf=-1, neginf=-1)
+        if (whole != np.floor(whole)).any() or whole.min(initial=0) < 0 or whole.max(initial=0) >= 2**63:
+            raise FormatError(where, "holds numbers that are not whole, so they are not labels")
+        labels = whole.astype(np.int64)
+    if labels.dtype.kind not in "iub":
+        raise FormatError(where, f"holds {labels.dtype}; labels are whole numbers")
+    if labels.dtype.kind == "i" and labels.min(initial=0) < 0:
+        raise FormatError(where, f"holds {labels.min()}; labels are not negative")
+    if labels.dtype.kind == "u" and labels.max(initial=0) >= 2**63:
+        raise FormatError(where, f"holds {labels.max()}; labels are below 2⁶³")
+    return labels
+
+
+def _labels(source: Source) -> NDArray[Any]:
+    head = source.file.peek(8)[:8]  # type: ignore[attr-defined]
+    try:
+        if head.startswith(b"\x93NUMPY"):
+            return _npy(source.file)
+        if head.startswith(b"\x89PNG"):
+            return _pillow(source.file)
+        return _tiff(source)
+    except (OSError, SyntaxError, ValueError, MemoryError, Image.DecompressionBombError) as error:
+        raise FormatError(source.name, f"cannot be read as a mask: {error}") from None
+
+
+def _npy(file: BinaryIO) -> NDArray[Any]:
+    version = np.lib.format.read_magic(file)
+    read_header = (
+        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read_header(file)
+    _refuse_huge(shape, dtype)
+    file.seek(0)
+    loaded: NDArray[Any] = np.load(file, allow_pickle=False)
+    return loaded
+
+
+def _tiff(source: Source) -> NDArray[Any]:
+    try:
+        with tifffile.TiffFile(source.file) as tiff:
+            if len(tiff.series) != 1:
+                raise FormatError(source.name, f"holds {len(tiff.series)} images; a mask is one")
+            _refuse_huge(tiff.series[0].shape, tiff.series[0].dtype)
+            labels: NDArray[Any] = tiff.asarray()
+            return labels
+    except tifffile.TiffFileError as error:
+        raise FormatError(source.name, f"cannot be read as TIFF: {error}") from None
+    except ValueError:  # a compression that tifffile leaves to others
+        source.file.seek(0)
+        return _pillow(source.file)
+
+
+def _pillow(file: BinaryIO) -> NDArray[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # at twice as much it is an error
+        try:
+            with Image.open(file) as image:
+                return np.asarray(image)
+        except UnidentifiedImageError as error:
+            raise ValueError(str(error)) from None
+
+
+def _refuse_huge(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    if np.prod([1, *shape], dtype=object) * dtype.itemsize > 4 * MOST_PIXELS:
+        raise ValueError(f"it claims {' × '.join(map(str, shape))} pixels of {dtype}")
+
+
+def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
+    """Draw each cell with its id, or 1 + row where ids are not numbers from 1 on."""
+    row, values = drawn_rows(cells, options)
+    options.losses.count("classes left out", len(cells.classes) if len(cells.classes) > 1 else 0)
+    labels = np.concatenate([np.zeros(1, np.uint32), values])[row]
+    largest = int(labels.max(initial=0))
+    smallest_type = np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.uint32
+    if options.suffix == ".npy":
+        np.save(file, labels, allow_pickle=False)
+    elif options.suffix == ".png":
+        if smallest_type is np.uint32:
+            raise InputError(f"a label is {largest:,}, but PNG holds at most 65,535; write .tif or .npy")
+        Image.fromarray(labels.astype(smallest_type)).save(file, "PNG")
+    else:
+        tifffile.imwrite(file, labels.astype(smallest_type), compression="zlib", photometric="minisblack")
+
+
+def drawn_rows(cells: Cells, options: WriteOptions) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
+    """Draw 1 + row of each cell, say by which label to call each, and count what a mask cannot hold."""
+    values = np.arange(1, len(cells) + 1, dtype=np.uint32)
+    if cells.id is not None:
+        fits = cells.id.dtype.kind == "i" and cells.id.min(initial=1) >= 1 and cells.id.max(initial=1) < 2**32
+        if fits and len(np.unique(cells.id)) == len(cells):
+            values = cells.id.astype(np.uint32)
+        else:
+            options.losses.count("ids replaced by numbers", len(cells))
+    bare = len(cells) if cells.outline is None else int(shapely.is_missing(cells.outline).sum())
+    options.losses.count("cells without outline drawn as discs", bare)
+    options.losses.count("scores left out", 0 if cells.score is None else len(cells))
+    options.losses.count("exhaustive regions left out", len(cells.regions))
+    width, height = options.size_px or _extent(cells)
+    row = rasterise(cells, (height, width), by="instance")
+    seen = np.bincount(row.ravel(), minlength=len(cells) + 1)[1:] > 0
+    options.losses.count("cells outside of the mask or hidden by others lost", (~seen).sum())
+    return row, values
+
+
+def _extent(cells: Cells) -> tuple[int, int]:
+    corner = np.floor(cells.xy.max(axis=0, initial=0)) + 1
+    if cells.outline is not None and len(cells):
+        corner = np.fmax(corner, np.ceil(shapely.total_bounds(cells.outline)[2:]))
+    width, height = (int(side) for side in corner)
+    if width * height > MOST_PIXELS:
+        raise InputError(f"a mask of {width} × {height} pixels is too large; crop the cells, or give size_px")
+    return width, height

@@ -1,0 +1,179 @@
+"""Points as text: CSV with a header in any order, QuPath's measurement tables, bare columns of numbers."""
+
+import re
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import shapely
+from numpy.typing import NDArray
+
+from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
+from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
+from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
+from sparseshot.cells.repairs import Repairs
+from sparseshot.cells.table import KINDS, Cells
+from sparseshot.errors import FormatError
+
+_NAMES = {
+    "x": ("x", "x_px", "centroid x px", "centroid_x", "column", "col"),
+    "y": ("y", "y_px", "centroid y px", "centroid_y", "row"),
+    "x_um": ("x_um", "centroid x µm", "centroid x μm", "centroid x um"),  # two signs look like µ
+    "y_um": ("y_um", "centroid y µm", "centroid y μm", "centroid y um"),
+    "class": ("class", "classification", "label", "type", "cell_type"),
+    "score": ("score", "detection probability", "probability", "confidence"),
+    "id": ("id", "object id"),
+    "kind": ("kind", "object type"),
+}
+_MEANING = {name: meaning for meaning, names in _NAMES.items() for name in names}
+_WITHOUT_HEADER = {2: ("x", "y"), 3: ("x", "y", "class")}
+_TEXTS = ("class", "id", "kind")
+_NUMBER = re.compile(rb"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
+_PREFIX = "measurement "
+
+
+def read(source: Source, options: ReadOptions) -> Cells:
+    """Read points; columns of numbers that mean nothing to us become measurements."""
+    data = source.file.read().removeprefix(b"\xef\xbb\xbf")
+    first = data.lstrip(b"\r\n").partition(b"\n")[0].rstrip(b"\r")
+    delimiter = next((mark for mark in "\t;," if mark.encode() in first), " ")
+    if delimiter == " ":
+        data = re.sub(rb"(?m)^ +| +(?=\r?$)", b"", re.sub(rb" +", b" ", data))
+        first = b" ".join(first.split())
+    fields = [field.strip(b' "') for field in first.split(delimiter.encode())]
+    numbers = [bool(_NUMBER.fullmatch(field)) for field in fields]
+    has_header = options.columns is None and not all(numbers[:2])
+    names = _names(fields if has_header else options.columns, len(fields), source.name)
+    table = _parsed(data, names, delimiter, has_header=has_header, where=source.name)
+    return _cells(table, source.name, options)
+
+
+def _names(given: Any, width: int, where: str) -> list[str]:
+    """Give each column what it means to us, or its own name."""
+    if given is None:
+        if width not in _WITHOUT_HEADER:
+            raise FormatError(where, f'has {width} columns and no header; name them: columns=("x", "y", …)')
+        given = _WITHOUT_HEADER[width]
+    texts = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in given]
+    names = [_MEANING.get(text.casefold(), text.removeprefix(_PREFIX)) for text in texts]
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise FormatError(where, f"has more than one column for {', '.join(sorted(repeated))}")
+    if not ({"x", "y"} <= set(names) or {"x_um", "y_um"} <= set(names)):
+        raise FormatError(where, f"has columns {', '.join(texts[:20])}; x and y are wanted")
+    return names
+
+
+def _parsed(data: bytes, names: list[str], delimiter: str, *, has_header: bool, where: str) -> pa.Table:
+    types = {name: pa.float64() for name in ("x", "y", "x_um", "y_um", "score")}
+    types |= {name: pa.string() for name in _TEXTS}
+    decimal_comma = delimiter == ";" and re.search(rb"\d,\d", data[:10_000]) is not None
+    try:
+        return pa.csv.read_csv(
+            pa.py_buffer(data),
+            pa.csv.ReadOptions(column_names=names, skip_rows=int(has_header), use_threads=False),
+            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in data),
+            pa.csv.ConvertOptions(
+                column_types={name: kind for name, kind in types.items() if name in names},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                decimal_point="," if decimal_comma else ".",
+            ),
+        )
+    except pa.ArrowException as error:
+        raise FormatError(where, f"cannot be read as a table of {', '.join(names)}: {error}") from None
+
+
+def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    if "x" in columns and "y" in columns:
+        xy = np.column_stack([_floats(columns["x"]), _floats(columns["y"])])
+    elif options.mpp is None:
+        raise FormatError(where, "has its places in µm; give mpp, the size of a pixel, to read it")
+    else:
+        xy = np.column_stack([_floats(columns["x_um"]), _floats(columns["y_um"])]) / options.mpp
+    placed = np.abs(xy).max(axis=1, initial=0) <= FARTHEST_PX
+    options.repairs.count(NOT_FINITE, (~placed).sum())
+    label = np.zeros(len(xy), np.int16)
+    classes: tuple[str, ...] = ("cell",)
+    if "class" in columns:
+        label, classes = _classes(columns["class"], where)
+    measurements = {
+        name: _floats(column)
+        for name, column in columns.items()
+        if name not in _NAMES and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
+    }
+    return Cells(
+        np.where(placed[:, None], xy, 0),
+        classes=classes,
+        label=label,
+        score=_floats(columns["score"]) if "score" in columns else None,
+        id=_ids(columns["id"], where, options.repairs) if "id" in columns else None,
+        measurements=measurements,
+        kind=_kinds(columns["kind"]) if "kind" in columns else None,
+    )[placed]
+
+
+def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = column.cast(pa.float64()).to_numpy()
+    return values
+
+
+def _classes(column: pa.ChunkedArray, where: str) -> tuple[NDArray[np.int16], tuple[str, ...]]:
+    encoded = column.combine_chunks().dictionary_encode()
+    names = [name.strip() for name in encoded.dictionary.to_pylist()]
+    classes = tuple(dict.fromkeys(name for name in names if name))
+    if len(classes) > np.iinfo(np.int16).max:
+        raise FormatError(where, f"has {len(classes):,} classes; are they ids?")
+    place = np.array([*(classes.index(name) if name else -1 for name in names), -1], np.int16)
+    return place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)], classes
+
+
+def _ids(column: pa.ChunkedArray, where: str, repairs: Repairs) -> NDArray[Any] | None:
+    try:
+        numbers = column.cast(pa.int64())
+        if numbers.cast(pa.string()).equals(column) and not column.null_count:
+            whole: NDArray[np.int64] = numbers.to_numpy()
+            return whole
+    except pa.ArrowInvalid:
+        pass
+    texts = [(text or "").encode() for text in column.to_pylist()]
+    if max(map(len, texts), default=0) > LONGEST_ID_BYTES:
+        raise FormatError(where, f"an id is longer than {LONGEST_ID_BYTES} bytes")
+    return filled_ids(np.array(texts, np.bytes_), repairs)
+
+
+def _kinds(column: pa.ChunkedArray) -> NDArray[np.uint8] | None:
+    names = [str(name).casefold() for name in column.to_pylist()]
+    return np.array([KINDS.index(name) for name in names], np.uint8) if set(names) <= set(KINDS) else None
+
+
+def count_what_is_no_point(cells: Cells, losses: Repairs) -> None:
+    """Count what a list of points cannot hold."""
+    outlines = 0 if cells.outline is None else int((~shapely.is_missing(cells.outline)).sum())
+    losses.count("outlines left out", outlines)
+    losses.count("exhaustive regions left out", len(cells.regions))
+
+
+def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
+    """Write x, y, class, and the score, id, kind and measurements that there are."""
+    count_what_is_no_point(cells, options.losses)
+    names = np.array([*cells.classes, None], object)
+    columns = {
+        "x": pa.array(cells.xy[:, 0]),
+        "y": pa.array(cells.xy[:, 1]),
+        "class": pa.array(names[cells.label], pa.string()),
+    }
+    if cells.score is not None:
+        columns["score"] = pa.array(cells.score)
+    if cells.id is not None:
+        columns["id"] = pa.array(cells.id, pa.string() if cells.id.dtype.kind == "S" else pa.int64())
+    if cells.kind is not None:
+        columns["kind"] = pa.array(np.array(KINDS, object)[cells.kind], pa.string())
+    for name, column in cells.measurements.items():
+        taken = name.casefold() in _MEANING or name.startswith(_PREFIX)
+        columns[_PREFIX + name if taken else name] = pa.array(column)
+    delimiter = "\t" if options.suffix == ".tsv" else ","
+    pa.csv.write_csv(pa.table(columns), file, pa.csv.WriteOptions(delimiter=delimiter))

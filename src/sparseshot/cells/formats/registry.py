@@ -1,0 +1,174 @@
+"""One call reads any format, one writes any."""
+
+import gzip
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, NamedTuple
+
+from sparseshot.cells.formats.archives import sources
+from sparseshot.cells.formats.checks import checked
+from sparseshot.cells.formats.options import ReadOptions, WriteOptions
+from sparseshot.cells.formats.sniffing import sniff
+from sparseshot.cells.repairs import Repairs
+from sparseshot.cells.table import Cells
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotWarning
+from sparseshot.files import replacing
+
+
+class Format(NamedTuple):
+    """Where the reader and the writer of a format live, and by what ends of names it is written."""
+
+    reader: str
+    writer: str
+    endings: tuple[str, ...]
+    streams: bool = True  # can be read from inside an archive, front to back
+
+
+FORMATS = MappingProxyType(
+    {
+        "qupath": Format("qupath", "qupath_write", (".geojson", ".json")),
+        "geoparquet": Format("geoparquet", "geoparquet_write", (".parquet", ".geoparquet"), streams=False),
+        "coco": Format("coco", "coco_write", (".coco.json",)),
+        "aperio": Format("aperio", "aperio", (".xml",)),
+        "asap": Format("asap", "asap", (".asap.xml",)),
+        "csv": Format("points_csv", "points_csv", (".csv", ".tsv", ".txt")),
+        "mask": Format("masks", "masks", (".png", ".tif", ".tiff", ".npy"), streams=False),
+        "hovernet": Format("matlab", "matlab", (".mat",), streams=False),
+        "crchisto": Format("matlab", "matlab_points", ("_detection.mat",), streams=False),
+    }
+)
+"""The formats by name; names that end in .gz or, for QuPath, .zip are packed."""
+
+
+def read_cells(
+    path: Path | str,
+    *,
+    format: str | None = None,  # noqa: A002  what users call it
+    mpp: float | None = None,
+    classes: Sequence[str] | None = None,
+    unclassified: str | None = None,
+    size_px: tuple[int, int] | None = None,
+    exhaustive_class: str = "Exhaustive",
+    image: str | int | None = None,
+    columns: Sequence[str] | None = None,
+) -> Cells:
+    """Read cells from a file in any format we know; what it is, is told by its content.
+
+    What is broken is mended where that is safe, and one :class:`~sparseshot.errors.RepairWarning` counts it;
+    everything else is a :class:`~sparseshot.errors.FormatError` that names the file and the place in it.
+
+    Args:
+        path: the file; also .gz, and .zip of several GeoJSON files.
+        format: a name in :data:`FORMATS`, where the content must not decide.
+        mpp: µm per level-0 pixel; wins over what the file says.
+        classes: the classes to expect, in this order; a file with others is refused.
+        unclassified: name of a class for cells without one.
+        size_px: width and height of the slide; cells outside are left out, swapped axes refused, and a label
+            mask must have this size.
+        exhaustive_class: annotations of this class are regions in which every cell is marked.
+        image: which image of a COCO file with several: its file name or id.
+        columns: names of the columns of a CSV file without a header, e.g. ``("y", "x", "class")``.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DataNotFoundError(path, "is a folder, not a file" if path.is_dir() else "there is no such file")
+    options = ReadOptions(
+        Repairs(), exhaustive_class, mpp, image, None if columns is None else tuple(columns), size_px
+    )
+    tables = []
+    for source in sources(path):
+        name = format or sniff(source.file.peek(4096), source.name)  # type: ignore[attr-defined]
+        known = Format("matlab", "", (), streams=False) if name == "matlab" else _format(name)
+        if not known.streams and source.file.seekable() is False:
+            raise FormatError(source.name, f"{name} is not read from inside an archive; unpack it first")
+        try:
+            tables.append(_module(known.reader).read(source, options))
+        except InputError as error:  # the table would not take what the file holds
+            raise FormatError(source.name, str(error)) from None
+    cells = Cells.concatenate(tables)
+    if mpp is not None:
+        cells = replace(cells, mpp=mpp)
+    cells = checked(cells, path, options.repairs, classes=classes, unclassified=unclassified, size_px=size_px)
+    options.repairs.warn(str(path))
+    return cells
+
+
+def write_cells(
+    cells: Cells,
+    path: Path | str,
+    *,
+    format: str | None = None,  # noqa: A002
+    size_px: tuple[int, int] | None = None,
+    exhaustive_class: str = "Exhaustive",
+    decimals: int = 2,
+) -> None:
+    """Write cells to a file; the end of its name decides the format. A failed write leaves nothing behind.
+
+    What the format cannot hold is left out with one warning that counts it.
+
+    Args:
+        cells: what to write.
+        path: e.g. ``cells.parquet``, ``cells.geojson.gz``, ``cells.coco.json``, ``mask.png``.
+        format: a name in :data:`FORMATS`, where the name must not decide.
+        size_px: width and height of a label mask; left out, as large as the cells need.
+        exhaustive_class: class of the annotations that exhaustive regions become.
+        decimals: of coordinates in GeoJSON; QuPath itself writes two.
+    """
+    path = Path(path)
+    name = path.name.lower()
+    packed = next((end for end in (".gz", ".zip") if name.endswith(end)), "")
+    bare = name.removesuffix(packed)
+    chosen = format or _by_ending(path, bare)
+    if packed == ".zip" and chosen != "qupath":
+        raise InputError(f"{path}: only QuPath's GeoJSON is written as .zip, not {chosen}")
+    known = _format(chosen)
+    if packed and not known.streams:
+        raise InputError(f"{path}: {chosen} is packed by itself; leave {packed} out of the name")
+    options = WriteOptions(Repairs(), exhaustive_class, size_px, decimals, Path(bare).suffix)
+    with replacing(path) as temporary, _opened(temporary, packed, path.name) as file:
+        _module(known.writer).write(cells, file, options)
+    options.losses.warn(str(path), SparseshotWarning)
+
+
+def _by_ending(path: Path, name: str) -> str:
+    if path.suffix.lower() == ".zip" and not Path(name).suffix:
+        return "qupath"
+    endings = [(ending, format_name) for format_name, known in FORMATS.items() for ending in known.endings]
+    for ending, format_name in sorted(endings, key=lambda pair: -len(pair[0])):
+        if name.endswith(ending):
+            return format_name
+    known = ", ".join(ending for ending, _ in endings)
+    raise InputError(f"{path}: no format goes by this name; known are {known}, or give format=")
+
+
+def _format(name: str) -> Format:
+    if name not in FORMATS:
+        raise InputError(f"no format is called {name!r}; there are {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def _module(name: str) -> Any:
+    """Import a format when it is wanted: some bring large libraries."""
+    return import_module(f"sparseshot.cells.formats.{name}")
+
+
+@contextmanager
+def _opened(path: Path, packed: str, name: str) -> Iterator[BinaryIO]:
+    with path.open("wb") as file:
+        if packed == ".gz":
+            with gzip.GzipFile(
+                "", "wb", 6, file, mtime=0
+            ) as stream:  # without a time: equal cells, equal files
+                yield stream  # type: ignore[misc]
+        elif packed == ".zip":
+            inner = zipfile.ZipInfo(Path(name).stem.removesuffix(".geojson") + ".geojson")
+            inner.compress_type = zipfile.ZIP_DEFLATED
+            with zipfile.ZipFile(file, "w") as archive, archive.open(inner, "w", force_zip64=True) as stream:
+                yield stream  # type: ignore[misc]
+        else:
+            yield file
