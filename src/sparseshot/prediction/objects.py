@@ -59,12 +59,10 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
         hole_px: holes of fewer pixels are filled first.
         cap_px: distances beyond this count as this.
 
-    >>> row = np.array([[0, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1], [0, 1, 1, 1, 0, 0]], dtype=bool)
-    >>> mask = np.pad(np.concatenate([row, row[:, ::-1]], axis=1), 1)
-    >>> split(mask, waist_px=0.2, hole_px=0, cap_px=9).labels.max()
-    2
-    >>> split(mask, waist_px=2.0, hole_px=0, cap_px=9).labels.max()
-    1
+    >>> mask = np.zeros((7, 13), dtype=bool)
+    >>> mask[1:6, 1:6] = mask[1:6, 7:12] = mask[3, 6] = True
+    >>> [int(split(mask, waist_px=waist, hole_px=0, cap_px=9).labels.max()) for waist in (0.4, 2.0)]
+    [2, 1]
     """
     mask = _without_holes(mask, hole_px)
     height = _height(_squared_distance(mask, cap_px))

@@ -1,0 +1,148 @@
+"""Whole slides: end to end against the bare network on the same tiles in memory."""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.timing import print_table, seconds_in_turns
+from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
+from sparseshot.images import open_slide
+from sparseshot.images.slide import Grid, Slide
+from sparseshot.models.colour import network_input
+from sparseshot.prediction import Model, Pace, predict_slide
+from sparseshot.prediction.found import SlideFrame
+from sparseshot.prediction.plan import Tissue, plan
+from sparseshot.prediction.predict import TILE_PX, make_finder
+from sparseshot.prediction.seams import settle
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import TrainConfig
+
+SIZE_PX = 12_288
+BLOCK_PX = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """A slide that repeats one block of made tissue: large, and soon made."""
+
+    blocks: tuple[NDArray[np.uint8], ...]
+    size: tuple[int, int] = (SIZE_PX, SIZE_PX)
+    mpp: float = 0.25
+    name: str = "repeated"
+
+    @classmethod
+    def make(cls) -> Self:
+        """Make the block, at every halving."""
+        tissue = SyntheticTissue(seed=3, size_px=(BLOCK_PX, BLOCK_PX), tissue_fraction=1)
+        halvings = range(BLOCK_PX.bit_length())
+        return cls(
+            tuple(tissue.read(0, 0, BLOCK_PX >> k, BLOCK_PX >> k, mpp=tissue.mpp * 2**k) for k in halvings)
+        )
+
+    def read(
+        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
+    ) -> NDArray[np.uint8]:
+        """Read from the block of the wished size."""
+        step = Grid.over(self, mpp).downsample
+        block = self.blocks[round(np.log2(step))]
+        rows, columns = (round(first / step) + np.arange(n) for first, n in ((y0, height), (x0, width)))
+        pixels: NDArray[np.uint8] = block[np.ix_(rows % len(block), columns % len(block))]
+        return pixels
+
+    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
+        """Give the block in small."""
+        return self.blocks[-1][:max_px, :max_px]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def untrained_model(task: str, slide: Slide) -> Model:
+    """Make a network of usual size that finds about as much as there is to find: 4,000 cells in a mm²."""
+    config = TrainConfig(task="detect" if task == "detect" else "segment")
+    torch.manual_seed(0)
+    network = config.make_task().network()
+    image = slide.read(0, 0, 512, 512, mpp=config.mpp)
+    batch = network_input(torch.from_numpy(image).permute(2, 0, 1)[None])
+    with torch.inference_mode():
+        for _ in range(20):
+            network(batch)  # lets batch normalisation see what is usual
+        logits = network.eval()(batch)[0, 0]
+        share = 4000 * (8e-3 * config.mpp) ** 2 if task == "detect" else 0.15
+        threshold = float(torch.sigmoid(torch.quantile(logits.flatten()[:100_000], 1 - share)))
+    return Model.of(Checkpoint(config, network.state_dict(), step=1, threshold=threshold), device="cpu")
+
+
+def bare_and_whole(slide: Slide, model: Model, folder: Path, *, rounds: int) -> list[object]:
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
+    tissue = Tissue.everywhere(frame.grid)
+    layout = make_finder(model, frame, tissue).layout(TILE_PX)
+    bands = plan(frame.grid, tissue, layout, margin_px=model.margin_px, alignment_px=model.alignment_px)
+    images = [frame.grid.read(slide, tile.padded)[None] for band in bands for _, tile in band.tiles]
+    found: list[int] = []
+
+    def bare() -> None:
+        for image in images:
+            model(image)
+
+    def whole() -> None:
+        out = folder / f"{model.task.name} {len(found)}"
+        found.append(predict_slide(slide, model, out, pace=Pace(threads=2)).cells)
+
+    seconds = seconds_in_turns({"bare": bare, "whole": whole}, rounds=rounds)
+    mm2 = frame.grid.width * frame.grid.height * (frame.grid.mpp / 1000) ** 2
+    share = f"{seconds['bare'] / seconds['whole']:.0%}"
+    speed = mm2 / seconds["whole"]
+    return [model.precision, len(images), f"{found[-1]:,}", *seconds.values(), speed, share]
+
+
+def throughput(slide: Slide, folder: Path) -> None:
+    rows = [
+        [task, *bare_and_whole(slide, untrained_model(task, slide), folder, rounds=rounds)]
+        for task, rounds in (("detect", 3), ("segment", 1))
+    ]
+    header = ["task", "precision", "tiles", "cells", "bare, s", "end to end, s", "mm²/s", "share of the bare"]
+    print_table(header, rows)
+
+
+def suppression() -> None:
+    """Time the suppression of bands of growing width: it should grow no faster than the points."""
+    random = np.random.default_rng(0)
+    rows = []
+    for count in (10_000, 100_000, 1_000_000):
+        xy = random.uniform(0, (count / 5, 2048), (count, 2))
+        score = random.random(count)
+        settle(xy[:10], score[:10], radius=12, edge_y=2048)
+        start = time.perf_counter()
+        state = settle(xy, score, radius=12, edge_y=2048)
+        rows.append((f"{count:,}", 1e6 * (time.perf_counter() - start) / count, f"{(state == 2).mean():.2%}"))
+    print_table(["candidates", "µs each", "still open at the lower edge"], rows)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_pyramid(Repeated.make(), folder / "slide.tif")
+        print(f"A JPEG pyramid of {SIZE_PX:,} × {SIZE_PX:,} pixels at 0.25 µm, all tissue, seen at 0.5 µm.\n")
+        with open_slide(folder / "slide.tif") as slide:
+            throughput(slide, folder)
+    print("\nSuppression of one band:\n")
+    suppression()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""How many cells there are in a mm², as a map over the slide."""
+
+import hashlib
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import tifffile
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells
+from sparseshot.files import replacing
+
+BIN_UM = 50.0
+"""Side of a square of the map: some ten cells of dense tissue."""
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """Counts of cells in squares.
+
+    Attributes:
+        counts: ``(classes, rows, cols)``.
+        classes: their names.
+        bin_um: side of a square.
+        mpp: µm of a level-0 pixel.
+    """
+
+    counts: NDArray[np.int64]
+    classes: tuple[str, ...]
+    bin_um: float
+    mpp: float
+
+    @classmethod
+    def over(cls, size: tuple[int, int], mpp: float, classes: tuple[str, ...]) -> Self:
+        """Make an empty map of a slide of ``size`` level-0 pixels."""
+        columns, rows = (max(1, int(np.ceil(length * mpp / BIN_UM - 1e-6))) for length in size)
+        return cls(np.zeros((len(classes), rows, columns), np.int64), classes, BIN_UM, mpp)
+
+    def add(self, cells: Cells) -> None:
+        """Count some more cells."""
+        column, row = (cells.xy * (self.mpp / self.bin_um)).astype(np.intp).T
+        _, rows, columns = self.counts.shape
+        place = np.minimum(row, rows - 1), np.minimum(column, columns - 1)
+        np.add.at(self.counts, (cells.label, *place), 1)
+
+    @property
+    def per_mm2(self) -> NDArray[np.float32]:
+        """Cells in a mm², ``(classes, rows, cols)``."""
+        return (self.counts / (self.bin_um / 1000) ** 2).astype(np.float32)
+
+    def write_ome_tiff(self, path: Path) -> None:
+        """Write :attr:`per_mm2` as an OME-TIFF of one channel a class; its pixels know their size."""
+        content = hashlib.sha256(self.counts.tobytes() + "|".join(self.classes).encode()).hexdigest()
+        metadata = {
+            "UUID": str(uuid.uuid5(uuid.NAMESPACE_OID, content)),  # else one of the hour it is written
+            "axes": "CYX",
+            "Channel": {"Name": [f"{name} per mm²" for name in self.classes]},
+            "PhysicalSizeX": self.bin_um,
+            "PhysicalSizeXUnit": "µm",
+            "PhysicalSizeY": self.bin_um,
+            "PhysicalSizeYUnit": "µm",
+        }
+        with replacing(path) as temporary:
+            tifffile.imwrite(
+                temporary,
+                self.per_mm2,
+                ome=True,
+                photometric="minisblack",
+                compression="zlib",
+                metadata=metadata,
+            )
+
+    def write_picture(self, path: Path, *, overview: NDArray[np.uint8] | None = None) -> None:
+        """Write a PNG of all classes together, beside the slide in small."""
+        total = self.per_mm2.sum(axis=0)
+        height, width = total.shape
+        panels = 1 if overview is None else 2
+        tall = float(np.clip(6 * height / width, 2, 12))
+        figure = Figure(figsize=(6.5 * panels, tall + 0.8), layout="constrained", dpi=120)
+        axes = figure.subplots(1, panels, squeeze=False)[0]
+        extent = (0.0, width * self.bin_um / 1000, height * self.bin_um / 1000, 0.0)
+        if overview is not None:
+            axes[0].imshow(overview, extent=extent)
+            axes[0].set(
+                title="the slide, its tissue in green", xlabel="mm", ylabel="mm"
+            )  # its name has any letters
+        # Its top is not the one crowded square, so that the rest is not all dark.
+        top = float(np.quantile(total[total > 0], 0.995)) if (total > 0).any() else 1.0
+        drawn = axes[-1].imshow(total, extent=extent, cmap="inferno", vmin=0, vmax=top)
+        axes[-1].set(title="cells in a mm²", xlabel="mm")
+        figure.colorbar(drawn, ax=axes[-1], shrink=0.8, extend="max")
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format="png", metadata={"Software": "sparseshot"})

@@ -1,0 +1,90 @@
+"""What a prediction would take, before it is begun."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparseshot.images.slide import Slide
+from sparseshot.images.tissue import tissue_mask
+from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Pace, Progress
+from sparseshot.prediction.found import SlideFrame
+from sparseshot.prediction.model import Model
+from sparseshot.prediction.plan import Band, Tissue, plan
+from sparseshot.prediction.predict import TILE_PX, make_finder
+
+_PROBED_WINDOWS = 5
+_BYTES_PER_CELL = {"detect": 70, "segment": 600}
+"""Of shard and QuPath file together, measured; an outline has some twenty corners."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a slide would take.
+
+    Attributes:
+        slide: its name.
+        tiles: that hold tissue.
+        glass_tiles: that do not, and cost nothing.
+        tissue_mm2: area to be looked at.
+        tiles_per_second: measured on a few of them.
+        cells: as many as these few let expect.
+        bytes: on disk, as a guess.
+        free_bytes: on the disk of the output folder.
+    """
+
+    slide: str
+    tiles: int
+    glass_tiles: int
+    tissue_mm2: float
+    tiles_per_second: float
+    cells: int
+    bytes: int
+    free_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """Time to look at all tiles."""
+        return self.tiles / self.tiles_per_second if self.tiles else 0.0
+
+
+def estimate_slide(
+    slide: Slide,
+    model: Model,
+    out: Path,
+    *,
+    tile_px: int = TILE_PX,
+    pace: Pace = DEFAULT_PACE,
+    only_tissue: bool = True,
+) -> Estimate:
+    """Tell what :func:`~sparseshot.prediction.predict.predict_slide` would take; writes nothing."""
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
+    everywhere = Tissue.everywhere(frame.grid)
+    found = tissue_mask(slide) if only_tissue else None
+    tissue = everywhere if found is None else Tissue.of(found, frame.grid)
+    finder = make_finder(model, frame, tissue)
+    layout = finder.layout(tile_px)
+    sizes = {"margin_px": model.margin_px, "alignment_px": model.alignment_px}
+    windows = [window for band in plan(frame.grid, tissue, layout, **sizes) for window in band.windows]
+    every = [window for band in plan(frame.grid, everywhere, layout, **sizes) for window in band.windows]
+    tiles, of_all = (sum(len(window.tiles) for window in some) for some in (windows, every))
+
+    # Spread over the slide; the first is looked at once more, because a network's first look is slow.
+    probed = windows[:: max(1, len(windows) // _PROBED_WINDOWS)][:_PROBED_WINDOWS]
+    seen: list[Progress] = []
+    for part in (probed[:1], probed):
+        engine = Engine(slide, model, finder, pace, frame.no_cells())
+        engine.run([Band(0, tuple(part), float("inf"))], lambda *_: None, seen.append)
+    speed = seen[-1].tiles / seen[-1].seconds if seen else 1.0
+    cells = round(engine.cells * tiles / seen[-1].tiles) if seen else 0
+    width, height = slide.size
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
+    return Estimate(
+        slide=slide.name,
+        tiles=tiles,
+        glass_tiles=of_all - tiles,
+        tissue_mm2=width * height * (slide.mpp / 1000) ** 2 if found is None else found.area_mm2,
+        tiles_per_second=speed,
+        cells=cells,
+        bytes=cells * _BYTES_PER_CELL[model.task.name] + 2**20,
+        free_bytes=shutil.disk_usage(there).free,
+    )

@@ -1,0 +1,209 @@
+"""What is in an output folder, whose it is, and how far it has come."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from sparseshot import __version__
+from sparseshot.errors import FormatError, OutputError
+from sparseshot.files import replacing
+from sparseshot.images.slide import Box
+from sparseshot.prediction.plan import Layout
+
+MANIFEST = "manifest.json"
+SHARDS = "cells"
+_FORMAT = "sparseshot prediction"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the output.
+
+    Attributes:
+        name: relative to the folder.
+        sha256: of its bytes.
+    """
+
+    name: str
+    sha256: str
+
+    @classmethod
+    def of(cls, folder: Path, name: str) -> Self:
+        """Look at a file that is there."""
+        with (folder / name).open("rb") as file:
+            return cls(name, hashlib.file_digest(file, "sha256").hexdigest())
+
+    def is_in(self, folder: Path) -> bool:
+        """Tell whether the file is there, byte for byte."""
+        try:
+            return File.of(folder, self.name) == self
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A place of the slide that could not be read, in level-0 pixels, and why."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    reason: str
+
+    @classmethod
+    def of(cls, box: Box, reason: str, *, downsample: float) -> Self:
+        """Take a box of pixels of a grid."""
+        x0, y0, x1, y1 = (round(value * downsample, 2) for value in box)
+        return cls(x0, y0, x1, y1, reason)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The cells of one band.
+
+    Attributes:
+        band: its index.
+        cells: how many.
+        file: their table.
+        carried: the table of those that the next band decides; gone when all is finished.
+        broken: places that could not be read.
+    """
+
+    band: int
+    cells: int
+    file: File
+    carried: File
+    broken: tuple[Broken, ...] = ()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What an output folder holds.
+
+    Attributes:
+        identity: everything that decides the result: slide, model, threshold and so on.
+        layout: how tiles were laid; it does not change the cells, only how they are spread over shards.
+        bands: how many shards there will be.
+        shards: those that are done, in order.
+        mask: where tissue was looked for, once that is known.
+        files: what was made of all shards, once they are done.
+        finished: nothing is left to be done.
+    """
+
+    identity: Mapping[str, Any]
+    layout: Layout
+    bands: int = 0
+    shards: tuple[Shard, ...] = ()
+    mask: File | None = None
+    files: tuple[File, ...] = ()
+    finished: bool = False
+
+    @property
+    def broken(self) -> tuple[Broken, ...]:
+        """Every place that could not be read."""
+        return tuple(place for shard in self.shards for place in shard.broken)
+
+    def save(self, folder: Path) -> None:
+        """Write it, whole or not at all."""
+        content = {"format": _FORMAT, "version": _VERSION, "sparseshot": __version__, **asdict(self)}
+        with replacing(folder / MANIFEST) as temporary:
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Read the manifest of a folder, None where there is none."""
+        path = folder / MANIFEST
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["format"] != _FORMAT or content["version"] != _VERSION:
+                raise ValueError(f"is version {content['version']} of {content['format']!r}")
+            return cls(
+                identity=content["identity"],
+                layout=Layout(**content["layout"]),
+                bands=content["bands"],
+                shards=tuple(_shard(**shard) for shard in content["shards"]),
+                mask=File(**content["mask"]) if content["mask"] else None,
+                files=tuple(File(**file) for file in content["files"]),
+                finished=content["finished"],
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                path, f"is not a manifest of this sparseshot ({error}); choose another --out, or use --force"
+            ) from None
+
+    def sound(self, folder: Path) -> Self:
+        """Give it with only what is there as it was written: what was damaged since is to be done again."""
+        count = 0
+        while count < len(self.shards) and self.shards[count].file.is_in(folder):
+            count += 1
+        if count == len(self.shards) == self.bands:
+            return replace(self, finished=self.finished and all(file.is_in(folder) for file in self.files))
+        # To go on in the middle takes what the last good band left undecided.
+        while count and not self.shards[count - 1].carried.is_in(folder):
+            count -= 1
+        return replace(self, shards=self.shards[:count], finished=False)
+
+
+def _shard(*, file: Any, carried: Any, broken: Any, band: int, cells: int) -> Shard:
+    return Shard(band, cells, File(**file), File(**carried), tuple(Broken(**place) for place in broken))
+
+
+def claim(folder: Path, identity: Mapping[str, Any], layout: Layout, *, force: bool) -> Manifest:
+    """Make the folder ours, or see that it is; give what is known of it.
+
+    Raises:
+        OutputError: if it holds the result of another model, threshold or slide, or somebody's files.
+    """
+    try:
+        there = Manifest.load(folder)
+    except FormatError:
+        if not force:
+            raise
+        there = None
+    identity = json.loads(json.dumps(identity))  # as it will be read back
+    if there is not None and not force:
+        if there.identity != identity:
+            raise OutputError(
+                folder,
+                f"{_difference(there.identity, identity)}; choose another --out, or replace it with --force",
+            )
+        return there.sound(folder)
+    if (
+        there is None
+        and not force
+        and folder.is_dir()
+        and any(not p.name.startswith(".") for p in folder.iterdir())
+    ):
+        raise OutputError(
+            folder,
+            "holds files that are no prediction; choose another --out, or write beside them with --force",
+        )
+    _clear(folder)
+    (folder / SHARDS).mkdir(parents=True, exist_ok=True)
+    manifest = Manifest(identity, layout)
+    manifest.save(folder)
+    return manifest
+
+
+def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> str:
+    for name in wanted:
+        old, new = there.get(name), wanted[name]
+        if isinstance(old, Mapping) and isinstance(new, Mapping) and old != new:
+            return _difference(old, new, f"{prefix}{name} ")
+        if old != new:
+            return f"holds a result with another {prefix}{name}: {old} instead of {new}"
+    return "holds a result with other settings"
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier prediction left; first what says that it is one."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for path in (folder / SHARDS).glob("*.parquet"):
+        path.unlink()

@@ -1,0 +1,118 @@
+"""Many slides, one after the other: one that fails does not stop the others."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
+from sparseshot.images import open_slide
+from sparseshot.images.slide import Slide
+from sparseshot.prediction.engine import DEFAULT_PACE, Pace, Progress
+from sparseshot.prediction.export import PredictionSummary
+from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.model import Model
+from sparseshot.prediction.naming import folder_inside, slide_fingerprint
+from sparseshot.prediction.predict import TILE_PX, predict_slide
+from sparseshot.training.inputs import IMAGE_SUFFIXES
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a slide: a summary, or why there is none."""
+
+    path: Path
+    summary: PredictionSummary | None = None
+    error: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether all of the slide could be read."""
+        return self.summary is not None and not self.summary.broken
+
+
+def find_slides(paths: Sequence[Path]) -> list[Path]:
+    """Give the files, and for each folder the slides and images in it, by name; each once.
+
+    Of the files of a DICOM series, which lie in one folder, the first stands for all.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if not path.is_dir():
+            found[path] = None
+            continue
+        inside = sorted(each for each in path.iterdir() if each.suffix.lower() in IMAGE_SUFFIXES)
+        dicom = [each for each in inside if each.suffix.lower() == ".dcm"]
+        slides = [each for each in inside if each not in dicom[1:] and not each.name.startswith(".")]
+        if not slides:
+            raise DataNotFoundError(path, f"holds no slide; known are {', '.join(sorted(IMAGE_SUFFIXES))}")
+        found |= dict.fromkeys(slides)
+    if not found:
+        raise InputError("no slides; give at least one")
+    return list(found)
+
+
+def predict_slides(
+    paths: Sequence[Path],
+    model: Model,
+    out: Path,
+    *,
+    mpp: float | None = None,
+    tile_px: int = TILE_PX,
+    pace: Pace = DEFAULT_PACE,
+    only_tissue: bool = True,
+    force: bool = False,
+    begin: Callable[[Path], Callable[[Progress], None] | None] = lambda _: None,
+) -> list[Outcome]:
+    """Predict slides, each into a folder of its own inside ``out``.
+
+    Args:
+        paths: of slides.
+        model: to look with.
+        out: the folder for all; made if it is not there.
+        mpp: µm of a level-0 pixel, for slides that do not tell.
+        tile_px: see :func:`~sparseshot.prediction.predict.predict_slide`, as for all that follow.
+        pace: how fast.
+        only_tissue: look at tissue only.
+        force: replace results of another model.
+        begin: called with each path before it is opened; what it gives is told how far the slide is.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    outcomes: list[Outcome] = []
+    taken: set[Path] = set()
+    for path in paths:
+        report = begin(path)
+        try:
+            with open_slide(path, mpp=mpp) as slide:
+                folder = _folder(out, slide, taken)
+                taken.add(folder)
+                summary = predict_slide(
+                    slide,
+                    model,
+                    folder,
+                    tile_px=tile_px,
+                    pace=pace,
+                    only_tissue=only_tissue,
+                    force=force,
+                    report=report,
+                )
+            outcomes.append(Outcome(path, summary))
+        except (SparseshotError, OSError) as error:
+            outcomes.append(Outcome(path, error=str(error)))
+    return outcomes
+
+
+def _folder(out: Path, slide: Slide, taken: set[Path]) -> Path:
+    """Choose the folder of a slide: its name, or, if that is another slide's, its name and fingerprint."""
+    fingerprint = slide_fingerprint(slide)
+    plain = folder_inside(out, slide.name)
+    if plain in taken or _belongs_to_another(plain, fingerprint):
+        return folder_inside(out, f"{plain.name}-{fingerprint[:12]}")
+    return plain
+
+
+def _belongs_to_another(folder: Path, fingerprint: str) -> bool:
+    try:
+        manifest = Manifest.load(folder)
+    except FormatError:
+        return False  # predict_slide will say what is wrong with it
+    return manifest is not None and manifest.identity["slide"]["fingerprint"] != fingerprint

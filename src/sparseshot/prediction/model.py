@@ -1,0 +1,157 @@
+"""A trained network made ready to run over slides."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from sparseshot.errors import InputError
+from sparseshot.models.colour import network_input
+from sparseshot.models.tasks import Task
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.machine import fast_bfloat16
+from sparseshot.training.runs import run_checkpoint
+
+Precision = Literal["auto", "32", "bf16"]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network, what it finds, and how it is run.
+
+    Attributes:
+        network: in evaluation mode, on its device, batch normalisation folded into the convolutions.
+        task: what its output means.
+        classes: names of the classes it finds.
+        mpp: resolution it works at, µm/px.
+        threshold: probability from which on something is a cell.
+        device: where it runs.
+        precision: ``32``, or ``bf16`` for convolutions in bfloat16.
+        fingerprint: SHA-256 of weights and configuration: two models of one fingerprint find the same.
+    """
+
+    network: nn.Module
+    task: Task
+    classes: tuple[str, ...]
+    mpp: float
+    threshold: float
+    device: torch.device
+    precision: Literal["32", "bf16"]
+    fingerprint: str
+
+    @classmethod
+    def load(
+        cls,
+        run: Path | str,
+        *,
+        threshold: float | None = None,
+        device: str = "auto",
+        precision: Precision = "auto",
+    ) -> Self:
+        """Load the model of a finished run, from its folder or its ``model.pt``; see :meth:`of`."""
+        return cls.of(run_checkpoint(Path(run)), threshold=threshold, device=device, precision=precision)
+
+    @classmethod
+    def of(
+        cls,
+        checkpoint: Checkpoint,
+        *,
+        network: nn.Module | None = None,
+        threshold: float | None = None,
+        device: str = "auto",
+        precision: Precision = "auto",
+    ) -> Self:
+        """Make a checkpoint ready.
+
+        Args:
+            checkpoint: of a finished run.
+            network: one's own, if it was trained with one; it tells ``margin_px``, how far an output looks,
+                and ``alignment_px``, where tiles may begin.
+            threshold: None for the one that was calibrated in training.
+            device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
+            precision: ``auto`` takes bfloat16 where the hardware computes it.
+        """
+        threshold = checkpoint.threshold if threshold is None else threshold
+        if threshold is None:
+            raise InputError("this model was trained without held-out marks and has no threshold; give one")
+        if not 0 < threshold <= 1:
+            raise InputError(f"threshold is {threshold}; give a probability above 0 and at most 1")
+        module = checkpoint.network(network)
+        for name in ("margin_px", "alignment_px"):
+            if not isinstance(getattr(module, name, None), int):
+                raise InputError(
+                    f"{type(module).__name__} has no {name}, so its tiles cannot be made to fit; "
+                    f"see sparseshot.models.UNet"
+                )
+        place = _device(device)
+        half = precision == "bf16" or (precision == "auto" and fast_bfloat16(place.type))
+        return cls(
+            network=_folded(module).to(place, memory_format=torch.channels_last),  # type: ignore[call-overload]
+            task=checkpoint.config.make_task(),
+            classes=checkpoint.classes,
+            mpp=checkpoint.mpp,
+            threshold=float(threshold),
+            device=place,
+            precision="bf16" if half else "32",
+            fingerprint=fingerprint(checkpoint),
+        )
+
+    @property
+    def margin_px(self) -> int:
+        """How many pixels beyond its own an output looks."""
+        margin: int = self.network.margin_px  # type: ignore[assignment]
+        return margin
+
+    @property
+    def alignment_px(self) -> int:
+        """Tiles begin at multiples of this."""
+        alignment: int = self.network.alignment_px  # type: ignore[assignment]
+        return alignment
+
+    def __call__(self, images: NDArray[np.uint8]) -> Tensor:
+        """Map images ``(N, H, W, 3)`` to outputs ``(N, channels, rows, cols)``, float32, on the device."""
+        # Seen as (N, 3, H, W), bytes in the order of (N, H, W, 3) are what PyTorch calls channels_last.
+        batch = torch.from_numpy(images).to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+        half = self.precision == "bf16"
+        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=half):
+            output: Tensor = self.network(network_input(batch))
+            return output.float()
+
+
+def fingerprint(checkpoint: Checkpoint) -> str:
+    """Give the SHA-256 of what decides the output: configuration and weights."""
+    digest = hashlib.sha256(checkpoint.config.to_json().encode())
+    for name, values in sorted(checkpoint.weights.items()):
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+        digest.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
+        raise InputError(f"device is {name!r}, which this machine does not have ({error}); try cpu") from None
+    return device
+
+
+def _folded(network: nn.Module) -> nn.Module:
+    """Fold batch normalisation into the convolution before it, wherever one follows the other in a row.
+
+    In evaluation both are linear, so that one convolution with other weights does the work of the two.
+    """
+    for row in [module for module in network.modules() if isinstance(module, nn.Sequential)]:
+        for index in range(len(row) - 1):
+            first, second = row[index], row[index + 1]
+            if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d):
+                row[index], row[index + 1] = fuse_conv_bn_eval(first, second), nn.Identity()
+    return network

@@ -1,0 +1,171 @@
+"""Every cell of a slide, into a folder."""
+
+import errno
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.errors import OutputError
+from sparseshot.images.slide import Box, Slide
+from sparseshot.images.tissue import tissue_mask
+from sparseshot.prediction.detect import Detector
+from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Pace, Progress
+from sparseshot.prediction.export import PredictionSummary, export, read_summary
+from sparseshot.prediction.found import Finder, SlideFrame
+from sparseshot.prediction.manifest import SHARDS, Broken, File, Manifest, Shard, claim
+from sparseshot.prediction.model import Model
+from sparseshot.prediction.naming import slide_fingerprint
+from sparseshot.prediction.plan import Band, Tissue, plan
+from sparseshot.prediction.segment import Segmenter
+
+TILE_PX = 1024
+"""Side of a tile where none is asked for: a margin of 48 pixels adds a fifth to its area."""
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def predict_slide(
+    slide: Slide,
+    model: Model,
+    folder: Path | str,
+    *,
+    tile_px: int = TILE_PX,
+    pace: Pace = DEFAULT_PACE,
+    only_tissue: bool = True,
+    force: bool = False,
+    report: Callable[[Progress], None] | None = None,
+) -> PredictionSummary:
+    """Find every cell of a slide, and write them into ``folder``.
+
+    Band after band becomes a shard of GeoParquet. Stopped at any moment, by whatever, the same call goes on
+    after the last finished shard and ends with the same bytes. Memory does not grow with the slide.
+
+    Places of the slide that cannot be read are taken for glass and listed in the summary; the rest is
+    predicted.
+
+    Args:
+        slide: to look at.
+        model: to look with.
+        folder: of this slide alone; made if it is not there.
+        tile_px: most pixels across a tile; does not change what is found.
+        pace: how fast; does not change what is found.
+        only_tissue: look at tissue only; glass then costs nothing.
+        force: replace the result of another model, threshold or slide.
+        report: called now and then with how far it is.
+
+    Raises:
+        OutputError: the folder holds something else, or there is no room.
+    """
+    start = time.perf_counter()
+    folder = Path(folder)
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
+    finder = make_finder(model, frame, Tissue.everywhere(frame.grid))
+    identity = _identity(slide, model, finder, only_tissue=only_tissue)
+    try:
+        manifest = claim(folder, identity, finder.layout(tile_px), force=force)
+        if manifest.finished:
+            return replace(read_summary(folder, manifest), skipped=True)
+        found = tissue_mask(slide) if only_tissue else None
+        tissue = Tissue.everywhere(frame.grid) if found is None else Tissue.of(found, frame.grid)
+        bands = plan(
+            frame.grid, tissue, manifest.layout, margin_px=model.margin_px, alignment_px=model.alignment_px
+        )
+        book = _Book(folder, replace(manifest, bands=len(bands)), frame)
+        todo = bands[len(manifest.shards) :]
+        if todo:
+            finder = make_finder(model, frame, tissue)
+            engine = Engine(slide, model, finder, pace, book.carried(), book.cells)
+            engine.run(todo, book.close, report)
+        summary = export(folder, book.manifest, frame, slide.name, found)
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise OutputError(
+                folder, f"no room left ({error.strerror}); make room and give the same command again"
+            ) from error
+        raise
+    tiles = sum(len(window.tiles) for band in todo for window in band.windows)
+    return replace(summary, tiles=tiles, seconds=time.perf_counter() - start)
+
+
+def make_finder(model: Model, frame: SlideFrame, tissue: Tissue) -> Finder:
+    """Make the finder of the model's task."""
+    kind = Detector if model.task.name == "detect" else Segmenter
+    return kind(model, frame, tissue)
+
+
+def _identity(slide: Slide, model: Model, finder: Finder, *, only_tissue: bool) -> dict[str, Any]:
+    """Tell everything that decides what is found."""
+    return {
+        "slide": {
+            "name": slide.name,
+            "size_px": list(slide.size),
+            "mpp": slide.mpp,
+            "fingerprint": slide_fingerprint(slide),
+        },
+        "model": {
+            "fingerprint": model.fingerprint,
+            "task": model.task.name,
+            "classes": list(model.classes),
+            "mpp": model.mpp,
+        },
+        "threshold": model.threshold,
+        "precision": model.precision,
+        "only_tissue": only_tissue,
+        "settings": finder.settings(),
+    }
+
+
+class _Book:
+    """Keeps the manifest and the shards together: a shard counts once the manifest names it."""
+
+    def __init__(self, folder: Path, manifest: Manifest, frame: SlideFrame) -> None:
+        self.folder, self.manifest, self.frame = folder, manifest, frame
+
+    @property
+    def cells(self) -> int:
+        """Cells in the shards that are done."""
+        return sum(shard.cells for shard in self.manifest.shards)
+
+    def carried(self) -> Cells:
+        """Read what the last finished band left undecided."""
+        if not self.manifest.shards:
+            return self.frame.no_cells()
+        return read_cells(self.folder / self.manifest.shards[-1].carried.name)
+
+    def close(self, band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
+        """Write the shard of a band."""
+        shard = Shard(
+            band=band.index,
+            cells=len(cells),
+            file=self._write(f"{SHARDS}/{band.index:05d}.parquet", cells),
+            carried=self._write(f"{SHARDS}/{band.index:05d}.undecided.parquet", carried),
+            broken=tuple(
+                Broken.of(box, reason, downsample=self.frame.grid.downsample)
+                for box, reason in _rows(broken).items()
+            ),
+        )
+        self.manifest = replace(self.manifest, shards=(*self.manifest.shards, shard))
+        self.manifest.save(self.folder)
+
+    def _write(self, name: str, cells: Cells) -> File:
+        write_cells(cells, self.folder / name)
+        return File.of(self.folder, name)
+
+
+def _rows(broken: dict[Box, str]) -> dict[Box, str]:
+    """Join places that lie beside each other; of their reasons the first stays.
+
+    >>> _rows({Box(0, 0, 64, 64): "a", Box(64, 0, 128, 64): "b", Box(0, 64, 64, 128): "c"})
+    {Box(x0=0, y0=0, x1=128, y1=64): 'a', Box(x0=0, y0=64, x1=64, y1=128): 'c'}
+    """
+    rows: list[tuple[Box, str]] = []
+    for box in sorted(broken, key=lambda box: (box.y0, box.y1, box.x0)):
+        last = rows[-1][0] if rows else None
+        if last is not None and (last.y0, last.y1, last.x1) == (box.y0, box.y1, box.x0):
+            rows[-1] = (last._replace(x1=box.x1), rows[-1][1])
+        else:
+            rows.append((box, broken[box]))
+    return dict(rows)

@@ -1,0 +1,45 @@
+"""Reading the tiles of a slide, and what is left of a tile that is partly broken."""
+
+from collections.abc import Generator, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.errors import SlideError
+from sparseshot.images.readahead import read_ahead
+from sparseshot.images.slide import Box, Grid, Slide
+
+PIECE_PX = 64
+"""What is broken is found in squares of this side, counted from the corner of the grid."""
+
+
+def read_tiles(
+    slide: Slide, boxes: Iterable[Box], *, mpp: float, threads: int, ahead: int
+) -> Generator[tuple[NDArray[np.uint8], dict[Box, str]], None, None]:
+    """Read boxes in their order, ahead of whoever takes them; white where the slide is broken.
+
+    Gives the pixels and, for each square in which something cannot be read, why.
+    """
+    grid = Grid.over(slide, mpp)
+    for box, pixels in read_ahead(slide, boxes, mpp=mpp, threads=threads, ahead=ahead):
+        yield _read_in_pieces(slide, grid, box) if isinstance(pixels, SlideError) else (pixels, {})
+
+
+def _read_in_pieces(slide: Slide, grid: Grid, box: Box) -> tuple[NDArray[np.uint8], dict[Box, str]]:
+    """Read whole squares, so that what is taken for white is the same from every box that reaches it."""
+    pixels = np.full((box.height, box.width, 3), 255, np.uint8)
+    broken = {}
+    for y in range(box.y0 // PIECE_PX * PIECE_PX, box.y1, PIECE_PX):
+        for x in range(box.x0 // PIECE_PX * PIECE_PX, box.x1, PIECE_PX):
+            piece = Box(x, y, x + PIECE_PX, y + PIECE_PX)
+            part = piece.meet(box)
+            try:
+                read = grid.read(slide, piece)
+            except SlideError as error:
+                broken[piece.meet(grid.box)] = error.problem
+                continue
+            rows, columns = slice(part.y0 - y, part.y1 - y), slice(part.x0 - x, part.x1 - x)
+            pixels[part.y0 - box.y0 : part.y1 - box.y0, part.x0 - box.x0 : part.x1 - box.x0] = read[
+                rows, columns
+            ]
+    return pixels, broken

@@ -1,0 +1,163 @@
+"""``sparseshot predict``, as somebody types it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.images import slide_files
+from tests.prediction.networks import random_detector, save
+
+from sparseshot.cells import read_cells
+from sparseshot.cli import main
+from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.prediction import read_prediction
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(random_detector(threshold=0.8), tmp_path_factory.mktemp("run"))
+
+
+def tissue(seed: int = 1) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    return SyntheticTissue(seed=seed, size_px=(400, 320), mpp=0.5, tissue_fraction=1).read(0, 0, 400, 320)
+
+
+def write_svs(path: Path, seed: int = 1) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return slide_files.write_aperio(path, tissue(seed), mpp=0.5)
+
+
+def predict(run: Path, *arguments: object) -> int:
+    return main(["predict", str(run), *map(str, arguments), "--device", "cpu"])
+
+
+def test_from_slide_to_cells(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slide = write_svs(tmp_path / "a.svs")
+    assert predict(run, slide, "--out", tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    cells = read_prediction(tmp_path / "out" / "a.svs")
+    assert len(cells) > 20
+    assert f"{len(cells):,}" in said
+    assert "done" in said
+    assert len(read_cells(tmp_path / "out" / "a.svs" / "qupath.zip")) == len(cells)
+    assert predict(run, slide, "--out", tmp_path / "out") == 0
+    assert "was there already" in capsys.readouterr().out
+
+
+def test_json_for_scripts(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slide = write_svs(tmp_path / "a.svs")
+    assert predict(run / "model.pt", slide, "--out", tmp_path / "out", "--json", "--threshold", 0.7) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["state"] == "done"
+    assert told["threshold"] == 0.7
+    assert told["cells"] == sum(told["counts"].values()) == len(read_prediction(told["folder"]))
+
+
+def test_a_slide_that_fails_does_not_stop_the_others(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.svs").write_bytes(b"not a slide")
+    Image.fromarray(tissue()).save(tmp_path / "in" / "b.png")  # tells no mpp
+    write_svs(tmp_path / "in" / "c.svs")
+    (tmp_path / "in" / "notes.txt").write_text("no slide")
+    assert predict(run, tmp_path / "in", "--out", tmp_path / "out") == 1
+    said = capsys.readouterr()
+    assert said.out.count("failed") == 2
+    assert "a.svs" in said.err
+    assert "--mpp 0.25" in said.err
+    assert len(read_prediction(tmp_path / "out" / "c.svs")) > 20
+    assert predict(run, tmp_path / "in" / "b.png", "--mpp", 0.5, "--out", tmp_path / "out") == 0
+
+
+def test_a_corrupt_tile_is_told_with_its_place(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, broken = write_svs(tmp_path / "whole.svs"), tmp_path / "broken.svs"
+    shutil.copy(whole, broken)
+    slide_files.corrupt_tile(broken, column=3, row=2)
+    assert predict(run, whole, broken, "--out", tmp_path / "out") == 1
+    said = capsys.readouterr()
+    assert "1 places unreadable" in said.out
+    assert "x 192–256, y 128–192" in said.err
+    good, rest = (read_prediction(tmp_path / "out" / path.name) for path in (whole, broken))
+    far = [((cells.xy < (192 - 80, 999)) | (cells.xy > (256 + 80, 999)))[:, 0] for cells in (good, rest)]
+    np.testing.assert_array_equal(good.xy[far[0]], rest.xy[far[1]])
+    assert far[0].sum() > 10
+    manifest = json.loads((tmp_path / "out" / "broken.svs" / "manifest.json").read_text())
+    assert [place["x0"] for shard in manifest["shards"] for place in shard["broken"]] == [192]
+    assert predict(run, broken, "--out", tmp_path / "out") == 1
+    assert predict(run, broken, "--out", tmp_path / "out", "--skip-bad-tiles") == 0
+
+
+def test_two_slides_of_one_name_keep_apart(run: Path, tmp_path: Path) -> None:
+    slides = [write_svs(tmp_path / f"patient {k}" / "HE.svs", seed=k) for k in (1, 2)]
+    assert predict(run, *slides, "--out", tmp_path / "out") == 0
+    folders = sorted((tmp_path / "out").iterdir())
+    assert len(folders) == 2
+    one, other = (read_prediction(folder) for folder in folders)
+    assert one.xy.tolist() != other.xy.tolist()
+    assert predict(run, *reversed(slides), "--out", tmp_path / "out") == 0
+    assert sorted((tmp_path / "out").iterdir()) == folders
+
+
+def test_nothing_is_written_outside(run: Path, tmp_path: Path) -> None:
+    for name in ("Schnitt ä 病.svs", "a; rm -rf ~.svs", ".hidden.svs"):
+        write_svs(tmp_path / "in" / "deep" / name)
+    before = {path for path in tmp_path.rglob("*") if "out" not in path.parts}
+    tricky = [
+        tmp_path / "in" / "deep" / ".." / "deep" / path.name for path in (tmp_path / "in" / "deep").iterdir()
+    ]
+    assert predict(run, *tricky, "--out", tmp_path / "out") == 0
+    assert {path for path in tmp_path.rglob("*") if "out" not in path.parts} == before
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["Schnitt ä 病.svs", "a_ rm -rf _.svs", "hidden.svs"]
+
+
+def test_another_models_result_stays(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slide = write_svs(tmp_path / "a.svs")
+    assert predict(run, slide, "--out", tmp_path / "out") == 0
+    before = (tmp_path / "out" / "a.svs" / "qupath.zip").read_bytes()
+    assert predict(run, slide, "--out", tmp_path / "out", "--threshold", 0.5) == 1
+    assert "--force" in capsys.readouterr().err
+    assert (tmp_path / "out" / "a.svs" / "qupath.zip").read_bytes() == before
+    assert predict(run, slide, "--out", tmp_path / "out", "--threshold", 0.5, "--force") == 0
+    assert (tmp_path / "out" / "a.svs" / "qupath.zip").read_bytes() != before
+
+
+def test_a_dry_run_tells_and_writes_nothing(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slide = write_svs(tmp_path / "a.svs")
+    assert predict(run, slide, "--out", tmp_path / "out", "--dry-run", "--tile-px", 128, "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["tiles"] == 16
+    assert told["seconds"] > 0
+    assert told["bytes"] > 0
+    assert not (tmp_path / "out").exists()
+    assert predict(run, slide, "--out", tmp_path / "out", "--dry-run") == 0
+    assert "in all about" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"), [("--threshold", "1.5", "probability"), ("--device", "abacus", "abacus")]
+)
+def test_wrong_wishes_say_what_is_possible(
+    run: Path, option: str, value: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", str(run), "a.svs", "--out", "nowhere", option, value]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("nowhere").exists()
+
+
+def test_a_run_that_is_none_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slide = write_svs(tmp_path / "a.svs")
+    assert predict(tmp_path, slide, "--out", tmp_path / "out") == 1
+    assert "model.pt: there is no such file" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    run = save(random_detector(), tmp_path / "run")
+    assert predict(run, tmp_path / "empty", "--out", tmp_path / "out") == 1
+    assert "holds no slide" in capsys.readouterr().err

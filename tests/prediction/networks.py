@@ -1,0 +1,125 @@
+"""Small networks and checkpoints to predict with, and images to predict on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.errors import SlideError
+from sparseshot.images.slide import Box, Grid
+from sparseshot.models.colour import network_input
+from sparseshot.prediction.model import Model
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import TrainConfig
+
+
+class Darkness(nn.Module):
+    """Takes for a nucleus what is darker than ``light``; looks 4 pixels far. Green over red is class 2."""
+
+    margin_px, alignment_px = 4, 1
+
+    def __init__(self, light: float = 0.1, *, classes: int = 1) -> None:
+        super().__init__()
+        self.light = nn.Parameter(torch.tensor(light))
+        self.classes = classes
+
+    def forward(self, image: Tensor) -> Tensor:
+        """Map ``(N, 3, H, W)`` to logits."""
+        smooth = F.avg_pool2d(image, 5, stride=1, padding=2)
+        logit = 20 * (self.light - smooth.mean(dim=1, keepdim=True))
+        if self.classes == 1:
+            return logit
+        difference = smooth[:, 1:2] - smooth[:, :1]
+        return torch.cat([torch.zeros_like(logit), logit - 5 * difference, logit + 5 * difference], dim=1)
+
+
+def random_detector(*, threshold: float = 0.6, seed: int = 0, **settings: Any) -> Checkpoint:
+    """Make a detector that has learned nothing: it finds something everywhere."""
+    torch.manual_seed(seed)
+    config = TrainConfig(task="detect", **{"width": 4, "stride": 8, **settings})
+    network = config.make_task().network()
+    pixels = SyntheticTissue(seed=1, tissue_fraction=1).read(4000, 4000, 256, 256, mpp=config.mpp)
+    image = network_input(torch.from_numpy(pixels).permute(2, 0, 1)[None])
+    with torch.no_grad():
+        for _ in range(50):
+            network(image)  # lets batch normalisation see what is usual
+        network.eval()
+        head = network.head
+        assert isinstance(head, nn.Conv2d)
+        assert head.bias is not None
+        output = network(image)
+        scale = 2 / output.std(dim=(0, 2, 3))
+        head.weight *= scale[:, None, None, None]
+        head.bias.copy_(-output.mean(dim=(0, 2, 3)) * scale)
+    return Checkpoint(config, network.state_dict(), step=1, threshold=threshold)
+
+
+def darkness_model(*, light: float = 0.1, threshold: float = 0.5, classes: tuple[str, ...] = ()) -> Model:
+    """Make a model that outlines what is dark."""
+    network = Darkness(light, classes=max(1, len(classes)))
+    config = TrainConfig(task="segment", classes=classes)
+    checkpoint = Checkpoint(config, network.state_dict(), step=1, threshold=threshold)
+    return Model.of(checkpoint, network=network, device="cpu", precision="32")
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySlide:
+    """An image in memory as a slide; some of its places may be broken."""
+
+    pixels: NDArray[np.uint8]
+    mpp: float = 0.5
+    name: str = "array"
+    broken: tuple[Box, ...] = ()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.pixels.shape[1], self.pixels.shape[0]
+
+    def read(
+        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
+    ) -> NDArray[np.uint8]:
+        grid = Grid.over(self, mpp)
+        step = round(grid.downsample)
+        assert grid.downsample == step
+        column, row = round(x0 / step), round(y0 / step)
+        wanted = Box(column * step, row * step, (column + width) * step, (row + height) * step)
+        for box in self.broken:
+            part = box.meet(wanted)
+            if part.width and part.height:
+                raise SlideError(self.name, f"the tile at x {box.x0}, y {box.y0} cannot be decoded")
+        inside = wanted.meet(Box(0, 0, *self.size))
+        out = np.full((wanted.height, wanted.width, 3), 255, np.uint8)
+        out[inside.y0 - wanted.y0 : inside.y1 - wanted.y0, inside.x0 - wanted.x0 : inside.x1 - wanted.x0] = (
+            self.pixels[inside.y0 : inside.y1, inside.x0 : inside.x1]
+        )
+        mean: NDArray[np.float64] = out.reshape(height, step, width, step, 3).mean(axis=(1, 3))
+        return np.round(mean).astype(np.uint8)
+
+    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
+        step = -(-max(self.size) // max_px)
+        return self.pixels[::step, ::step]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def save(checkpoint: Checkpoint, folder: Path) -> Path:
+    """Write a run folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint.save(folder / "model.pt")
+    return folder

@@ -1,0 +1,329 @@
+"""Folders of results: whole, the same after any interruption, and nobody else's."""
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import time
+import uuid
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import shapely
+import tifffile
+from PIL import Image
+from tests.prediction.networks import ArraySlide, darkness_model, random_detector, save
+
+from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.errors import DataNotFoundError, FormatError, OutputError
+from sparseshot.images.slide import Box
+from sparseshot.prediction import Model, Pace, Progress, predict, predict_slide, read_prediction
+from sparseshot.prediction import export as exporting
+from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.naming import slide_fingerprint
+
+SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1660), tissue_fraction=0.6)
+TILE_PX = 64
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(random_detector(classes=("tumour", "other"), threshold=0.8), tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def model(run: Path) -> Model:
+    return Model.load(run, device="cpu", precision="32")
+
+
+@pytest.fixture(scope="module")
+def reference(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the folder of a prediction that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("reference") / "slide"
+    predict_slide(SLIDE, model, folder, tile_px=TILE_PX)
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def predict_here(run: Path, folder: Path) -> None:
+    model = Model.load(run, device="cpu", precision="32")
+    predict_slide(SLIDE, model, folder, tile_px=TILE_PX, pace=Pace(threads=1))
+
+
+def shards_done(folder: Path) -> int:
+    manifest = Manifest.load(folder)
+    return 0 if manifest is None else len(manifest.shards)
+
+
+def test_killed_at_ten_moments_it_ends_with_the_same_bytes(
+    run: Path, reference: Path, tmp_path: Path
+) -> None:
+    bands = shards_done(reference)
+    assert bands >= 10
+    random = np.random.default_rng()
+    moments = [*sorted(random.integers(0, bands + 1, 9).tolist()), bands]
+    folder = tmp_path / "slide"
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["sparseshot.prediction", "tests.prediction.networks"])
+    killed = 0
+    for moment in moments:
+        child = processes.Process(target=predict_here, args=(run, folder))
+        child.start()
+        while child.is_alive() and shards_done(folder) < moment:
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.05))
+        assert child.pid is not None
+        if child.is_alive():
+            os.kill(child.pid, signal.SIGKILL)
+            killed += 1
+        child.join()
+    assert killed >= 9, f"killed only {killed} times at {moments}"
+    predict_here(run, folder)
+    found = {name: data for name, data in content(folder).items() if not Path(name).name.startswith(".")}
+    assert found == content(reference), moments
+
+
+def test_a_finished_slide_is_skipped(model: Model, reference: Path) -> None:
+    before = content(reference)
+    summary = predict_slide(SLIDE, model, reference, tile_px=999)  # the layout changes nothing
+    assert summary.skipped
+    assert summary.cells == len(read_prediction(reference)) > 100
+    assert content(reference) == before
+
+
+def test_what_was_damaged_since_is_done_again(model: Model, reference: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "slide"
+    for name, data in content(reference).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    (folder / "qupath.zip").unlink()
+    summary = predict_slide(SLIDE, model, folder)
+    assert not summary.skipped
+    assert summary.tiles == 0  # the shards were still good
+    assert content(folder) == content(reference)
+    (folder / "cells" / "00003.parquet").write_bytes(b"not a table")
+    assert predict_slide(SLIDE, model, folder).tiles > 0
+    assert content(folder) == content(reference)
+
+
+def test_other_tiles_give_other_shards_with_the_same_cells(
+    model: Model, reference: Path, tmp_path: Path
+) -> None:
+    predict_slide(SLIDE, model, tmp_path, tile_px=500, pace=Pace(batch=2, threads=1))
+    assert shards_done(tmp_path) < shards_done(reference)
+    one, other = read_prediction(tmp_path), read_prediction(reference)
+    for cells in (one, other):
+        assert cells.mpp == SLIDE.mpp
+        assert cells.classes == ("tumour", "other")
+    order = [np.lexsort(cells.xy.T) for cells in (one, other)]
+    np.testing.assert_array_equal(one.xy[order[0]], other.xy[order[1]])
+    np.testing.assert_array_equal(one.label[order[0]], other.label[order[1]])
+    parts = zipfile.ZipFile(tmp_path / "qupath.zip"), zipfile.ZipFile(reference / "qupath.zip")
+    ids = [
+        {feature["id"] for name in part.namelist() for feature in json.loads(part.read(name))["features"]}
+        for part in parts
+    ]
+    assert ids[0] == ids[1]
+
+
+def features_of(path: Path) -> Iterator[dict[str, Any]]:
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            assert re.fullmatch(r"cells-\d{5}\.geojson", name)
+            collection = json.loads(archive.read(name))
+            assert collection["type"] == "FeatureCollection"
+            yield from collection["features"]
+
+
+def check_qupath_rules(features: list[dict[str, Any]]) -> None:
+    """Hold features against what QuPath asks of GeoJSON that it imports."""
+    assert len({feature["id"] for feature in features}) == len(features)
+    for feature in features:
+        assert feature["type"] == "Feature"
+        assert uuid.UUID(feature["id"]).version == 5
+        properties = feature["properties"]
+        assert properties["objectType"] == "detection"
+        assert isinstance(properties["classification"]["name"], str)
+        color = properties["classification"]["color"]
+        assert len(color) == 3
+        assert all(isinstance(value, int) and 0 <= value <= 255 for value in color)
+        assert isinstance(properties["measurements"], dict)
+        assert all(isinstance(value, int | float) for value in properties["measurements"].values())
+        assert 0 <= properties["measurements"]["Detection probability"] <= 1
+        geometry = feature["geometry"]
+        if geometry["type"] == "Polygon":
+            assert all(ring[0] == ring[-1] and len(ring) >= 4 for ring in geometry["coordinates"])
+        else:
+            assert geometry["type"] == "Point"
+            assert len(geometry["coordinates"]) == 2
+
+
+def check_equal(cells: Cells, expected: Cells) -> None:
+    assert len(cells) == len(expected)
+    np.testing.assert_allclose(cells.xy, expected.xy, atol=1e-6)
+    np.testing.assert_array_equal(cells.score, expected.score)
+    assert [cells.classes[k] for k in cells.label] == [expected.classes[k] for k in expected.label]
+    assert cells.mpp == expected.mpp
+    assert cells.colors == expected.colors
+    np.testing.assert_array_equal(cells.kind, expected.kind)
+    if expected.outline is not None:
+        assert cells.outline is not None
+        assert shapely.equals_exact(cells.outline, expected.outline).all()
+
+
+def test_qupath_opens_the_places(reference: Path) -> None:
+    check_qupath_rules(list(features_of(reference / "qupath.zip")))
+    check_equal(read_cells(reference / "qupath.zip"), read_prediction(reference))
+
+
+def test_qupath_opens_the_outlines_in_small_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "PART_CELLS", 40)
+    slide = SyntheticTissue(seed=8, size_px=(900, 700), tissue_fraction=1)
+    predict_slide(slide, darkness_model(light=0.2, classes=("red", "green")), tmp_path, tile_px=100)
+    features = list(features_of(tmp_path / "qupath.zip"))
+    check_qupath_rules(features)
+    assert {feature["geometry"]["type"] for feature in features} == {"Polygon"}
+    cells = read_prediction(tmp_path)
+    check_equal(read_cells(tmp_path / "qupath.zip"), cells)
+    with zipfile.ZipFile(tmp_path / "qupath.zip") as archive:
+        assert len(archive.namelist()) == -(-len(cells) // 40) > 1
+
+
+def test_counts_and_maps_add_up(reference: Path) -> None:
+    cells = read_prediction(reference)
+    summary = json.loads((reference / "summary.json").read_text())
+    assert summary["cells"] == len(cells)
+    assert {name: each["cells"] for name, each in summary["classes"].items()} == cells.counts()
+    assert 0 < summary["tissue_mm2"] <= 1400 * 1660 * 0.25e-3**2 * 1.0001
+    assert summary["cells_per_mm2"] == pytest.approx(len(cells) / summary["tissue_mm2"], rel=1e-3)
+    with tifffile.TiffFile(reference / "density.ome.tif") as file:
+        density = file.asarray()
+        assert file.ome_metadata is not None
+        assert 'PhysicalSizeX="50.0"' in file.ome_metadata
+    assert density.shape == (2, 9, 7)
+    assert density.sum() * 0.05**2 == pytest.approx(len(cells))
+    with Image.open(reference / "density.png") as picture:
+        assert picture.size[0] > 500
+    with Image.open(reference / "overview.png") as picture:
+        assert picture.mode == "RGB"
+
+
+def test_the_manifest_tells_what_was_done(reference: Path, model: Model) -> None:
+    manifest = json.loads((reference / "manifest.json").read_text())
+    assert manifest["identity"]["model"]["fingerprint"] == model.fingerprint
+    assert manifest["identity"]["threshold"] == 0.8
+    assert manifest["identity"]["slide"]["size_px"] == [1400, 1660]
+    assert len(manifest["shards"]) == manifest["bands"]
+    assert sum(shard["cells"] for shard in manifest["shards"]) == len(read_prediction(reference))
+    assert not list((reference / "cells").glob("*undecided*"))
+
+
+def test_another_models_result_is_not_overwritten(reference: Path, model: Model, tmp_path: Path) -> None:
+    before = content(reference)
+    with pytest.raises(OutputError, match=r"another threshold: 0\.8 instead of 0\.7.*--force"):
+        predict_slide(SLIDE, replace(model, threshold=0.7), reference)
+    other = Model.of(random_detector(seed=9, classes=("tumour", "other"), threshold=0.8), device="cpu")
+    with pytest.raises(OutputError, match="another model fingerprint"):
+        predict_slide(SLIDE, other, reference)
+    assert content(reference) == before
+
+
+def test_force_replaces_it(model: Model, tmp_path: Path) -> None:
+    slide = SyntheticTissue(seed=4, size_px=(900, 900), tissue_fraction=1)
+    predict_slide(slide, replace(model, threshold=0.7), tmp_path / "a", tile_px=64)
+    predict_slide(slide, model, tmp_path / "a", tile_px=200, force=True)
+    predict_slide(slide, model, tmp_path / "b", tile_px=200)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_somebodys_files_are_left_alone(model: Model, tmp_path: Path) -> None:
+    (tmp_path / "thesis.docx").write_text("years of work")
+    with pytest.raises(OutputError, match="no prediction"):
+        predict_slide(SLIDE, model, tmp_path)
+    assert content(tmp_path) == {"thesis.docx": b"years of work"}
+
+
+def test_a_broken_manifest_is_an_error_that_tells_the_cure(model: Model, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"format": "sparseshot prediction", "version": 99}')
+    with pytest.raises(FormatError, match=r"manifest\.json: .*--force"):
+        predict_slide(SLIDE, model, tmp_path)
+    with pytest.raises(DataNotFoundError, match="holds no prediction"):
+        read_prediction(tmp_path / "nowhere")
+
+
+def test_a_full_disk_says_so_and_the_rest_goes_on_later(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slide = SyntheticTissue(seed=4, size_px=(900, 900), tissue_fraction=1)
+    written = []
+
+    def fails_at_the_third(cells: Cells, path: Path) -> None:
+        written.append(path)
+        if len(written) == 5:
+            raise OSError(28, "No space left on device")
+        whole(cells, path)
+
+    whole = write_cells
+    monkeypatch.setattr(predict, "write_cells", fails_at_the_third)
+    with pytest.raises(OutputError, match=r"no room left .* same command again"):
+        predict_slide(slide, model, tmp_path / "a", tile_px=64)
+    assert shards_done(tmp_path / "a") == 2
+    predict_slide(slide, model, tmp_path / "a", tile_px=64)
+    predict_slide(slide, model, tmp_path / "b", tile_px=64)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_broken_places_are_listed_and_the_rest_is_predicted(tmp_path: Path) -> None:
+    image = np.full((700, 700, 3), 235, np.uint8)
+    y, x = np.mgrid[:700, :700]
+    centres = [(cx, cy) for cx in range(50, 700, 100) for cy in range(50, 700, 100)]
+    for cx, cy in centres:
+        image[(x - cx) ** 2 + (y - cy) ** 2 < 64] = (60, 30, 110)
+    slide = ArraySlide(image, broken=(Box(330, 330, 370, 370),))
+    one, other = (
+        predict_slide(slide, darkness_model(), tmp_path / name, tile_px=tile, only_tissue=False)
+        for name, tile in (("a", 128), ("b", 1024))
+    )
+    assert one.cells == other.cells == len(centres) - 1
+    np.testing.assert_array_equal(read_prediction(tmp_path / "a").xy, read_prediction(tmp_path / "b").xy)
+    assert all("x 330, y 330 cannot be decoded" in place.reason for place in one.broken)
+    assert sum((place.x1 - place.x0) * (place.y1 - place.y0) for place in one.broken) == 64 * 64 * 4 / 4
+    again = predict_slide(slide, darkness_model(), tmp_path / "a", only_tissue=False)
+    assert again.skipped
+    assert again.broken == one.broken
+
+
+def test_a_slide_without_tissue_is_a_result_too(model: Model, tmp_path: Path) -> None:
+    slide = ArraySlide(np.full((2500, 2500, 3), 240, np.uint8))
+    summary = predict_slide(slide, model, tmp_path)
+    assert summary.cells == summary.tiles == 0
+    assert len(read_cells(tmp_path / "qupath.zip")) == 0
+    assert predict_slide(slide, model, tmp_path).skipped
+
+
+def test_progress_ends_at_the_last_tile(model: Model, tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    slide = SyntheticTissue(seed=4, size_px=(900, 900), tissue_fraction=1)
+    summary = predict_slide(slide, model, tmp_path, tile_px=100, report=seen.append)
+    assert [each.tiles for each in seen] == list(range(1, summary.tiles + 1))
+    assert seen[-1].tiles == seen[-1].of_tiles == 25
+    assert seen[-1].mm2 == pytest.approx(0.225**2, rel=0.15)  # whole tiles, a little more than the slide
+
+
+def test_two_slides_are_told_apart_by_their_content(tmp_path: Path) -> None:
+    one, other = (SyntheticTissue(seed=seed, size_px=(500, 500)) for seed in (1, 2))
+    assert slide_fingerprint(one) == slide_fingerprint(replace(one)) != slide_fingerprint(other)
