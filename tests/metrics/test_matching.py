@@ -121,6 +121,13 @@ def test_gains_count_the_greatest_matching_of_every_beginning(
     assert gains[:first].sum() == match_points(truth, found[beginning], radius=1.5).counts.tp
 
 
+def test_rounding_does_not_part_neighbours() -> None:
+    """In buckets of just the radius, these two fall into the first and the third."""
+    truth = np.array([[355.72593352659385, 0.0], [1468.30141238422, 0.0]])
+    found = np.array([[1470.8357528827567, 0.0]])
+    assert match_points(truth, found, radius=2.534340498536734).counts == Counts(tp=1, fn=1)
+
+
 @pytest.mark.parametrize(("truth", "found"), [(0, 0), (0, 3), (3, 0)])
 def test_nothing_to_match(truth: int, found: int) -> None:
     counts = match_points(np.zeros((truth, 2)), np.zeros((found, 2)), radius=1.0).counts

@@ -31,7 +31,8 @@ class Candidates:
     @classmethod
     def within(cls, rows_xy: NDArray[np.float64], columns_xy: NDArray[np.float64], *, radius: float) -> Self:
         """Give the pairs of points at a distance of ``radius`` or less; the cost is the distance squared."""
-        grid = Grid.over(rows_xy, columns_xy, side=radius)
+        # A little wider than the radius, so that no rounding puts a neighbour two buckets away.
+        grid = Grid.over(rows_xy, columns_xy, side=1.001 * radius)
         row_id, row_keys = sorted_keys(grid.keys(rows_xy))
         column_id, column_keys = sorted_keys(grid.keys(columns_xy))
         start, column, cost = _pairs_within(

@@ -43,8 +43,10 @@ def matching_of(
 ) -> Matching:
     """Give the matching of truth, found and distance of each pair, among so many true and found."""
     truth, found, distance = pairs
-    order = np.argsort(truth)
-    return Matching(truth[order], found[order], distance[order], *shape)
+    partner, gap = np.full(shape[0], -1, np.int32), np.empty(shape[0])
+    partner[truth], gap[truth] = found, distance
+    matched = np.flatnonzero(partner >= 0).astype(np.int32)
+    return Matching(matched, partner[matched], gap[matched], *shape)
 
 
 def match_points(truth_xy: NDArray[np.float64], found_xy: NDArray[np.float64], *, radius: float) -> Matching:
