@@ -40,15 +40,15 @@ def test_every_template_names_the_image_and_no_word_comes_from_nowhere(info: Dat
         words = set(re.findall(r"\{(\w+)\}", part.images))
         assert "name" in words
         for labels in part.labels:
-            assert "name" in re.findall(r"\{(\w+)\}", labels.file)
-            assert set(re.findall(r"\{(\w+)\}", labels.file)) <= words
+            assert "name" in re.findall(r"\{(\w+)\}", labels)
+            assert set(re.findall(r"\{(\w+)\}", labels)) <= words
 
 
 @each
 def test_every_kind_of_labels_has_a_reader(info: DatasetInfo) -> None:
     from sparseshot.datasets.labels import READERS
 
-    assert {labels.kind for part in info.parts for labels in part.labels} <= set(READERS)
+    assert {part.reader for part in info.parts} <= set(READERS)
 
 
 @each

@@ -32,7 +32,6 @@ def test_the_folder_or_the_one_around_it_will_do(tmp_path: Path, inside: str) ->
     (entry,) = layout.entries
     assert (entry.name, entry.group, entry.part, entry.split) == ("01_1", "01", "train", "train")
     assert entry.labels == folder / "TNBC_NucleiSegmentation/GT_01/01_1.png"
-    assert entry.kind == "pieces"
 
 
 def test_the_first_place_that_has_labels_counts(tmp_path: Path) -> None:
@@ -43,7 +42,7 @@ def test_the_first_place_that_has_labels_counts(tmp_path: Path) -> None:
         "labels_instance/01_1_label.png",
     )
     (entry,) = find_layout(dataset_info("tnbc"), tmp_path).entries
-    assert (entry.labels.name, entry.kind) == ("01_1_label.png", "instances")
+    assert entry.labels.name == "01_1_label.png"
 
 
 def test_images_numbered_alike_in_two_parts_stay_apart(tmp_path: Path) -> None:

@@ -19,32 +19,21 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 @dataclass(frozen=True)
-class Labels:
-    """Where the labels of an image lie, and what they are.
-
-    Attributes:
-        file: path template.
-        kind: a name in :data:`sparseshot.datasets.labels.READERS`.
-    """
-
-    file: str
-    kind: str
-
-
-@dataclass(frozen=True)
 class Part:
     """One folder of images as published.
 
     Attributes:
         images: path template of the images.
-        labels: places to look for the labels of an image; the first that exists counts.
+        labels: path templates of the labels of an image; the first that exists counts.
+        reader: a name in :data:`sparseshot.datasets.labels.READERS`, for labels only this set has.
         name: what the publisher calls the part, where that is not the name of a split.
         split: the split all of it belongs to, or None where names or lists decide.
         prefix: set before the names of the images, where two parts number theirs alike.
     """
 
     images: str
-    labels: tuple[Labels, ...]
+    labels: tuple[str, ...]
+    reader: str
     name: str | None
     split: Split | None
     prefix: str
@@ -140,7 +129,7 @@ class DatasetInfo:
         source = f"get it from {self.page}" if self.page else "it is private: ask its owner"
         if self.archive is not None:
             source = f"run sparseshot data fetch {self.name}, or {source}"
-        images, labels = self.parts[0].images, self.parts[0].labels[-1].file
+        images, labels = self.parts[0].images, self.parts[0].labels[-1]
         return f"{source}, and put it so that {root}/{images} and {root}/{labels} exist"
 
 
@@ -218,8 +207,14 @@ def _info(name: str, entry: dict[str, Any]) -> DatasetInfo:
 
 
 def _part(entry: dict[str, Any]) -> Part:
-    labels = tuple(Labels(place["file"], place["as"]) for place in entry["labels"])
-    return Part(entry["images"], labels, entry.get("name"), entry.get("split"), entry.get("prefix", ""))
+    return Part(
+        images=entry["images"],
+        labels=tuple(entry["labels"]),
+        reader=entry.get("reader", "any"),
+        name=entry.get("name"),
+        split=entry.get("split"),
+        prefix=entry.get("prefix", ""),
+    )
 
 
 def _read() -> Mapping[str, DatasetInfo]:

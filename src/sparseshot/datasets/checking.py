@@ -1,6 +1,5 @@
 """Hold a folder against the catalogue: what is there, what is missing, what is wrong."""
 
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo
-from sparseshot.datasets.layout import Entry, Layout, find_layout, template_glob, template_pattern
-from sparseshot.datasets.loading import load_sample
-from sparseshot.datasets.sample import PLAIN_SUFFIXES
-from sparseshot.errors import SparseshotError
+from sparseshot.datasets.layout import Layout, find_layout, template_glob, template_pattern
+from sparseshot.datasets.loading import attempt
+from sparseshot.datasets.sample import PLAIN_SUFFIXES, Sample
+from sparseshot.errors import SlideError
+
+_DECODED_PX = 2**26
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Report:
         parts: a row for each published part.
         used: how many images each split uses; those that none uses stand under ``left out``.
         problems: files that are missing, unreadable or do not fit together, each in a line.
+        mended: what is mended on reading, e.g. cells outside of their image; that is no reason to fail.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Report:
     parts: tuple[PartReport, ...]
     used: dict[str, int]
     problems: tuple[str, ...]
+    mended: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
@@ -67,6 +70,7 @@ class Report:
             "parts": [{**vars(part), "state": part.state} for part in self.parts],
             "used": self.used,
             "problems": list(self.problems),
+            "mended": list(self.mended),
         }
 
 
@@ -86,15 +90,20 @@ def check(
         for name, split in layout.missing.items()
     ]
     problems += _labels_without_image(info, layout)
+    mended: list[str] = []
     images: Counter[str] = Counter()
     cells: Counter[str] = Counter()
     for number, entry in enumerate(layout.entries):
         if progress is not None:
             progress(number, len(layout.entries))
         images[entry.part] += 1
-        count, found = _inspect(entry, info)
-        cells[entry.part] += count
-        problems += found
+        tried = attempt(entry, info)
+        mended += tried.mended
+        if tried.sample is None:
+            problems.append(str(tried.error))
+        else:
+            cells[entry.part] += len(tried.sample.cells)
+            problems += _broken_image(tried.sample)
     used: Counter[str] = Counter(entry.split or "left out" for entry in layout.entries)
     parts = tuple(
         PartReport(
@@ -107,20 +116,17 @@ def check(
         for part in dict.fromkeys([*info.expected, *images])
     )
     ordered = {split: used[split] for split in (*SPLITS, "left out") if used[split]}
-    return Report(info.name, layout.folder, parts, ordered, tuple(problems))
+    return Report(info.name, layout.folder, parts, ordered, tuple(problems), tuple(mended))
 
 
-def _inspect(entry: Entry, info: DatasetInfo) -> tuple[int, list[str]]:
-    """Give the cells of one image, and what is wrong with it."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+def _broken_image(sample: Sample) -> list[str]:
+    """Decode an image to the end; of a slide that would take too long."""
+    if sample.image.suffix.lower() in PLAIN_SUFFIXES and sample.size[0] * sample.size[1] <= _DECODED_PX:
         try:
-            sample = load_sample(entry, info)
-            if entry.image.suffix.lower() in PLAIN_SUFFIXES and info.mpp is not None:
-                sample.read()
-        except SparseshotError as error:
-            return 0, [str(error)]
-    return len(sample.cells), [str(warning.message) for warning in caught]
+            sample.read()
+        except SlideError as error:
+            return [str(error)]
+    return []
 
 
 def _labels_without_image(info: DatasetInfo, layout: Layout) -> list[str]:
@@ -128,8 +134,8 @@ def _labels_without_image(info: DatasetInfo, layout: Layout) -> list[str]:
     lonely: dict[str, Path] = {}
     for part in info.parts:
         for labels in part.labels:
-            pattern = template_pattern(labels.file)
-            for file in layout.folder.glob(template_glob(labels.file)):
+            pattern = template_pattern(labels)
+            for file in layout.folder.glob(template_glob(labels)):
                 match = pattern.fullmatch(file.relative_to(layout.folder).as_posix())
                 if match and part.prefix + match["name"] not in images and not file.name.startswith("."):
                     lonely.setdefault(match["name"], file)

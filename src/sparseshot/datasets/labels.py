@@ -1,4 +1,4 @@
-"""Read the labels of one image, whatever they are; every kind is a name in the catalogue."""
+"""Read the labels of one image: those in a format that others use too, and those that one set has alone."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
-from scipy.ndimage import label as connected
 from scipy.spatial import KDTree
 
 from sparseshot.cells import Cells, read_cells, trace
@@ -45,13 +44,6 @@ def _as_classes(cells: Cells, classes: tuple[str, ...]) -> Cells:
     return replace(cells, classes=classes, label=new[cells.label], colors=None)
 
 
-def _pieces(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
-    """Read a binary mask; each piece that hangs together, if only by corners, is a cell."""
-    pieces, _ = connected(_grey(path, size_px) > 0, structure=np.ones((3, 3)))
-    ids, xy, outline = trace(pieces)
-    return Cells(xy, classes=classes, id=ids, outline=outline)
-
-
 def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
     """Read a mask of one cell: 255 nucleus, 128 cytoplasm; the nucleus is kept as a second outline."""
     mask = _grey(path, size_px)
@@ -81,6 +73,8 @@ def _grey(path: Path, size_px: tuple[int, int]) -> NDArray[np.uint8]:
 
 def _brca_m2c(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
     """Read rows ``Y X class``: 0-based pixels, classes from 1."""
+    if not path.read_bytes().strip():
+        return Cells(np.empty((0, 2)), classes=classes)  # an image without cells
     cells = read_cells(path, format="csv", columns=("y", "x", "class"), size_px=size_px)
     unknown = set(cells.classes) - {str(number + 1) for number in range(len(classes))}
     if unknown or (cells.label < 0).any():
@@ -122,27 +116,12 @@ def _with_class(
     return np.concatenate([points, added]), np.concatenate([label, np.full(len(added), number, np.int16)])
 
 
-def _instances(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:  # noqa: ARG001
-    with Image.open(path) as image:
-        ids, xy, outline = trace(np.asarray(image).astype(np.int64))
-    return Cells(xy, classes=classes, id=ids, outline=outline)
-
-
-def _brca_interim(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:  # noqa: ARG001
-    table = np.loadtxt(path, ndmin=2).reshape(-1, 3)
-    return Cells(table[:, 1::-1] + 0.5, classes=classes, label=table[:, 2].astype(np.int16) - 1)
-
-
 READERS: Mapping[str, Reader] = MappingProxyType(
     {
-        "instances": _instances,  # a label mask, one value a cell
-        "outlines": _in_a_known_format,  # Aperio ImageScope XML
-        "hovernet": _in_a_known_format,  # .mat with inst_map and perhaps types
-        "qupath": _in_a_known_format,  # GeoJSON
-        "pieces": _pieces,
+        "any": _in_a_known_format,
         "crchisto": _crchisto,
-        "brca_m2c": _brca_interim,
+        "brca_m2c": _brca_m2c,
         "wbc_zheng": _wbc_zheng,
     }
 )
-"""What reads each kind of labels."""
+"""The readers by the names that the catalogue has for them."""

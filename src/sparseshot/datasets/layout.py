@@ -19,7 +19,7 @@ class Entry:
         name: unique in its data set.
         image: its file.
         labels: the file of its labels; where there is none, where it should be.
-        kind: what the labels are, a name in :data:`sparseshot.datasets.labels.READERS`.
+        reader: what reads them, a name in :data:`sparseshot.datasets.labels.READERS`.
         group: the patient.
         part: the part it was published in.
         split: the split it is used in, or None where it is used in none.
@@ -28,7 +28,7 @@ class Entry:
     name: str
     image: Path
     labels: Path
-    kind: str
+    reader: str
     group: str
     part: str
     split: Split | None
@@ -81,12 +81,14 @@ def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
             continue  # macOS puts a ._name beside each file
         fields = match.groupdict()
         name = part.prefix + fields["name"]
-        places = [(folder / labels.file.format_map(fields), labels.kind) for labels in part.labels]
-        labels, kind = next((place for place in places if place[0].is_file()), places[-1])
+        places = [folder / labels.format_map(fields) for labels in part.labels]
+        labels = next((place for place in places if place.is_file()), places[-1])
         group = fields.get("patient", name)
         if info.patient is not None and (found := re.match(info.patient, name)):
             group = found.group()
-        yield Entry(name, image, labels, kind, group, part=part.name or part.split or "", split=part.split)
+        yield Entry(
+            name, image, labels, part.reader, group, part=part.name or part.split or "", split=part.split
+        )
 
 
 def template_glob(template: str) -> str:

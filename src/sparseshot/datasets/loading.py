@@ -1,7 +1,7 @@
 """Load a data set: find its files, read its labels, keep what is good and tell what is not."""
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from sparseshot.errors import (
 from sparseshot.images import open_slide
 
 _SHOWN = 5
-"""Problems that a warning spells out; the rest are counted, and all are in ``Dataset.left_out``."""
+"""Lines that a warning spells out; the rest are counted, and all are kept in the :class:`Dataset`."""
 
 
 def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> Dataset:
@@ -47,27 +47,15 @@ def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> 
         for missing, part in layout.missing.items()
         if split in {None, part}
     ]
-    samples = []
-    first: SparseshotError | None = None
-    for entry in layout.entries:
-        if split in {None, entry.split}:
-            try:
-                samples.append(load_sample(entry, info))
-            except SparseshotError as error:
-                first = first or error
-                left_out.append(str(error))
-    if first is not None and not samples:
-        raise first
-    if left_out:
-        more = f"; and {len(left_out) - _SHOWN} more" if len(left_out) > _SHOWN else ""
-        warnings.warn(
-            RepairWarning(
-                f"{info.title}: {len(left_out)} images left out, {len(samples)} kept: "
-                + "; ".join(left_out[:_SHOWN])
-                + more
-            ),
-            stacklevel=2,
-        )
+    attempts = [attempt(entry, info) for entry in layout.entries if split in {None, entry.split}]
+    samples = [tried.sample for tried in attempts if tried.sample is not None]
+    errors = [tried.error for tried in attempts if tried.error is not None]
+    if errors and not samples:
+        raise errors[0]
+    left_out += map(str, errors)
+    mended = [line for tried in attempts for line in tried.mended]
+    _warn(f"{info.title}: {len(left_out)} images left out, {len(samples)} kept", left_out)
+    _warn(f"{info.title}: {len(mended)} of {len(attempts)} files of labels mended", mended)
     classes = info.classes or tuple(
         dict.fromkeys(kind for sample in samples for kind in sample.cells.classes)
     )
@@ -79,7 +67,38 @@ def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> 
         info=info,
         split=split,
         left_out=tuple(left_out),
+        mended=tuple(mended),
     )
+
+
+def _warn(what: str, lines: list[str]) -> None:
+    if lines:
+        more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+        warnings.warn(RepairWarning(f"{what}: {'; '.join(lines[:_SHOWN])}{more}"), stacklevel=3)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A sample, or why it cannot be one; and what was mended while its labels were read."""
+
+    sample: Sample | None
+    error: SparseshotError | None
+    mended: tuple[str, ...]
+
+
+def attempt(entry: Entry, info: DatasetInfo) -> Attempt:
+    """Try to load one image; its warnings are gathered, so that a thousand files do not give a thousand."""
+    sample = failure = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            sample = load_sample(entry, info)
+        except SparseshotError as error:
+            failure = error
+    for other in (warning for warning in caught if not issubclass(warning.category, RepairWarning)):
+        warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
+    mended = tuple(str(warning.message) for warning in caught if issubclass(warning.category, RepairWarning))
+    return Attempt(sample, failure, mended)
 
 
 def load_sample(entry: Entry, info: DatasetInfo) -> Sample:
@@ -89,7 +108,7 @@ def load_sample(entry: Entry, info: DatasetInfo) -> Sample:
             entry.labels, f"no such file, but the labels of {entry.image.name} belong there"
         )
     size, mpp = _size_and_mpp(entry.image, info.mpp)
-    cells = READERS[entry.kind](entry.labels, info.classes, size)
+    cells = READERS[entry.reader](entry.labels, info.classes, size)
     mpp = cells.mpp or mpp
     return Sample(entry.name, entry.image, replace(cells, mpp=mpp), mpp, entry.group, size)
 

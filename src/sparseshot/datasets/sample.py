@@ -65,6 +65,7 @@ class Dataset:
         info: the entry in the catalogue.
         split: which split this is, or None for all of it.
         left_out: why images that are there, or should be, are not among the samples; empty if all is well.
+        mended: what was mended in which file of labels, e.g. outlines that crossed themselves.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Dataset:
     info: DatasetInfo
     split: Split | None = None
     left_out: tuple[str, ...] = ()
+    mended: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -105,6 +105,7 @@ def fetch_dataset(
     info = dataset_info(name)
     if images := _images_there(info, out):
         typer.echo(f"{info.title} is in {out} already, {images} images; nothing to do.")
+        typer.echo(f"Is it whole? sparseshot data check {info.name} --root {out}")
         return
     typer.echo(f"{info.title}: {info.licence}; cite {info.citation}")
     with _bar(f"fetching {info.title}", in_bytes=True) as progress:
@@ -163,6 +164,8 @@ def _show(report: "Report", info: "DatasetInfo") -> None:
     typer.echo(f"used as: {used} ({info.splits.source})")
     for problem in report.problems:
         typer.echo(f"wrong: {problem}")
+    for line in report.mended:
+        typer.echo(f"mended: {line}")
 
 
 def _print(table: object) -> None:
