@@ -373,6 +373,9 @@ def test_unknown_preset_lists_the_known() -> None:
         {"reduction": "all"},
         {"confidence": "none"},
         {"sampling": 1.5},
+        {"class_weights": [1.0]},
+        {"class_weights": [1.0, -1.0]},
+        {"class_weights": [1.0, math.nan]},
         {"confidence": "output", "max_excluded": 0.5},
     ],
 )

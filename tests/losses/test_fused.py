@@ -108,6 +108,15 @@ def test_second_derivatives_are_those_of_the_plain_expression(channels: int) -> 
     torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-6)
 
 
+def test_evaluation_needs_no_gradient() -> None:
+    logits, target = torch.ones(2, 1, 3), torch.zeros(2, 3, dtype=torch.long)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            value = fused.fused_exclusive_cross_entropy(logits + 0, target, None, None, terms("none"))
+        assert not value.requires_grad
+        assert value.shape == (2, 3)
+
+
 def test_functional_gradients_work() -> None:
     logits = torch.randn(4, 1, 9, generator=torch.Generator().manual_seed(0))
     target = torch.zeros(4, 9, dtype=torch.long)

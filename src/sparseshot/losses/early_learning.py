@@ -1,12 +1,11 @@
 """Early-learning regularisation, and the teacher it listens to."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from sparseshot.errors import InputError
+from sparseshot.losses.parameters import check_not_negative
 from sparseshot.losses.plain import annotated_loss
 from sparseshot.losses.signature import Call, Loss
 from sparseshot.losses.targets import (
@@ -54,7 +53,7 @@ def early_learning_regularisation(
     >>> early_learning_regularisation(logits, target, teacher_logits=logits, strength=1.0)
     tensor(0.5662)
     """
-    _check_strength(strength)
+    check_not_negative("strength", strength)
     batch = read_batch(logits, target, annotated)
     if teacher_logits is None:
         teacher_logits = logits
@@ -71,11 +70,6 @@ def early_learning_regularisation(
     return reduced(annotated_loss(batch) + strength * disagreement, batch.counted, reduction)
 
 
-def _check_strength(strength: float) -> None:
-    if not (math.isfinite(strength) and strength >= 0):
-        raise InputError(f"strength is {strength}; give a finite number of at least 0")
-
-
 class EarlyLearningRegularisation(Loss):
     """:func:`early_learning_regularisation`; the teacher speaks by ``Hints(teacher_logits=…)``."""
 
@@ -83,7 +77,7 @@ class EarlyLearningRegularisation(Loss):
 
     def __init__(self, *, strength: float = 3.0, reduction: Reduction = "mean") -> None:
         super().__init__()
-        _check_strength(strength)
+        check_not_negative("strength", strength)
         check_reduction(reduction)
         self.strength, self.reduction = strength, reduction
 

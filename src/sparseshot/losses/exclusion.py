@@ -6,17 +6,12 @@ import warnings
 import torch
 from torch import Tensor
 
-from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.errors import TrainingWarning
+from sparseshot.losses.parameters import check_not_negative, check_share
 from sparseshot.losses.targets import foreground_logit, read_batch
 
 NEVER = math.nan
 """The threshold that no logit reaches: nothing is ≥ NaN, not even an infinite logit."""
-
-
-def check_share(name: str, value: float) -> None:
-    """Raise unless ``value`` is in (0, 1]."""
-    if not 0.0 < value <= 1.0:
-        raise InputError(f"{name} is {value}; give a number in (0, 1]")
 
 
 def threshold_logit(rho: float, beta: float = 1.0) -> float:
@@ -29,8 +24,7 @@ def threshold_logit(rho: float, beta: float = 1.0) -> float:
     (0.0, nan)
     """
     check_share("rho", rho)
-    if not (math.isfinite(beta) and beta >= 0):
-        raise InputError(f"beta is {beta}; give a finite number of at least 0")
+    check_not_negative("beta", beta)
     tau = rho**beta
     if tau >= 1.0:
         return NEVER

@@ -1,6 +1,5 @@
 """Exclusive cross-entropy (Panteli, Teuwen, Horlings and Gavves, ICCV 2021)."""
 
-import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
@@ -9,8 +8,9 @@ import torch
 from torch import Tensor
 
 from sparseshot.errors import InputError
-from sparseshot.losses.exclusion import check_share, exclusion_mask, output_confidence, threshold_logit
+from sparseshot.losses.exclusion import exclusion_mask, output_confidence, threshold_logit
 from sparseshot.losses.fused import can_fuse, fused_exclusive_cross_entropy
+from sparseshot.losses.parameters import check_not_negative, check_share, checked_class_weights
 from sparseshot.losses.plain import Terms, plain_exclusive_cross_entropy
 from sparseshot.losses.schedules import Constant, Logistic, Schedule, Sigmoid
 from sparseshot.losses.signature import Call, Loss
@@ -78,8 +78,8 @@ def exclusive_cross_entropy(
     check_batch(logits, target, annotated)
     check_reduction(reduction)
     check_share("max_excluded", max_excluded)
-    _check_weight("alpha", alpha)
-    _check_weight("gamma", gamma)
+    check_not_negative("alpha", alpha)
+    check_not_negative("gamma", gamma)
     if excluded is not None and (excluded.dtype is not torch.bool or excluded.shape != target.shape):
         raise InputError(
             f"excluded is {excluded.dtype} of shape {tuple(excluded.shape)}; "
@@ -157,16 +157,13 @@ class ExclusiveCrossEntropy(Loss):
         self.beta, self.alpha, self.gamma = beta, alpha, gamma
         self.max_excluded, self.confidence, self.reduction = max_excluded, confidence, reduction
         self.sampling = Constant(sampling) if isinstance(sampling, int | float) else sampling
-        self.register_buffer(
-            "class_weights",
-            None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float32),
-        )
+        self.register_buffer("class_weights", checked_class_weights(class_weights))
         self._generator = torch.Generator().manual_seed(seed)
-        threshold_logit(1.0, beta)
+        check_not_negative("beta", beta)
         check_share("max_excluded", max_excluded)
         check_reduction(reduction)
-        _check_weight("alpha", alpha)
-        _check_weight("gamma", gamma)
+        check_not_negative("alpha", alpha)
+        check_not_negative("gamma", gamma)
         if confidence not in get_args(Confidence):
             raise InputError(f"confidence is {confidence!r}; choose probability or output")
         if confidence == "output" and max_excluded < 1:
@@ -188,7 +185,7 @@ class ExclusiveCrossEntropy(Loss):
         rho, excluded = self.rho(call.progress), None
         if self.confidence == "output":
             check_batch(call.logits, call.target, call.annotated)
-            excluded, rho = output_confidence(call.logits.detach()) > rho**self.beta, 1.0
+            excluded, rho = output_confidence(widened(call.logits.detach())) > rho**self.beta, 1.0
         if self.sampling is not None:
             draws = torch.rand(call.target.shape, generator=self._generator).to(call.target.device)
             sampled_out = draws > self.sampling(call.progress)
@@ -237,8 +234,3 @@ class ExclusiveCrossEntropy(Loss):
         bound = f", max_excluded={self.max_excluded}" if self.max_excluded < 1 else ""
         sampling = f", sampling={self.sampling}" if self.sampling is not None else ""
         return f"{text}{bound}, confidence={self.confidence!r}{sampling}, reduction={self.reduction!r}"
-
-
-def _check_weight(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(f"{name} is {value}; give a finite number of at least 0")

@@ -1,20 +1,18 @@
 """Focal loss, and background recalibration, which mirrors it."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import InputError
 from sparseshot.losses.exclusion import threshold_logit
+from sparseshot.losses.parameters import check_not_negative
 from sparseshot.losses.signature import Call, Loss
 from sparseshot.losses.targets import (
     Batch,
     Reduction,
     check_reduction,
-    class_log_probabilities,
-    foreground_logit,
+    label_logit,
     read_batch,
     reduced,
 )
@@ -24,21 +22,16 @@ def check_focal(alpha: float, gamma: float) -> None:
     """Raise unless ``alpha`` and ``gamma`` are in their ranges."""
     if not 0.0 <= alpha <= 1.0:
         raise InputError(f"alpha is {alpha}; give the weight of the foreground, from 0 to 1")
-    if not (math.isfinite(gamma) and gamma >= 0):
-        raise InputError(f"gamma is {gamma}; give a finite number of at least 0")
+    check_not_negative("gamma", gamma)
 
 
-def focal_losses(batch: Batch, *, alpha: float, gamma: float) -> Tensor:
-    """Give −α_y (1 − p_y)^γ log p_y at every location, α_y = α for a class and 1 − α for background."""
-    log_probabilities = class_log_probabilities(batch.logits)
-    label = batch.label.unsqueeze(1)
-    log_p = log_probabilities.gather(1, label)[:, 0]
-    # In log space, as everywhere: log(1 − p_y) is the log of the sum over the other classes.
-    others = log_probabilities.masked_fill(
-        torch.zeros_like(log_probabilities, dtype=torch.bool).scatter(1, label, True), -math.inf
-    )
-    balance = torch.where(batch.label > 0, alpha, 1.0 - alpha)
-    return -balance * torch.exp(gamma * others.logsumexp(1)) * log_p
+def _focal(logit: Tensor, gamma: float) -> Tensor:
+    """Give −(1 − p)^γ log p, p = σ(logit); the power in log space, where its derivative is finite."""
+    return -torch.exp(gamma * F.logsigmoid(-logit)) * F.logsigmoid(logit)
+
+
+def _balance(batch: Batch, alpha: float) -> Tensor:
+    return torch.where(batch.label > 0, alpha, 1.0 - alpha)
 
 
 def focal_loss(
@@ -62,7 +55,7 @@ def focal_loss(
     """
     check_focal(alpha, gamma)
     batch = read_batch(logits, target, annotated)
-    return reduced(focal_losses(batch, alpha=alpha, gamma=gamma), batch.counted, reduction)
+    return reduced(_balance(batch, alpha) * _focal(label_logit(batch), gamma), batch.counted, reduction)
 
 
 def background_recalibration(
@@ -102,26 +95,19 @@ def background_recalibration(
     check_focal(alpha, gamma)
     _check_recalibration(tau, beta, unannotated_weight)
     batch = read_batch(logits, target, annotated)
-    logit = foreground_logit(batch.logits)
-    log_p, log_q = F.logsigmoid(logit), F.logsigmoid(-logit)
-    believed = -torch.exp(gamma * log_p) * log_q
-    mirrored = -beta * torch.exp(gamma * log_q) * log_p
-    # q ≥ τ is a foreground logit of at most that of 1 − τ.
-    unannotated = torch.where(logit.detach() <= threshold_logit(1.0 - tau), believed, mirrored)
-    losses = torch.where(
-        batch.annotated,
-        focal_losses(batch, alpha=alpha, gamma=gamma),
-        unannotated_weight * (1.0 - alpha) * unannotated,
-    )
+    logit = label_logit(batch)
+    weight = _balance(batch, alpha) * torch.where(batch.annotated, 1.0, unannotated_weight)
+    # The label of an unannotated location is background, so this is q < τ.
+    doubtful = batch.unannotated & (logit.detach() < threshold_logit(tau))
+    losses = weight * torch.where(doubtful, beta * _focal(-logit, gamma), _focal(logit, gamma))
     return reduced(losses, batch.counted, reduction)
 
 
 def _check_recalibration(tau: float, beta: float, unannotated_weight: float) -> None:
     if not 0.0 < tau < 1.0:
         raise InputError(f"tau is {tau}; give a probability of background between 0 and 1")
-    for name, value in (("beta", beta), ("unannotated_weight", unannotated_weight)):
-        if not (math.isfinite(value) and value >= 0):
-            raise InputError(f"{name} is {value}; give a finite number of at least 0")
+    check_not_negative("beta", beta)
+    check_not_negative("unannotated_weight", unannotated_weight)
 
 
 class FocalLoss(Loss):

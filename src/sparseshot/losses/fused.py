@@ -81,9 +81,8 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, slope: Tensor, *_: None) -> tuple[Tensor, None, None, None, None]:
         logits, target, annotated, excluded, gradient, scale = ctx.saved_tensors
-        if (
-            torch.is_grad_enabled()
-        ):  # somebody wants to differentiate once more, and the gradient here is a constant
+        # Enabled only if somebody wants to differentiate once more; the kernel's gradient is a constant.
+        if torch.is_grad_enabled():
             value = plain_exclusive_cross_entropy(logits, target, annotated, excluded, ctx.terms)
             (gradient,) = torch.autograd.grad(value, logits, slope, create_graph=True)
             return gradient, None, None, None, None

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from sparseshot.errors import InputError
 from sparseshot.losses.exclusive import exclusive_cross_entropy
+from sparseshot.losses.parameters import checked_class_weights
 from sparseshot.losses.signature import Call, Loss
 from sparseshot.losses.targets import IGNORE_INDEX, Reduction, check_batch, check_reduction
 
@@ -93,10 +94,7 @@ class CrossEntropy(Loss):
         super().__init__()
         check_reduction(reduction)
         self.reduction = reduction
-        self.register_buffer(
-            "class_weights",
-            None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float32),
-        )
+        self.register_buffer("class_weights", checked_class_weights(class_weights))
 
     def compute(self, call: Call) -> Tensor:
         """Compute the loss."""

@@ -1,6 +1,5 @@
 """Non-negative learning from positive and unlabelled locations."""
 
-import math
 from typing import Literal, get_args
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 
 from sparseshot.errors import InputError
 from sparseshot.losses.ordinary import cross_entropy
+from sparseshot.losses.parameters import check_not_negative
 from sparseshot.losses.plain import annotated_loss
 from sparseshot.losses.signature import Call, Loss
 from sparseshot.losses.targets import Reduction, check_reduction, foreground_logit, read_batch, reduced
@@ -105,9 +105,8 @@ def check_prior(prior: float) -> None:
 def _check_options(surrogate: str, gamma: float, beta: float) -> None:
     if surrogate not in get_args(Surrogate):
         raise InputError(f"surrogate is {surrogate!r}; choose sigmoid or logistic")
-    for name, value in (("gamma", gamma), ("beta", beta)):
-        if not (math.isfinite(value) and value >= 0):
-            raise InputError(f"{name} is {value}; give a finite number of at least 0")
+    check_not_negative("gamma", gamma)
+    check_not_negative("beta", beta)
 
 
 def _surrogates(logit: Tensor, surrogate: Surrogate) -> tuple[Tensor, Tensor]:

@@ -139,6 +139,21 @@ def foreground_logit(logits: Tensor) -> Tensor:
     return logits[:, 1:].logsumexp(1) - logits[:, 0]
 
 
+def label_logit(batch: Batch) -> Tensor:
+    """Give the logit of p(y), the probability of the location's label against all the rest, ``(N, *)``.
+
+    So log p(y) = log σ of it and log(1 − p(y)) = log σ of its negative, both without loss near 0 and 1.
+
+    >>> label_logit(read_batch(torch.tensor([[2.0], [2.0]]), torch.tensor([1, 0]), None))
+    tensor([ 2., -2.])
+    """
+    if batch.logits.shape[1] == 1:
+        return torch.where(batch.label > 0, batch.logits[:, 0], -batch.logits[:, 0])
+    label = batch.label.unsqueeze(1)
+    rest = batch.logits.scatter(1, label, -torch.inf)
+    return batch.logits.gather(1, label)[:, 0] - rest.logsumexp(1)
+
+
 def class_log_probabilities(logits: Tensor) -> Tensor:
     """Give log p of background and each class, ``(N, C + 1, *)``, also from one logit."""
     if logits.shape[1] == 1:
