@@ -1,0 +1,189 @@
+"""What an experiment is: runs, each told apart by data set, task, method, fraction of the marks and seed."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from typing import Any, Self
+
+from sparseshot.training.config import TrainConfig
+from sparseshot.training.rounds import WeakSupervision
+from sparseshot.training.runs import make_config
+
+HEADLINE = (0.3, 1.0, 0.1, 0.6)
+"""Fractions that are run first, so that an experiment that is half done already tells something."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a comparison: a loss with its options, and rounds of weak supervision if any.
+
+    Attributes:
+        name: short, for folders and figures.
+        loss: a name of :data:`sparseshot.losses.LOSSES`.
+        title: for people; the name where none is given.
+        options: arguments of the loss.
+        rounds: trainings in a row; 1 is ordinary training.
+        tau: how sure a prediction must be to become a mark of the next round.
+        paper: its row in the paper's table, where the experiment stands for one.
+    """
+
+    name: str
+    loss: str
+    title: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 1
+    tau: float = 0.75
+    paper: str | None = None
+
+    @property
+    def weak(self) -> WeakSupervision:
+        """The rounds."""
+        return WeakSupervision(self.rounds, self.tau)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is looked for: all cells of a data set, or some of its classes.
+
+    >>> Subject("brca_m2c", ("lymphocyte",), ("tumour",)).name
+    'brca_m2c.lymphocyte~tumour'
+    """
+
+    dataset: str
+    classes: tuple[str, ...] = ()
+    negative_classes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Short and fit for a folder."""
+        wanted = "." + "+".join(map(_slug, self.classes)) if self.classes else ""
+        return self.dataset + wanted + "".join(f"~{_slug(name)}" for name in self.negative_classes)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training and its evaluation.
+
+    Attributes:
+        subject: what is looked for.
+        task: ``segment`` or ``detect``.
+        method: the loss, and how.
+        fraction: share of the marks that is kept.
+        seed: of the choice of marks, the weights and everything else random.
+        profile: a name of :data:`sparseshot.training.config.PROFILES`.
+        settings: of :class:`~sparseshot.training.config.TrainConfig`, over the profile's.
+    """
+
+    subject: Subject
+    task: str
+    method: Method
+    fraction: float
+    seed: int
+    profile: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.subject.name}-{self.task}-{self.method.name}-{self.fraction:g}-s{self.seed}"
+
+    def config(self) -> TrainConfig:
+        """Give the configuration it is trained with."""
+        return make_config(
+            self.profile,
+            None,
+            {
+                **self.settings,
+                "task": self.task,
+                "loss": self.method.loss,
+                "loss_options": self.method.options,
+                "classes": self.subject.classes,
+                "negative_classes": self.subject.negative_classes,
+                "seed": self.seed,
+            },
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as what JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Make it from what :meth:`as_json` gave, after a way through a file."""
+        subject = values["subject"]
+        return cls(
+            **{
+                **values,
+                "subject": Subject(
+                    subject["dataset"], tuple(subject["classes"]), tuple(subject["negative_classes"])
+                ),
+                "method": Method(**values["method"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Runs that belong together.
+
+    Attributes:
+        name: short, fit for a file.
+        title: for people.
+        about: what it shows, in a sentence or two.
+        runs: in the order in which they are run, the most telling first.
+        paper_table: the table of the paper it stands for, a name of :data:`sparseshot.experiments.TABLES`.
+    """
+
+    name: str
+    title: str
+    about: str
+    runs: tuple[Run, ...]
+    paper_table: str | None = None
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Names of the data sets, in order of appearance."""
+        return tuple(dict.fromkeys(run.subject.dataset for run in self.runs))
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as what JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Make it from what :meth:`as_json` gave."""
+        return cls(**{**values, "runs": tuple(map(Run.from_json, values["runs"]))})
+
+
+def grid_of_runs(
+    subjects: Sequence[Subject],
+    tasks: Sequence[str],
+    methods: Sequence[Method],
+    fractions: Sequence[float],
+    seeds: Sequence[int],
+    *,
+    profile: str,
+    settings: Mapping[str, Any],
+) -> list[Run]:
+    """Give every combination; seed by seed, the headline fractions first, methods side by side.
+
+    >>> subjects, methods = [Subject("tnbc")], [Method("ece", "ece"), Method("ce", "ce")]
+    >>> runs = grid_of_runs(subjects, ["segment"], methods, [0.2, 0.3], [0], profile="quick", settings={})
+    >>> [(run.fraction, run.method.name) for run in runs]
+    [(0.3, 'ece'), (0.3, 'ce'), (0.2, 'ece'), (0.2, 'ce')]
+    """
+    telling = sorted(fractions, key=lambda f: (HEADLINE.index(f) if f in HEADLINE else len(HEADLINE), f))
+    return [
+        Run(subject, task, method, fraction, seed, profile, settings)
+        for seed, fraction, subject, task, method in product(seeds, telling, subjects, tasks, methods)
+    ]
+
+
+def without_repeats(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Leave out runs that came before: grids may overlap, so that one can put what matters first."""
+    return tuple({run.name: run for run in runs}.values())
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^\w]+", "_", name)

@@ -1,0 +1,214 @@
+"""Experiments as data: a TOML file read, checked, and turned into runs.
+
+docs/experiments.md shows the format. Whatever is wrong is told with its line and with what would be right.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sparseshot.datasets import dataset_info
+from sparseshot.datasets.layout import find_layout
+from sparseshot.errors import DataNotFoundError, InputError
+from sparseshot.experiments.paper import TABLES, paper_table
+from sparseshot.experiments.plan import Experiment, Method, Run, Subject, grid_of_runs, without_repeats
+from sparseshot.experiments.toml_table import TomlTable
+from sparseshot.losses import LOSSES, make_loss
+from sparseshot.training.config import PROFILES, TASKS, TrainConfig
+from sparseshot.training.runs import make_config
+
+_FILE_KEYS = ("title", "about", "profile", "paper_table", "settings", "losses", "grid")
+_LOSS_KEYS = ("loss", "title", "options", "rounds", "tau", "paper")
+_GRID_KEYS = ("datasets", "tasks", "losses", "fractions", "seeds", "classes", "negative_classes")
+_SAID_BY_GRIDS = ("task", "loss", "loss_options", "classes", "negative_classes", "seed")
+_OR_WITHOUT = "or run the other data sets alone: --only 'NAME*'"
+_TITLES = {
+    "ece": "exclusive cross-entropy",
+    "ece-plain": "exclusive cross-entropy, no re-weighting",
+    "ece-nki": "exclusive cross-entropy, the authors' package",
+    "ce": "cross-entropy",
+    "focal": "focal loss",
+    "huber": "Huber loss",
+    "recalibration": "background recalibration",
+    "nnpu": "non-negative PU",
+    "elr": "early-learning regularisation",
+    "annotated-only": "annotated only",
+    "oracle": "oracle, told the truth",
+}
+
+
+@dataclass(frozen=True)
+class ExperimentFile:
+    """A file of an experiment: the experiment, and where the file says what."""
+
+    experiment: Experiment
+    toml: TomlTable
+
+    @classmethod
+    def read(cls, path: Path, *, profile: str | None = None) -> "ExperimentFile":
+        """Read and check a file; ``profile`` takes the place of the one it names."""
+        toml = TomlTable.read(path)
+        if profile is not None and profile not in PROFILES:
+            raise InputError(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
+        return cls(_experiment(toml, profile), toml)
+
+    def check_data(self, root: Path, datasets: set[str]) -> None:
+        """Raise if ``root`` lacks images to train on, or to test on, of one of these data sets."""
+        if not root.is_dir():
+            raise DataNotFoundError(root, "there is no such folder; give --root, the folder of the data sets")
+        for grid in self.toml.tables("grid"):
+            for name in grid.strings("datasets"):
+                if (info := dataset_info(name)).name in datasets:
+                    try:
+                        splits = {entry.split for entry in find_layout(info, root).entries}
+                    except DataNotFoundError as error:
+                        raise grid.wrong("datasets", f"{error}; {_OR_WITHOUT}", name) from error
+                    for split in ("train", "test"):
+                        if split not in splits:
+                            problem = f"{info.title} in {root} has no images for {split}; complete the folder"
+                            raise grid.wrong("datasets", f"{problem}; {_OR_WITHOUT}", name)
+
+
+def _experiment(toml: TomlTable, other_profile: str | None) -> Experiment:
+    toml.check_keys(_FILE_KEYS)
+    profile = other_profile or toml.string("profile", "quick")
+    toml.check_known("profile", profile, PROFILES, kind="profile")
+    settings = _settings(toml.table("settings"), profile)
+    methods = _methods(toml.table("losses"))
+    grids = toml.tables("grid")
+    if not grids:
+        raise toml.wrong(
+            None, "there are no runs here; add a [[grid]] with datasets, tasks, losses and fractions"
+        )
+    runs = [run for grid in grids for run in _runs(grid, methods, profile, settings)]
+    for task, run in {run.task: run for run in runs}.items():
+        try:
+            run.config()
+        except InputError as error:
+            raise toml.wrong("settings", f"for the task {task}: {error}") from error
+    return Experiment(
+        toml.path.stem,
+        toml.string("title", toml.path.stem),
+        toml.string("about", ""),
+        without_repeats(runs),
+        paper_table=_paper_table(toml, methods),
+    )
+
+
+def _settings(table: TomlTable, profile: str) -> Mapping[str, Any]:
+    known = [item.name for item in fields(TrainConfig) if item.name not in _SAID_BY_GRIDS]
+    for name, value in table.values.items():
+        table.check_known(name, name, known, kind="setting")
+        try:
+            make_config(profile, None, {name: value})
+        except (InputError, TypeError) as error:
+            raise table.wrong(name, f"{name} = {value!r} cannot be: {error}") from error
+    return table.values
+
+
+def _methods(table: TomlTable) -> dict[str, Method]:
+    """Give every loss by its short name, and what the file defines."""
+    methods = {name: Method(name, name, _TITLES.get(name, name)) for name in LOSSES}
+    for name in table.values:
+        if not re.fullmatch(r"[\w.+-]+", name):
+            raise table.wrong(
+                name, f"the loss {name!r} cannot name a folder; use letters, digits, and . + - _"
+            )
+        methods[name] = _method(table.table(name), name)
+    return methods
+
+
+def _method(table: TomlTable, name: str) -> Method:
+    table.check_keys(_LOSS_KEYS)
+    loss, options = table.string("loss", name), table.table("options").values
+    try:
+        make_loss(loss, options)
+    except InputError as error:
+        raise table.wrong("options" if loss in LOSSES else "loss", str(error)) from error
+    method = Method(
+        name,
+        loss,
+        table.string("title", name),
+        options,
+        table.whole_number("rounds", 1),
+        table.number("tau", 0.75),
+        table.string("paper", "") or None,
+    )
+    try:
+        _ = method.weak
+    except InputError as error:
+        raise table.wrong("tau" if str(error).startswith("tau") else "rounds", str(error)) from error
+    return method
+
+
+def _runs(
+    grid: TomlTable, methods: Mapping[str, Method], profile: str, settings: Mapping[str, Any]
+) -> list[Run]:
+    grid.check_keys(_GRID_KEYS)
+    tasks, losses = grid.strings("tasks"), grid.strings("losses")
+    for task in tasks:
+        grid.check_known("tasks", task, TASKS, kind="task")
+    for loss in losses:
+        grid.check_known("losses", loss, methods, kind="loss")
+    return grid_of_runs(
+        _subjects(grid),
+        tasks,
+        [methods[loss] for loss in losses],
+        _fractions(grid),
+        _seeds(grid),
+        profile=profile,
+        settings=settings,
+    )
+
+
+def _subjects(grid: TomlTable) -> list[Subject]:
+    classes, negative = (
+        grid.strings(key) if key in grid.values else () for key in ("classes", "negative_classes")
+    )
+    subjects = []
+    for name in grid.strings("datasets"):
+        try:
+            info = dataset_info(name)
+        except InputError as error:
+            raise grid.wrong("datasets", str(error), name) from error
+        for key, chosen in (("classes", classes), ("negative_classes", negative)):
+            for each in chosen if info.classes else ():
+                grid.check_known(key, each, info.classes, kind=f"class in {info.title},")
+        for both in set(classes) & set(negative):
+            raise grid.wrong("negative_classes", f"{both!r} is to be learned and a negative", both)
+        subjects.append(Subject(info.name, classes, negative))
+    return subjects
+
+
+def _fractions(grid: TomlTable) -> list[float]:
+    fractions = grid.items("fractions")
+    for value in fractions:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+            raise grid.wrong(
+                "fractions",
+                f"a fraction is {value!r}; give shares of the marks above 0, up to 1: 0.3 is 30 %",
+                value,
+            )
+    return [float(value) for value in fractions]
+
+
+def _seeds(grid: TomlTable) -> list[int]:
+    seeds = grid.items("seeds", [0])
+    for value in seeds:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise grid.wrong("seeds", f"a seed is {value!r}; give whole numbers from 0 on", value)
+    return list(seeds)
+
+
+def _paper_table(toml: TomlTable, methods: Mapping[str, Method]) -> str | None:
+    if "paper_table" not in toml.values:
+        return None
+    name = toml.string("paper_table", "")
+    toml.check_known("paper_table", name, TABLES, kind="table of the paper")
+    for method in methods.values():
+        if method.paper is not None:
+            table = toml.table("losses").table(method.name)
+            table.check_known("paper", method.paper, paper_table(name), kind="row of that table")
+    return name

@@ -1,0 +1,202 @@
+"""TOML files become runs; what is wrong in them is told with its line and its cure."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.experiments.tiny_data import experiment_text, tiny_tnbc
+
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.experiments import ExperimentFile, open_experiment, shipped_experiments
+from sparseshot.experiments.paper import paper_table
+from sparseshot.experiments.plan import HEADLINE, Experiment
+
+WHOLE = """\
+title = "All there is"
+profile = "quick"
+
+[settings]
+steps = 40
+
+[losses.weak]
+loss = "ce"
+title = "two rounds"
+rounds = 2
+tau = 0.5
+
+[losses.strict]
+loss = "ece"
+options = { rho = { schedule = "linear", top = 0.5 }, alpha = 0.05 }
+
+[[grid]]
+datasets = ["TNBC", "brca-m2c"]
+tasks = ["detect"]
+losses = ["weak", "strict", "ce"]
+fractions = [0.2, 1, 0.3]
+seeds = [0, 1]
+
+[[grid]]
+datasets = ["tnbc"]
+tasks = ["detect", "segment"]
+losses = ["ce"]
+fractions = [0.3]
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def error_of(tmp_path: Path, text: str) -> str:
+    with pytest.raises(FormatError) as caught:
+        ExperimentFile.read(written(tmp_path, text))
+    return str(caught.value)
+
+
+def test_a_file_becomes_its_runs_each_once(tmp_path: Path) -> None:
+    experiment = ExperimentFile.read(written(tmp_path, WHOLE)).experiment
+    names = [run.name for run in experiment.runs]
+    assert len(names) == len(set(names)) == 2 * 3 * 3 * 2 + 1
+    assert experiment.datasets == ("tnbc", "brca_m2c")
+    assert names[-1] == "tnbc-segment-ce-0.3-s0"
+    weak, strict = experiment.runs[0].method, experiment.runs[1].method
+    assert (weak.weak.rounds, weak.weak.tau, weak.title) == (2, 0.5, "two rounds")
+    config = experiment.runs[1].config()
+    assert (config.steps, config.loss, config.loss_options["alpha"]) == (40, "ece", 0.05)
+    assert strict.name == "strict"
+
+
+def test_the_most_telling_runs_come_first(tmp_path: Path) -> None:
+    experiment = ExperimentFile.read(written(tmp_path, WHOLE)).experiment
+    grid = experiment.runs[:36]
+    assert [run.seed for run in grid] == [0] * 18 + [1] * 18
+    assert [run.fraction for run in grid[:18]] == [0.3] * 6 + [1.0] * 6 + [0.2] * 6
+    assert {run.method.name for run in grid[:3]} == {"weak", "strict", "ce"}
+    assert HEADLINE[0] == 0.3
+
+
+def test_an_experiment_survives_its_way_through_json(tmp_path: Path) -> None:
+    import json
+
+    experiment = ExperimentFile.read(written(tmp_path, WHOLE)).experiment
+    again = Experiment.from_json(json.loads(json.dumps(experiment.as_json())))
+    assert again.runs == experiment.runs
+    assert again.title == experiment.title
+
+
+@pytest.mark.parametrize("name", shipped_experiments())
+def test_shipped_files_are_sound(name: str) -> None:
+    experiment = open_experiment(name).experiment
+    assert experiment.runs
+    assert experiment.about
+    if experiment.paper_table is not None:
+        rows = {run.method.paper for run in experiment.runs} - {None}
+        assert rows == set(paper_table(experiment.paper_table))
+
+
+def test_the_results_file_asks_for_what_the_results_show() -> None:
+    runs = open_experiment("results").experiment.runs
+    asked = {(run.subject.dataset, run.task, run.method.name, run.fraction, run.seed) for run in runs}
+    tenths = [round(0.1 * k, 1) for k in range(1, 11)]
+    four = ("ece", "ce", "focal", "huber")
+    assert {
+        (dataset, "segment", loss, f, 0) for dataset in ("tnbc", "monuseg") for loss in four for f in tenths
+    } <= asked
+    assert {("brca_m2c", "detect", loss, f, 0) for loss in four for f in (0.1, 0.3, 0.6, 1.0)} <= asked
+    assert {
+        ("tnbc", "segment", loss, f, 0)
+        for loss in ("recalibration", "nnpu", "elr", "annotated-only", "oracle")
+        for f in (0.1, 0.3)
+    } <= asked
+    assert {("tnbc", "segment", "ece", 0.3, 1), ("monuseg", "segment", "ce", 0.1, 1)} <= asked
+
+
+def test_another_profile_takes_the_place_of_the_files() -> None:
+    assert {run.profile for run in open_experiment("annealing", profile="quick").experiment.runs} == {"quick"}
+    with pytest.raises(InputError, match=r"no profile 'fast'; there are quick, paper"):
+        open_experiment("annealing", profile="fast")
+
+
+def test_an_unknown_name_of_an_experiment_lists_those_that_come_along() -> None:
+    with pytest.raises(DataNotFoundError, match="tnbc-headline"):
+        open_experiment("tnbc-headlin")
+    with pytest.raises(DataNotFoundError, match="cannot be read"):
+        open_experiment("nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "parts"),
+    [
+        ('"ce"]\nfractions = [0.2', '"foacl"]\nfractions = [0.2', 20, ["no loss 'foacl'", "'focal'", "weak"]),
+        ('"brca-m2c"]', '"brca-m3c"]', 18, ["'brca-m3c'", "did you mean brca_m2c", "monuseg"]),
+        ('["detect"]', '["detct"]', 19, ["no task 'detct'", "did you mean 'detect'", "segment, detect"]),
+        ('profile = "quick"', 'profile = "quik"', 2, ["no profile 'quik'", "'quick'", "paper"]),
+        ("[0.2, 1, 0.3]", "[0.2, 0, 0.3]", 21, ["a fraction is 0", "above 0, up to 1"]),
+        ("[0.2, 1, 0.3]", "[0.2,\n  1.2,\n  0.3]", 22, ["a fraction is 1.2", "up to 1"]),
+        ("[0.2, 1, 0.3]", "[]", 21, ["fractions is []", "at least one"]),
+        ("fractions = [0.2, 1, 0.3]\n", "", 17, ["no fractions here", "add fractions"]),
+        ("seeds = [0, 1]", 'seeds = [0, "a"]', 22, ["a seed is 'a'", "whole numbers"]),
+        ("steps = 40", "stpes = 40", 5, ["no setting 'stpes'", "did you mean 'steps'"]),
+        ("steps = 40", "steps = 0", 5, ["steps", "at least 1"]),
+        ("steps = 40", 'steps = "many"', 5, ["steps = 'many' cannot be"]),
+        ("steps = 40", "task = 'segment'", 5, ["no setting 'task'"]),
+        ("steps = 40", "crop_px = 100", 4, ["for the task detect", "crop_px", "take 96"]),
+        ("tau = 0.5", "tau = 1.5", 11, ["tau is 1.5", "between 0 and 1"]),
+        ("rounds = 2", "rounds = 2.5", 10, ["rounds is 2.5", "whole number"]),
+        ("rounds = 2", "round = 2", 10, ["no key 'round'", "did you mean 'rounds'"]),
+        ("alpha = 0.05", "alfa = 0.05", 15, ["no option 'alfa'", "did you mean 'alpha'"]),
+        ('schedule = "linear"', 'schedule = "liner"', 15, ["no schedule 'liner'", "'linear'"]),
+        ('loss = "ce"', 'loss = "cee"', 8, ["no loss 'cee'", "did you mean"]),
+        ("title = ", "titel = ", 1, ["no key 'titel'", "did you mean 'title'"]),
+        ("seeds = [0, 1]", 'classes = ["lymphocite"]', 22, ["lymphocite", "nucleus"]),
+    ],
+)
+def test_what_is_wrong_is_told_with_line_and_cure(
+    tmp_path: Path, old: str, new: str, line: int, parts: list[str]
+) -> None:
+    assert WHOLE.count(old) >= 1
+    message = error_of(tmp_path, WHOLE.replace(old, new, 1))
+    assert message.startswith(f"{tmp_path / 'mine.toml'}: line {line}: "), message
+    for part in parts:
+        assert part in message
+
+
+def test_classes_are_held_against_the_data_set(tmp_path: Path) -> None:
+    text = experiment_text(datasets=["brca_m2c"], classes=["lymphocite"])
+    assert "did you mean 'lymphocyte'?" in error_of(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["title = ", "", '[grid]\ndatasets = ["tnbc"]', "\x00"])
+def test_what_is_no_experiment_is_refused(tmp_path: Path, text: str) -> None:
+    assert re.search(r"is not TOML|no runs here|\[\[grid\]\]", error_of(tmp_path, text))
+
+
+def test_a_class_cannot_be_wanted_and_a_negative(tmp_path: Path) -> None:
+    text = experiment_text(datasets=["brca_m2c"], classes=["tumour"], negative_classes=["tumour"])
+    assert "'tumour' is to be learned and a negative" in error_of(tmp_path, text)
+
+
+class TestData:
+    def file(self, tmp_path: Path) -> ExperimentFile:
+        return ExperimentFile.read(written(tmp_path, experiment_text()))
+
+    def test_a_missing_root_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(DataNotFoundError, match="no such folder; give --root"):
+            self.file(tmp_path).check_data(tmp_path / "nowhere", {"tnbc"})
+
+    def test_an_empty_data_set_is_told_with_line_and_cure(self, tmp_path: Path) -> None:
+        (tmp_path / "data" / "tnbc").mkdir(parents=True)
+        with pytest.raises(FormatError, match=r"line \d+: .*holds no image of TNBC.*--only"):
+            self.file(tmp_path).check_data(tmp_path / "data", {"tnbc"})
+
+    def test_a_set_without_test_images_is_told(self, tmp_path: Path) -> None:
+        root = tiny_tnbc(tmp_path / "data")
+        for path in root.rglob("09_1*"):
+            path.unlink()
+        with pytest.raises(FormatError, match=r"line \d+: TNBC in .* has no images for test; complete"):
+            self.file(tmp_path).check_data(root, {"tnbc"})
+
+    def test_sets_that_are_not_asked_for_need_not_be_there(self, tmp_path: Path) -> None:
+        self.file(tmp_path).check_data(tmp_path, set())
