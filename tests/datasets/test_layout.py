@@ -86,6 +86,11 @@ def test_the_lists_of_brca_m2c_count_and_tell_what_is_missing(tmp_path: Path) ->
     layout = find_layout(dataset_info("brca_m2c"), tmp_path)
     assert [entry.split for entry in layout.entries] == ["train", "validation", "test"]
     assert layout.missing == {"TCGA-A7-DDDD-x.png": "test"}
+    (tmp_path / "brca_ds_test.txt").unlink()
+    (tmp_path / "brca_ds_val.txt").write_text(f"{names[1]}.png\nTCGA-A7-DDDD-x.png\n")
+    layout = find_layout(dataset_info("brca_m2c"), tmp_path)
+    assert [entry.split for entry in layout.entries] == ["train", "test", None]
+    assert layout.missing == {"TCGA-A7-DDDD-x.png": "test"}
 
 
 def test_leavings_of_macos_are_no_images(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_listed_image_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "brca_ds_train.txt").write_text(
         "TCGA-A7-A0DA-01Z-00-DX1_1_1_1000_1000_0.93.png\nTCGA-XX-gone.png\n"
     )
-    with pytest.warns(RepairWarning, match=r"TCGA-XX-gone\.png is on the list for train and not there"):
+    with pytest.warns(RepairWarning, match=r"TCGA-XX-gone\.png is on a list for train and not there"):
         load_dataset("brca_m2c", tmp_path, split="train")
 
 

@@ -45,11 +45,6 @@ def test_without_lists_nothing_is_listed(tmp_path: Path) -> None:
     assert read_lists(LISTS, tmp_path) == {}
 
 
-def test_a_published_test_is_left_as_it_is() -> None:
-    published: dict[str, Split | None] = {"TCGA-E2-A14V-x": "train", "other": "test"}
-    assert with_a_test(published, dataset_info("monuseg").splits) == published
-
-
 def test_without_a_published_test_named_images_become_one() -> None:
     published: dict[str, Split | None] = {"TCGA-E2-A14V-x": "train", "TCGA-A7-A13E-x": "train"}
     used = with_a_test(published, dataset_info("monuseg").splits)

@@ -86,7 +86,7 @@ def check(
     """
     layout = find_layout(info, root)
     problems = [
-        f"{layout.folder}: {name} is on the list for {split} and not there"
+        f"{layout.folder}: {name} is on a list for {split} and not there"
         for name, split in layout.missing.items()
     ]
     problems += _labels_without_image(info, layout)

@@ -41,12 +41,12 @@ class Layout:
     Attributes:
         folder: the folder that the templates are relative to.
         entries: the images found.
-        missing: images that a list of the publisher names and that are not there, with their split.
+        missing: images on a list of the publisher that are not there, with the split that lacks them.
     """
 
     folder: Path
     entries: tuple[Entry, ...]
-    missing: Mapping[str, Split]
+    missing: Mapping[str, Split | None]
 
 
 def find_layout(info: DatasetInfo, root: Path | str) -> Layout:
@@ -117,17 +117,18 @@ def template_pattern(template: str) -> re.Pattern[str]:
 
 
 def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> Layout:
-    names = [entry.name for entry in entries]
     lists = read_lists(info.splits, folder)
-    listed, missing = listed_names(names, lists)
+    listed, missing = listed_names((entry.name for entry in entries), lists)
     published = {
         entry.name: entry.split or listed.get(entry.name) or split_by_name(entry.name, info.splits.names)
         for entry in entries
     }
-    groups = {entry.name: entry.group for entry in entries}
-    used = by_patient(with_a_test(published, info.splits), groups)
+    used = published | {name: lists[name] for name in missing}
+    if "test" not in published.values():
+        used = with_a_test(used, info.splits)
+    kept = by_patient(used, {name: name for name in missing} | {entry.name: entry.group for entry in entries})
     placed = tuple(
-        replace(entry, part=entry.part or published[entry.name] or "other", split=used[entry.name])
+        replace(entry, part=entry.part or published[entry.name] or "other", split=kept[entry.name])
         for entry in entries
     )
-    return Layout(folder, placed, {name: lists[name] for name in missing})
+    return Layout(folder, placed, {name: used[name] for name in missing})

@@ -43,7 +43,7 @@ def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> 
     if split is not None:
         require(split, (entry.split for entry in layout.entries), info.splits, Path(root))
     left_out = [
-        f"{layout.folder}: {missing} is on the list for {part} and not there"
+        f"{layout.folder}: {missing} is on a list for {part} and not there"
         for missing, part in layout.missing.items()
         if split in {None, part}
     ]

@@ -65,10 +65,8 @@ def split_by_name(name: str, patterns: Mapping[Split, tuple[str, ...]]) -> Split
 
 
 def with_a_test(published: Mapping[str, Split | None], splits: Splits) -> dict[str, Split | None]:
-    """Take a test, and what else the catalogue says, from the rest where the published test is absent."""
+    """Take a test, and what else the catalogue says, from the rest, where the published one is absent."""
     used = dict(published)
-    if "test" in published.values():
-        return used
     for split, rule in splits.without_test.items():
         for name, given in published.items():
             if isinstance(rule, str):
