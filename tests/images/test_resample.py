@@ -63,3 +63,11 @@ def test_beyond_the_image_its_edge_is_repeated() -> None:
     for ratio in (2.0, 2.5):
         far = resample(IMAGE, ratio, size=(3, 3), first=(50, 50))
         np.testing.assert_array_equal(far, np.broadcast_to(IMAGE[-1, -1], (3, 3, 3)))
+
+
+def test_very_large_ratios_do_not_overflow() -> None:
+    bright = np.full((600, 600, 3), 255, np.uint8)
+    for ratio in (257.0, 258.0, 600.0):
+        assert (resample(bright, ratio, size=(1, 1)) == 255).all()
+    line = np.full((1, 5000, 3), 250, np.uint8)
+    assert (resample(line, 5000.0, size=(1, 1)) == 250).all()

@@ -4,6 +4,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
@@ -94,18 +95,26 @@ def as_rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
         pixels = pixels[:, :, None]
     channels = pixels.shape[2]
     if channels in {2, 4}:
-        pixels = _on_white(pixels[:, :, :-1], pixels[:, :, -1:])
-    elif channels not in {1, 3}:
+        return _on_white(pixels)
+    if channels not in {1, 3}:
         raise ValueError(f"{channels} channels are neither grey nor RGB nor RGBA")
     return np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
 
 
-def _on_white(color: NDArray[np.uint8], alpha: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    if alpha.min(initial=255) == 255:
-        return color
-    opaque = alpha.astype(np.uint16)
-    mixed = (color * opaque + 255 * (255 - opaque) + 127) // 255
-    return mixed.astype(np.uint8)
+@numba.njit(cache=True, nogil=True)
+def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Lay colours with their opacity, the last channel, on white."""
+    height, width, channels = pixels.shape
+    out = np.empty((height, width, 3), np.uint8)
+    for i in range(height):
+        for j in range(width):
+            opacity = np.int32(pixels[i, j, channels - 1])
+            for c in range(3):
+                value = np.int32(pixels[i, j, c if channels == 4 else 0])
+                out[i, j, c] = (
+                    value if opacity == 255 else (value * opacity + 255 * (255 - opacity) + 127) // 255
+                )
+    return out
 
 
 def _read_tiff(path: Path) -> NDArray[np.uint8]:

@@ -1,6 +1,7 @@
 """Area averages and interpolation whose pixels depend on their place alone, not on the piece read."""
 
 import math
+from typing import Any
 
 import numba
 import numpy as np
@@ -42,7 +43,10 @@ def resample(
         if min(left, top, -right, -bottom) < 0:
             before, after = (max(-top, 0), max(-left, 0)), (max(bottom, 0), max(right, 0))
             pixels = np.pad(pixels, (*zip(before, after, strict=True), (0, 0)), mode="edge")
-        return _block_means(np.ascontiguousarray(pixels), n, max(left, 0), max(top, 0), width, height)
+        # 257 rows of 255 are the most that 16 bits hold; half as wide is twice as fast.
+        line = np.empty(3 * width * n, np.uint16 if n <= 257 else np.uint32)
+        corner = max(left, 0), max(top, 0)
+        return _block_means(np.ascontiguousarray(pixels), n, *corner, width, height, line)
     columns, across = _taps(column, width, ratio, offset=x0, length=pixels.shape[1])
     rows, down = _taps(row, height, ratio, offset=y0, length=pixels.shape[0])
     return _weighted(np.ascontiguousarray(pixels), rows, down, columns, across)
@@ -67,30 +71,30 @@ def _taps(
     return place, weight.astype(np.float32)
 
 
-# Both loops add rows first, because a row lies together in memory, and leave the three channels unrolled:
-# together twice as fast as the plain nest.
+# Both loops add rows first, each as one line of values whatever the channel: so the compiler finds vector
+# instructions, two to ten times faster than the plain nest.
 @numba.njit(cache=True, nogil=True)
 def _block_means(  # noqa: PLR0917
-    pixels: NDArray[np.uint8], n: int, left: int, top: int, width: int, height: int
+    pixels: NDArray[np.uint8], n: int, left: int, top: int, width: int, height: int, line: NDArray[Any]
 ) -> NDArray[np.uint8]:
+    flat = pixels.reshape(pixels.shape[0], pixels.shape[1] * 3)
     out = np.empty((height, width, 3), np.uint8)
-    line = np.empty((width * n, 3), np.uint32)
-    area, half = np.float32(n * n), np.float32(0.5)
+    area = np.float64(n) * n
     for i in range(height):
         line[:] = 0
         for a in range(n):
-            for x in range(width * n):
-                for c in range(3):
-                    line[x, c] += pixels[top + i * n + a, left + x, c]
+            row = flat[top + i * n + a, 3 * left : 3 * (left + width * n)]
+            for x in range(line.size):
+                line[x] += row[x]
         for j in range(width):
-            red, green, blue = np.uint32(0), np.uint32(0), np.uint32(0)
-            for x in range(j * n, (j + 1) * n):
-                red += line[x, 0]
-                green += line[x, 1]
-                blue += line[x, 2]
-            out[i, j, 0] = np.uint8(np.float32(red) / area + half)
-            out[i, j, 1] = np.uint8(np.float32(green) / area + half)
-            out[i, j, 2] = np.uint8(np.float32(blue) / area + half)
+            red, green, blue = 0, 0, 0
+            for x in range(3 * j * n, 3 * (j + 1) * n, 3):
+                red += line[x]
+                green += line[x + 1]
+                blue += line[x + 2]
+            out[i, j, 0] = np.uint8(red / area + 0.5)
+            out[i, j, 1] = np.uint8(green / area + 0.5)
+            out[i, j, 2] = np.uint8(blue / area + 0.5)
     return out
 
 
@@ -102,25 +106,24 @@ def _weighted(
     columns: NDArray[np.intp],
     across: NDArray[np.float32],
 ) -> NDArray[np.uint8]:
-    width = pixels.shape[1]
+    flat = pixels.reshape(pixels.shape[0], pixels.shape[1] * 3)
     out = np.empty((rows.shape[0], columns.shape[0], 3), np.uint8)
-    line = np.empty((width, 3), np.float32)
+    line = np.empty(flat.shape[1], np.float32)
     for i in range(rows.shape[0]):
         line[:] = 0
         for a in range(rows.shape[1]):
             weight = down[i, a]
             if weight > 0:
-                row = pixels[rows[i, a]]
-                for x in range(width):
-                    for c in range(3):
-                        line[x, c] += weight * np.float32(row[x, c])
+                row = flat[rows[i, a]]
+                for x in range(line.size):
+                    line[x] += weight * np.float32(row[x])
         for j in range(columns.shape[0]):
             red, green, blue = np.float32(0.5), np.float32(0.5), np.float32(0.5)
             for b in range(columns.shape[1]):
-                weight, x = across[j, b], columns[j, b]
-                red += weight * line[x, 0]
-                green += weight * line[x, 1]
-                blue += weight * line[x, 2]
+                weight, x = across[j, b], 3 * columns[j, b]
+                red += weight * line[x]
+                green += weight * line[x + 1]
+                blue += weight * line[x + 2]
             out[i, j, 0] = np.uint8(red)
             out[i, j, 1] = np.uint8(green)
             out[i, j, 2] = np.uint8(blue)

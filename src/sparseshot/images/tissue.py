@@ -17,7 +17,7 @@ from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import TileGrid
 
 _MAX_PIXELS = 2**24
-"""Of the mask: a slide of 250,000 × 250,000 at 0.25 µm gets pixels of 15 µm instead of 8."""
+"""Of the mask: a slide of 250,000 × 250,000 at 0.25 µm gets pixels of 16 µm instead of 8."""
 
 _STRIP_ROWS = 64
 _UNREADABLE_PX = 16
@@ -121,7 +121,9 @@ def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> Tis
     if not (math.isfinite(mpp) and mpp > 0):
         raise InputError(f"mpp is {mpp}; give µm for a pixel of the mask, e.g. 8")
     width, height = slide.size
-    mpp = max(mpp, slide.mpp, slide.mpp * math.sqrt(width * height / _MAX_PIXELS))
+    mpp = max(mpp, slide.mpp)
+    while width * height * (slide.mpp / mpp) ** 2 > _MAX_PIXELS:
+        mpp *= 2  # by halves, as levels go
     grid = Grid.over(slide, mpp)
     overview, unread = _overview(slide, grid)
     stained = _stained(overview, drop_ink=drop_ink)
