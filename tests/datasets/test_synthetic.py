@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic import Mix, SyntheticTissue, synthetic_samples
+from sparseshot.datasets.synthetic.__main__ import main, picture
 from sparseshot.errors import InputError
-from sparseshot.images import Grid, Slide, tissue_mask
+from sparseshot.images import Grid, Slide, read_image, tissue_mask
 
 FULL = SyntheticTissue(seed=5, size_px=(2000, 1600), tissue_fraction=1.0)
 ISLANDS = SyntheticTissue(seed=6, size_px=(20_000, 16_000), tissue_fraction=0.4)
@@ -242,6 +244,20 @@ def test_whole_numbers_do_as_well_as_floats() -> None:
     np.testing.assert_array_equal(whole.read(0, 0, 64, 64), same.read(0, 0, 64, 64))
 
 
+def test_the_largest_seed_works() -> None:
+    tissue = replace(FULL, seed=2**63 - 1)
+    assert tissue.read(0, 0, 50, 50).std() > 1
+    assert len(tissue.cells()) > 100
+
+
+def test_picture_shows_slide_region_and_outlines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["synthetic", str(tmp_path / "a.jpg"), "--size", "3000", "--seed", "2"])
+    main()
+    assert read_image(tmp_path / "a.jpg").shape == (480, 1440, 3)
+    image = picture(FULL, 300, 300)
+    assert (image[:, 960:] == (200, 0, 0)).all(axis=-1).any(), "tumour is outlined in red"
+
+
 def test_samples_carry_their_cells_and_seeds_share_none() -> None:
     samples = synthetic_samples(3, 128, mpp=0.5, seed=1, outlines=True)
     for image, cells in samples:
@@ -280,6 +296,8 @@ def test_bad_regions() -> None:
         FULL.read(0, 0, 0, 5)
     with pytest.raises(InputError, match="mpp is -1"):
         FULL.read(0, 0, 5, 5, mpp=-1)
+    with pytest.raises(InputError, match="box is"):
+        FULL.cells((0, 0, float("nan"), 10))
     with pytest.raises(InputError, match="max_px is 0"):
         FULL.thumbnail(0)
     with pytest.raises(InputError, match="count is -1"):

@@ -12,9 +12,12 @@ from sparseshot.datasets.synthetic.noise import (
     channels,
     compiled,
     kept,
+    lattice,
     noise_line,
     noise_row,
     ramp,
+    smooth,
+    spread,
     uniform,
 )
 from sparseshot.datasets.synthetic.plan import Fields, Plan
@@ -22,9 +25,9 @@ from sparseshot.datasets.synthetic.plan import Fields, Plan
 BLUE, PINK, BROWN = range(3)
 """The stains: haematoxylin, eosin, and what is brown by itself."""
 
-_GRAIN, _SPECK, _MOTTLE, _STRAND, _CELL_X, _CELL_Y = channels(after=population.LAST_CHANNEL, count=6)
+_SPECK, _MOTTLE, _STRAND, _CELL_X, _CELL_Y = channels(after=population.LAST_CHANNEL, count=5)
 LAST_CHANNEL = _CELL_Y
-_GRAIN_UM, _SPECK_UM, _MOTTLE_UM, _STRAND_UM, _FIBRE_UM, _THREAD_UM = 1.0, 2.3, 5.0, 17.0, 9.0, 3.5
+_SPECK_UM, _MOTTLE_UM, _STRAND_UM, _FIBRE_UM, _THREAD_UM = 1.7, 5.0, 17.0, 9.0, 3.5
 _ADIPOCYTE_UM, _WALL_UM = 62.0, 16.0
 _KNOT_UM = 8.0
 
@@ -49,9 +52,11 @@ class _Texture(NamedTuple):
 class _Detail(NamedTuple):
     """How much of each detail the pixels show, how much wider borders become, what cells give on average."""
 
+    fine: float
+    mottle: float
+    strand: float
     fibre: float
     thread: float
-    wall: float
     blur: float
     cells: float
     mpp: float
@@ -59,7 +64,7 @@ class _Detail(NamedTuple):
 
 @compiled
 def ground(plan: Plan, pixels: Pixels, cells_on_average: bool) -> NDArray[np.float32]:
-    """Give the stains ``(H, W, 3)`` of tissue without objects.
+    """Give the stains ``(3, H, W)`` of tissue without objects.
 
     The slow fields of the plan are computed on a lattice and interpolated between its knots.
 
@@ -70,88 +75,94 @@ def ground(plan: Plan, pixels: Pixels, cells_on_average: bool) -> NDArray[np.flo
     """
     x_um, y_um, mpp = pixels
     pitch_um = max(_KNOT_UM, 4.0 * mpp)
-    per_um = 1.0 / pitch_um
-    i0, j0 = int(np.floor(x_um[0] * per_um)), int(np.floor(y_um[0] * per_um))
-    i1, j1 = int(np.floor(x_um[-1] * per_um)) + 2, int(np.floor(y_um[-1] * per_um)) + 2
-    knots = plans.fields(plan, (i0, j0, i1, j1), pitch_um)
-    line = np.empty((i1 - i0, plans.FIELDS), np.float32)
-    grain, speck, mottle, strand = np.zeros((4, len(x_um)))
-    keep_grain, keep_speck = 0.7 * kept(_GRAIN_UM, mpp), kept(_SPECK_UM, mpp)
-    keep_mottle, keep_strand = kept(_MOTTLE_UM, mpp), kept(_STRAND_UM, mpp)
     detail = _Detail(
+        kept(_SPECK_UM, mpp),
+        kept(_MOTTLE_UM, mpp),
+        kept(_STRAND_UM, mpp),
         kept(_FIBRE_UM, mpp),
         kept(_THREAD_UM, mpp),
-        kept(_WALL_UM, mpp),
         plans.blurred(pitch_um),
         100.0 * plan.density_per_um2 if cells_on_average else 0.0,
         mpp,
     )
-    stains = np.zeros((len(y_um), len(x_um), 3), np.float32)
+    along = lattice(x_um, pitch_um)
+    j0, j1 = int(np.floor(y_um[0] / pitch_um)), int(np.floor(y_um[-1] / pitch_um)) + 2
+    knots = plans.fields(plan, (along.first, j0, along.first + len(along.starts), j1), pitch_um)
+    along_speck, along_mottle = smooth(lattice(x_um, _SPECK_UM)), smooth(lattice(x_um, _MOTTLE_UM))
+    along_strand = smooth(lattice(x_um, _STRAND_UM))
+    line = np.empty((plans.FIELDS, len(along.starts)))
+    slow = np.empty((plans.FIELDS, len(x_um)))
+    speck, mottle, strand, wall = np.zeros((4, len(x_um)))
+    stains = np.zeros((3, len(y_um), len(x_um)), np.float32)
     for row in range(len(y_um)):
         y = y_um[row]
-        j = int(np.floor(y * per_um)) - j0
-        t = np.float32(y * per_um - (j + j0))
-        line[:] = knots[j] + (knots[j + 1] - knots[j]) * t
-        if line[:, plans.SHORE].max() < -12.0:
+        j = int(np.floor(y / pitch_um)) - j0
+        if _between_rows(line, knots, j, y / pitch_um - (j + j0)) < -12.0:
             continue
-        noise_row(mottle, plan.key, _MOTTLE, x_um, y, _MOTTLE_UM)
-        noise_row(strand, plan.key, _STRAND, x_um, y, _STRAND_UM)
-        if keep_speck > 0.0:
-            noise_row(speck, plan.key, _SPECK, x_um, y, _SPECK_UM)
-        if keep_grain > 0.0:
-            noise_row(grain, plan.key, _GRAIN, x_um, y, _GRAIN_UM)
-        for column in range(len(x_um)):
-            x = x_um[column]
-            i = int(np.floor(x * per_um)) - i0
-            s = x * per_um - (i + i0)
-            # One by one, because an array that is handed on for each pixel costs more than all of this.
-            here = Fields(
-                between(line[i, 0], line[i + 1, 0], s),
-                between(line[i, 1], line[i + 1, 1], s),
-                between(line[i, 2], line[i + 1, 2], s),
-                between(line[i, 3], line[i + 1, 3], s),
-                between(line[i, 4], line[i + 1, 4], s),
-                between(line[i, 5], line[i + 1, 5], s),
-                between(line[i, 6], line[i + 1, 6], s),
-                between(line[i, 7], line[i + 1, 7], s),
-                between(line[i, 8], line[i + 1, 8], s),
-                between(line[i, 9], line[i + 1, 9], s),
-            )
-            spots = keep_mottle * mottle[column]
-            texture = _Texture(
-                keep_grain * grain[column] + keep_speck * speck[column],
-                spots,
-                keep_strand * strand[column],
-                keep_mottle * (1.0 - ramp(abs(strand[column] + 0.25 * spots), 0.03, 0.16)),
-            )
-            cover = ramp(here.shore + 3.0 * (spots + texture.strand), 0.0, 2.5 + mpp)
-            if cover > 0.0:
-                blue, pink = _tissue(plan.key, here, texture, detail, x, y)
-                stains[row, column, BLUE] = blue * cover
-                stains[row, column, PINK] = pink * cover
+        for f in range(plans.FIELDS):
+            spread(slow[f], line[f], along)
+        if detail.fine > 0.0:
+            noise_row(speck, plan.key, _SPECK, along_speck, y / _SPECK_UM)
+        noise_row(mottle, plan.key, _MOTTLE, along_mottle, y / _MOTTLE_UM)
+        noise_row(strand, plan.key, _STRAND, along_strand, y / _STRAND_UM)
+        _walls(wall, slow[plans.FAT], plan.key, pixels, y)
+        _tissue_row(
+            stains[BLUE, row], stains[PINK, row], plan.key, slow, (speck, mottle, strand, wall), detail
+        )
     return stains
 
 
 @compiled
-def _tissue(  # noqa: PLR0917  numba knows no keyword-only arguments
-    key: int, here: Fields, texture: _Texture, detail: _Detail, x: float, y: float
-) -> tuple[float, float]:
-    """Give the blue and pink of one place in the tissue."""
-    depth = here.nest
-    nest = ramp(depth + 0.01 * texture.mottle, -0.01 - detail.blur, 0.04 + detail.blur)
-    blue, pink = 0.0, 0.0
-    if nest > 0.0:
+def _between_rows(line: NDArray[np.float64], knots: NDArray[np.float32], j: int, share: float) -> float:
+    """Fill ``line`` with the fields between two rows of knots; give how far its best place is ashore."""
+    shore = -np.inf
+    for f in range(plans.FIELDS):
+        for n in range(line.shape[1]):
+            line[f, n] = between(knots[f, j, n], knots[f, j + 1, n], share)
+            if f == plans.SHORE:
+                shore = max(shore, line[f, n])
+    return shore
+
+
+@compiled
+def _tissue_row(  # noqa: PLR0917  numba knows no keyword-only arguments
+    blue_row: NDArray[np.float32],
+    pink_row: NDArray[np.float32],
+    key: int,
+    slow: NDArray[np.float64],
+    rows: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    detail: _Detail,
+) -> None:
+    """Stain a row of pixels; without branches, so that it becomes vector code."""
+    speck, mottle, strand, wall = rows
+    for column in range(len(blue_row)):
+        here = Fields(
+            slow[0, column],
+            slow[1, column],
+            slow[2, column],
+            slow[3, column],
+            slow[4, column],
+            slow[5, column],
+            slow[6, column],
+            slow[7, column],
+            slow[8, column],
+            slow[9, column],
+        )
+        spots = detail.mottle * mottle[column]
+        texture = _Texture(
+            detail.fine * speck[column],
+            spots,
+            detail.strand * strand[column],
+            detail.mottle * (1.0 - ramp(abs(strand[column] + 0.25 * spots), 0.03, 0.16)),
+        )
+        cover = ramp(here.shore + 3.0 * (spots + texture.strand), 0.0, 2.5 + detail.mpp)
+        nest = ramp(here.nest + 0.01 * spots, -0.01 - detail.blur, 0.04 + detail.blur)
         inner_blue, inner_pink = _cytoplasm(here, texture, detail)
-        blue += nest * inner_blue
-        pink += nest * inner_pink
-    if nest < 1.0:
-        outer_blue, outer_pink = _stroma(key, here, texture, detail, x, y)
-        blue += (1.0 - nest) * outer_blue
-        pink += (1.0 - nest) * outer_pink
-    blue += detail.cells * between(0.21, 0.33, nest)
-    border = 1.0 - ramp(abs(depth + 0.015 + 0.02 * (texture.mottle + texture.strand)), 0.004, 0.03)
-    body = 1.0 - border * ramp(here.cleft + 0.2 * texture.mottle, 0.3, 0.55)
-    return max(0.01, blue) * body * here.blue, max(0.02, pink) * body * here.pink
+        outer_blue, outer_pink = _stroma(key, here, texture, detail, wall[column])
+        border = 1.0 - ramp(abs(here.nest + 0.015 + 0.02 * (spots + texture.strand)), 0.004, 0.03)
+        cover *= 1.0 - border * ramp(here.cleft + 0.2 * spots, 0.3, 0.55)
+        blue_row[column] = max(0.01, between(outer_blue, inner_blue, nest)) * cover * here.blue
+        pink_row[column] = max(0.02, between(outer_pink, inner_pink, nest)) * cover * here.pink
 
 
 @compiled
@@ -161,30 +172,33 @@ def _cytoplasm(here: Fields, texture: _Texture, detail: _Detail) -> tuple[float,
     body = 1.0 - ramp(here.nest + 0.03 * texture.mottle, start, end)
     blue = 0.17 + 0.05 * texture.mottle + 0.05 * texture.fine - 0.08 * texture.crease + 0.3 * here.pool
     pink = 0.36 + 0.07 * texture.mottle + 0.05 * texture.fine - 0.16 * texture.crease
-    return body * blue, body * pink
+    return body * (blue + 0.33 * detail.cells), body * pink
 
 
 @compiled
-def _stroma(  # noqa: PLR0917  numba knows no keyword-only arguments
-    key: int, here: Fields, texture: _Texture, detail: _Detail, x: float, y: float
-) -> tuple[float, float]:
+def _stroma(key: int, here: Fields, texture: _Texture, detail: _Detail, wall: float) -> tuple[float, float]:
     """Give the blue and pink of fibres, and of the fat and vessels between them."""
-    flow = here.flow
-    thread = detail.thread * noise_line(key, 31.0 * flow + 0.4 * texture.mottle)
-    fibre = 0.5 + 0.5 * detail.fibre * noise_line(key + 2048, 9.0 * flow) + 0.22 * thread
+    thread = detail.thread * noise_line(key, 31.0 * here.flow + 0.4 * texture.mottle)
+    fibre = 0.5 + 0.5 * detail.fibre * noise_line(key + 2048, 9.0 * here.flow) + 0.22 * thread
     body = ramp(fibre + 0.3 * texture.strand + 0.1 * texture.mottle, 0.02, 0.4)
     body = between(0.18 + 0.3 * thread * thread, 1.0, body)
     body = between(0.8, body, detail.fibre)  # a wide pixel sees fibres and gaps together
-    body *= 1.0 - 0.92 * here.blood
-    fat = here.fat
-    if fat > 0.0:
-        wall = 0.1
-        if detail.wall > 0.0:
-            wall = between(wall, _wall(key, x, y, 1.0 + 0.5 * detail.mpp), detail.wall)
-        body *= between(1.0, wall, fat)
+    body *= (1.0 - 0.92 * here.blood) * between(1.0, wall, here.fat)
     blue = 0.04 + 0.03 * texture.fine + 0.35 * here.pool + 0.1 * here.crowd
     pink = 0.24 + 0.34 * fibre + 0.05 * texture.fine
-    return body * blue, body * pink
+    return body * (blue + 0.27 * detail.cells), body * pink
+
+
+@compiled
+def _walls(out: NDArray[np.float64], fat: NDArray[np.float64], key: int, pixels: Pixels, y_um: float) -> None:
+    """Fill ``out``, where there is fat, with how much of each pixel is the wall of a fat cell."""
+    share = kept(_WALL_UM, pixels.mpp)
+    for column in range(len(out)):
+        if fat[column] > 0.0:
+            out[column] = 0.1
+            if share > 0.0:
+                wall = _wall(key, pixels.x_um[column], y_um, 1.0 + 0.5 * pixels.mpp)
+                out[column] = between(0.1, wall, share)
 
 
 @compiled

@@ -38,14 +38,14 @@ def develop(
     column0: int,
     row0: int,
 ) -> NDArray[np.uint8]:
-    """Turn stains ``(H, W, 3)`` into an image; its corner is pixel (column0, row0) of the whole."""
-    height, width, _ = stains.shape
+    """Turn stains ``(3, H, W)`` into an image; its corner is pixel (column0, row0) of the whole."""
+    _, height, width = stains.shape
     image = np.empty((height, width, 3), np.uint8)
     last = len(TRANSMITTED) - 1
     for row in range(height):
         for column in range(width):
             bits = random_bits(slide.key, _SENSOR, column0 + column, row0 + row)
-            blue, pink, brown = stains[row, column, 0], stains[row, column, 1], stains[row, column, 2]
+            blue, pink, brown = stains[0, row, column], stains[1, row, column], stains[2, row, column]
             for c in range(3):
                 density = blue * lamp.stains[0, c] + pink * lamp.stains[1, c] + brown * lamp.stains[2, c]
                 light = lamp.glass[c] * TRANSMITTED[min(last, int(density * _STEPS_PER_DENSITY))]

@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from sparseshot.datasets.synthetic import ground, plan, population
 from sparseshot.datasets.synthetic.ground import BLUE, BROWN, PINK, Pixels
-from sparseshot.datasets.synthetic.noise import between, channels, compiled, kept, noise, ramp, uniform
+from sparseshot.datasets.synthetic.noise import between, channels, compiled, kept, noise_grain, ramp, uniform
 from sparseshot.datasets.synthetic.plan import Plan
 
-_WAVE_COSINE, _WAVE_SINE, _DARK, _BLACK, _SOFT, _SPOT_U, _SPOT_V, _SPOT_SIZE, _TEXTURE, _TEXTURE_FINE = (
-    channels(after=ground.LAST_CHANNEL, count=10)
+_WAVE_COSINE, _WAVE_SINE, _DARK, _BLACK, _SOFT, _SPOT_U, _SPOT_V, _SPOT_SIZE = channels(
+    after=ground.LAST_CHANNEL, count=8
 )
-LAST_CHANNEL = _TEXTURE_FINE
+LAST_CHANNEL = _SPOT_SIZE
 
 LOOKS = np.array(
     [
@@ -49,7 +49,7 @@ class _Nature(NamedTuple):
 
 @compiled
 def paint(stains: NDArray[np.float32], slide: Plan, objects: NDArray[np.void], pixels: Pixels) -> None:
-    """Paint objects, one over the other, into the stains ``(H, W, 3)`` of a region."""
+    """Paint objects, one over the other, into the stains ``(3, H, W)`` of a region."""
     x_um, y_um, mpp = pixels
     for n in range(len(objects)):
         thing = objects[n]
@@ -61,7 +61,7 @@ def paint(stains: NDArray[np.float32], slide: Plan, objects: NDArray[np.void], p
         bottom = min(len(y_um), int(np.floor((thing.y + reach - y_um[0]) / mpp)) + 1)
         if left < right and top < bottom:
             part = Pixels(x_um[left:right], y_um[top:bottom], mpp)
-            _paint_one(stains[top:bottom, left:right], slide, thing, nature, part)
+            _paint_one(stains[:, top:bottom, left:right], slide, thing, nature, part)
 
 
 @compiled
@@ -120,7 +120,7 @@ def _paint_one(stains: NDArray[np.float32], slide: Plan, thing: Any, nature: _Na
                 tone += 0.8 * (1.0 - ramp(distance, nature.spot_um - 0.5 * soft, nature.spot_um + 0.5 * soft))
             stays = 1.0 - cover * (1.0 - look[_STAYS])
             for stain in (BLUE, PINK, BROWN):
-                stains[row, column, stain] = stains[row, column, stain] * stays + cover * tone * look[stain]
+                stains[stain, row, column] = stains[stain, row, column] * stays + cover * tone * look[stain]
 
 
 @compiled
@@ -129,9 +129,9 @@ def _chromatin(key: int, x_um: float, y_um: float, mpp: float) -> float:
     keep_coarse, keep_fine = kept(_COARSE_UM, mpp), kept(_FINE_UM, mpp)
     texture = 0.0
     if keep_coarse > 0.0:
-        texture += keep_coarse * noise(key, _TEXTURE, x_um / _COARSE_UM, y_um / _COARSE_UM)
+        texture += keep_coarse * noise_grain(key, x_um / _COARSE_UM, y_um / _COARSE_UM)
     if keep_fine > 0.0:
-        texture += 0.6 * keep_fine * noise(key, _TEXTURE_FINE, x_um / _FINE_UM, y_um / _FINE_UM)
+        texture += 0.6 * keep_fine * noise_grain(key + 911, x_um / _FINE_UM, y_um / _FINE_UM)
     return texture
 
 

@@ -142,7 +142,7 @@ def focus(plan: Plan, x: float, y: float) -> float:
 
 
 class Fields(NamedTuple):
-    """What the plan says of one place; the names are also the last axis of :func:`fields`."""
+    """What the plan says of one place; the names are also the first axis of :func:`fields`."""
 
     shore: float
     nest: float
@@ -162,14 +162,14 @@ SHORE, NEST, CROWD, FAT, BLOOD, FLOW, BLUE, PINK, POOL, CLEFT = range(FIELDS)
 
 @compiled
 def fields(plan: Plan, box: tuple[int, int, int, int], pitch_um: float) -> NDArray[np.float32]:
-    """Give the slow fields, ``(rows, columns, FIELDS)``, at a box of knots of a lattice all regions share."""
+    """Give the slow fields, ``(FIELDS, rows, columns)``, at a box of knots of a lattice all regions share."""
     i0, j0, i1, j1 = box
     rows, columns = j1 - j0, i1 - i0
-    out = np.zeros((rows, columns, FIELDS), np.float32)
+    out = np.zeros((FIELDS, rows, columns), np.float32)
     for row in range(rows):
         for column in range(columns):
             x, y = (i0 + column) * pitch_um, (j0 + row) * pitch_um
-            knot = out[row, column]
+            knot = out[:, row, column]
             knot[SHORE] = shore(plan, x, y, pitch_um)
             if knot[SHORE] < -80.0 - pitch_um:  # glass on all sides: nothing below is ever looked at
                 continue

@@ -192,6 +192,8 @@ def clutter_at(plan: Plan, sites: Sites) -> NDArray[np.void]:
                     kind, a = ERYTHROCYTE, between(3.0, 3.9, size)
                 else:
                     continue
+            if inside >= 0.0 and plans.fat(plan, x, y, 0.0) > 0.5 and plans.nest(plan, x, y, 0.0) < 0.0:
+                continue  # fat cells are empty
             thing = out[count]
             thing.x, thing.y, thing.a, thing.b, thing.kind = x, y, a, a * ratio, kind
             thing.angle = np.pi * uniform(key, _CLUTTER_ANGLE, i, j)

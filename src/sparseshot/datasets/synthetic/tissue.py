@@ -125,6 +125,8 @@ class SyntheticTissue:
             outlines: with the outline of each nucleus, as a polygon.
         """
         x0, y0, x1, y1 = (0.0, 0.0, *map(float, self.size)) if box is None else box
+        if not np.isfinite((x0, y0, x1, y1)).all():
+            raise InputError(f"{self.name}: box is {box}; give x0, y0, x1, y1 in level-0 pixels")
         plan = self._plan
         sites = population.sites_of(plan, *(value * self.mpp for value in (x0, y0, x1, y1)))
         rows = max(1, _STRIP_SITES // max(1, sites.i1 - sites.i0))
