@@ -291,6 +291,31 @@ def test_threads_read_the_same_bytes_while_one_tile_is_corrupt(
     assert wrong == touched
 
 
+@pytest.mark.parametrize(
+    ("bounds", "offset"),
+    [
+        ({"x": "40", "y": "24", "width": "300", "height": "200"}, (40, 24, 300, 200)),
+        ({"x": "40", "y": "24"}, (0, 0, 400, 300)),
+        ({"x": "200", "y": "24", "width": "300", "height": "200"}, (0, 0, 400, 300)),
+    ],
+)
+def test_places_count_from_the_corner_of_what_was_scanned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bounds: dict[str, str], offset: tuple[int, int, int, int]
+) -> None:
+    image = IMAGE[:300, :400]
+    path = slide_files.write_pyramid(tmp_path / "a.tif", image, levels=(1, 4))
+    told = {**openslide.OpenSlide(path).properties}
+    told |= {f"openslide.bounds-{name}": value for name, value in bounds.items()}
+    monkeypatch.setattr(openslide.OpenSlide, "properties", told)
+    x, y, width, height = offset
+    with of_openslide(path) as slide:
+        assert slide.size == (width, height)
+        assert slide.downsamples == (1.0, 4.0)
+        np.testing.assert_array_equal(slide.read(0, 0, width, height), image[y : y + height, x : x + width])
+        coarse = slide_files.reduced(image, 4)[y // 4 : y // 4 + 40, x // 4 : x // 4 + 50]
+        np.testing.assert_array_equal(slide.read(0, 0, 50, 40, mpp=1), coarse)
+
+
 def test_what_was_not_scanned_is_white(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
     rgba = np.zeros((10, 10, 4), np.uint8)

@@ -1,5 +1,6 @@
 """Slides of every scanner that OpenSlide knows."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
@@ -18,7 +19,11 @@ _BLOCK_PX = 128
 
 
 class OpenSlidePyramid:
-    """The levels of a file that OpenSlide reads, see :class:`sparseshot.images.pyramid.Pyramid`."""
+    """The levels of a file that OpenSlide reads, see :class:`sparseshot.images.pyramid.Pyramid`.
+
+    Where a file tells the bounds of what was scanned (MRXS, SCN), they are the slide, and places count from
+    their corner: so does QuPath, and so do marks from there.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -27,10 +32,15 @@ class OpenSlidePyramid:
         self._slide = self._opened()
         properties = self._slide.properties
         self.vendor = properties.get("openslide.vendor", "unknown")
-        self.sizes = tuple(self._slide.level_dimensions)
-        self.mpp = plausible(*(float(properties.get(f"openslide.mpp-{axis}", "nan")) for axis in "xy"))
+        whole = self._slide.level_dimensions
+        left, top, width, height = _bounds(properties, whole[0])
+        self._corner = (left, top)
         self._quotients = self._slide.level_downsamples
-        self._downsamples = downsamples(self.sizes)
+        self._downsamples = downsamples(whole)
+        is_cut = (width, height) != whole[0]
+        cut = [(max(1, int(width / step)), max(1, int(height / step))) for step in self._downsamples]
+        self.sizes = tuple(cut if is_cut else whole)
+        self.mpp = plausible(*(float(properties.get(f"openslide.mpp-{axis}", "nan")) for axis in "xy"))
 
     def _opened(self) -> openslide.OpenSlide:
         try:
@@ -65,7 +75,8 @@ class OpenSlidePyramid:
         return out
 
     def _region(self, level: int, box: Box) -> NDArray[np.uint8]:
-        place = (round(box.x0 * self._quotients[level]), round(box.y0 * self._quotients[level]))
+        (left, top), step, quotient = self._corner, self._downsamples[level], self._quotients[level]
+        place = (round((left / step + box.x0) * quotient), round((top / step + box.y0) * quotient))
         slide = self._slide
         try:
             return _white_below(slide, place, level, box)
@@ -81,7 +92,8 @@ class OpenSlidePyramid:
             try:
                 return _white_below(alone, place, level, box)
             except openslide.OpenSlideError as error:
-                where = f"x {place[0]}, y {place[1]} ({box.width} × {box.height} pixels of level {level})"
+                size = f"{box.width} × {box.height} pixels of level {level}"
+                where = f"x {round(box.x0 * step)}, y {round(box.y0 * step)} ({size})"
                 raise SlideError(
                     self.path,
                     f"the region at {where} cannot be read ({error}); the rest of the slide can; "
@@ -91,6 +103,18 @@ class OpenSlidePyramid:
     def close(self) -> None:
         """Let go of the file."""
         self._slide.close()
+
+
+def _bounds(properties: Mapping[str, str], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Give x, y, width and height of what was scanned; all of it where the file does not tell sensibly."""
+    try:
+        x, y, width, height = (
+            int(properties[f"openslide.bounds-{name}"]) for name in ("x", "y", "width", "height")
+        )
+    except (KeyError, ValueError):
+        return 0, 0, *size
+    is_inside = min(x, y) >= 0 and min(width, height) > 0 and x + width <= size[0] and y + height <= size[1]
+    return (x, y, width, height) if is_inside else (0, 0, *size)
 
 
 def _white_below(
