@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sparseshot.models.grid import offset_from_channels, size_from_channels

@@ -1,7 +1,7 @@
 """U-Net (Ronneberger et al., MICCAI 2015) with batch normalisation."""
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sparseshot.errors import InputError
