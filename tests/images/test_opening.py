@@ -137,6 +137,19 @@ def test_missing_folder_and_nonsense(tmp_path: Path) -> None:
         open_slide(tmp_path / "text.svs")
 
 
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(
+        SlideError, match=r"a\.tif: cannot be read \(Permission denied\); check its permissions"
+    ):
+        open_slide(path)
+
+
 def test_an_ome_tiff_of_many_channels_is_refused_not_shown_by_halves(tmp_path: Path) -> None:
     tifffile.imwrite(
         tmp_path / "a.ome.tif",

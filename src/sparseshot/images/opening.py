@@ -45,7 +45,12 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
         raise DataNotFoundError(path, "no such slide; check the path")
     if path.is_dir():
         raise SlideError(path, "is a folder; give a file, of a DICOM series any one in it")
-    pyramid = _pyramid(path)
+    try:
+        pyramid = _pyramid(path)
+    except OSError as error:
+        raise SlideError(
+            path, f"cannot be read ({error.strerror or error}); check its permissions"
+        ) from error
     if mpp is None:
         mpp = pyramid.mpp or image_mpp(path)
     if mpp is None:
