@@ -7,8 +7,9 @@ from pkgutil import iter_modules
 import benchmarks
 
 HELPERS = {"__main__", "timing"}
+LONG = {"scale"}  # takes more than minutes: only when named
 
-names = sys.argv[1:] or sorted({m.name for m in iter_modules(benchmarks.__path__)} - HELPERS)
+names = sys.argv[1:] or sorted({m.name for m in iter_modules(benchmarks.__path__)} - HELPERS - LONG)
 for name in names:
     print(f"\n## {name}\n", flush=True)
     import_module(f"benchmarks.{name}").main()
