@@ -46,6 +46,12 @@ def test_ambiguous_marks_are_an_error(tmp_path: Path) -> None:
         pairs_of(tmp_path, tmp_path)
 
 
+def test_two_images_of_one_name_are_an_error(tmp_path: Path) -> None:
+    touch(tmp_path / "a.svs", tmp_path / "a.tif", tmp_path / "marks" / "a.xml")
+    with pytest.raises(InputError, match=r"fits both a\.svs and a\.tif"):
+        pairs_of(tmp_path, tmp_path / "marks")
+
+
 def test_a_file_with_a_folder_is_an_error(tmp_path: Path) -> None:
     touch(tmp_path / "a.png")
     with pytest.raises(InputError, match="a file and a folder"):

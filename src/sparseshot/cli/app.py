@@ -36,7 +36,7 @@ def _options(
     _state["debug"] = debug
 
 
-def _one_line_warning(  # noqa: PLR0917  the signature that warnings asks for
+def _one_line_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,

@@ -112,20 +112,23 @@ def pairs_of(images: Path, marks: Path) -> list[tuple[Path, Path]]:
     if images.is_file() or marks.is_file():
         raise InputError(f"{images} and {marks} are a file and a folder; give two files or two folders")
     candidates = [path for path in sorted(marks.iterdir()) if path.is_file()]
-    pairs = []
+    taken: dict[Path, Path] = {}
     for image in sorted(path for path in images.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES):
         fitting = [path for path in candidates if path.name.startswith(f"{image.stem}.") and path != image]
         if len(fitting) > 1:
             raise InputError(
                 f"{image} has marks in {fitting[0].name} and {fitting[1].name}; leave one of them"
             )
-        pairs += [(image, path) for path in fitting]
-    if not pairs:
+        for path in fitting:
+            if path in taken:
+                raise InputError(f"{path} fits both {taken[path].name} and {image.name}; leave one of them")
+            taken[path] = image
+    if not taken:
         raise DataNotFoundError(
             marks,
             f"no file of marks is named like an image in {images}; name them alike: a.svs and a.geojson",
         )
-    return pairs
+    return [(image, path) for path, image in taken.items()]
 
 
 def pairs_in_csv(path: Path) -> list[tuple[Path, Path]]:
