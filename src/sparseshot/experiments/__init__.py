@@ -1,0 +1,33 @@
+"""Sweeps over data sets, losses and fractions of the marks; the paper's numbers; the report that shows both.
+
+>>> from sparseshot.experiments import paper_curve, shipped_experiments
+>>> "tnbc-headline" in shipped_experiments()
+True
+>>> paper_curve("tnbc", "segment", "ece")[0.3]
+0.8
+"""
+
+from sparseshot.experiments.paper import TABLES, paper_curve, paper_source, paper_table
+from sparseshot.experiments.plan import Experiment, Method, Run, Subject
+from sparseshot.experiments.results import Result, Results
+from sparseshot.experiments.running import Outcome, run_experiment
+from sparseshot.experiments.shipped_files import open_experiment, shipped_experiments
+from sparseshot.experiments.toml_file import ExperimentFile
+
+__all__ = [
+    "TABLES",
+    "Experiment",
+    "ExperimentFile",
+    "Method",
+    "Outcome",
+    "Result",
+    "Results",
+    "Run",
+    "Subject",
+    "open_experiment",
+    "paper_curve",
+    "paper_source",
+    "paper_table",
+    "run_experiment",
+    "shipped_experiments",
+]

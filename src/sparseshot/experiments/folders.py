@@ -1,0 +1,64 @@
+"""What an experiment leaves on disk, and where.
+
+::
+
+    OUT/plans/NAME.json        an experiment that was asked for, with all its runs
+    OUT/runs/RUN/run.json      what the run is, and where its data lies
+    OUT/runs/RUN/config.json   settings of the training; log.csv, model.pt, source.json are its own too
+    OUT/runs/RUN/metrics.json  written last: the run is finished
+    OUT/runs/RUN/error.json    why it failed, if it did
+    OUT/runs/RUN/output.txt    whatever its process said
+    OUT/runs/RUN/panels/       small pictures
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sparseshot.errors import FormatError, OutputError
+from sparseshot.files import replacing
+
+RUN, METRICS, ERROR, OUTPUT, LOG = "run.json", "metrics.json", "error.json", "output.txt", "log.csv"
+
+
+def run_folder(out: Path, name: str) -> Path:
+    """Give the folder of a run."""
+    return out / "runs" / name
+
+
+def plan_path(out: Path, name: str) -> Path:
+    """Give the file of an experiment that was asked for."""
+    return out / "plans" / f"{name}.json"
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it; what is in the way is told."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(path, f"cannot be made a folder ({error.strerror})") from error
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a value as JSON, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """Read a JSON object; anything else in the file is an error."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise FormatError(
+            path, f"cannot be read ({error}); delete it and run the experiment again"
+        ) from error
+    if not isinstance(value, dict):
+        raise FormatError(path, "holds no JSON object; delete it and run the experiment again")
+    return value
+
+
+def write_error(folder: Path, *, kind: str, message: str) -> None:
+    """Write down why a run failed."""
+    write_json(folder / ERROR, {"kind": kind, "message": message})

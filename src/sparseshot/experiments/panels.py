@@ -1,0 +1,48 @@
+"""Small pictures of what a run was shown and what it found, for the report to put side by side."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from sparseshot.files import replacing
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.evaluation import Known
+from sparseshot.training.pictures import Shown, picture_row
+from sparseshot.training.prepare import Marked
+
+FOLDER = "panels"
+IMAGES = ("training", "test")
+COLUMNS = ("image", "marks", "truth", "half", "calibrated")
+"""The image, the marks given, the truth, and right and wrong at threshold 0.5 and at the calibrated one."""
+
+
+def write_panels(folder: Path, checkpoint: Checkpoint, *, given: Marked, unseen: Known) -> None:
+    """Write the panels of a training image and of a test image, one small file each."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    shown = (Shown(given.slide, given.truth or given.marks, given.marks), Shown(unseen.slide, unseen.truth))
+    for name, image in zip(IMAGES, shown, strict=True):
+        pixels, marks, truth, _, half = picture_row(checkpoint, image, threshold=0.5)
+        panels = {"image": pixels, "truth": truth, "half": half}
+        if image.marks is not None:
+            panels["marks"] = marks
+        if checkpoint.threshold is not None:
+            *_, panels["calibrated"] = picture_row(checkpoint, image, threshold=checkpoint.threshold)
+        for column, panel in panels.items():
+            with replacing(panel_path(folder, name, column)) as temporary:
+                Image.fromarray(panel).save(temporary, "PNG")
+
+
+def panel_path(folder: Path, image: str, column: str) -> Path:
+    """Give the file of one panel of a run's folder."""
+    return folder / FOLDER / f"{image}-{column}.png"
+
+
+def read_panel(folder: Path, image: str, column: str) -> NDArray[np.uint8] | None:
+    """Read one panel; None where a run has none."""
+    path = panel_path(folder, image, column)
+    if not path.is_file():
+        return None
+    with Image.open(path) as picture:
+        return np.asarray(picture.convert("RGB"))

@@ -1,0 +1,125 @@
+"""One run from its data to its numbers: train, evaluate, draw, write down."""
+
+import json
+import os
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sparseshot.cells import Cells
+from sparseshot.datasets import load_dataset
+from sparseshot.errors import SparseshotWarning
+from sparseshot.experiments.folders import METRICS, write_json
+from sparseshot.experiments.panels import write_panels
+from sparseshot.experiments.plan import Run
+from sparseshot.images import Grid, open_slide
+from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
+from sparseshot.training.checkpoint import Checkpoint, versions
+from sparseshot.training.evaluation import Known, evaluate
+from sparseshot.training.held_out import find
+from sparseshot.training.loop import LAST
+from sparseshot.training.runs import Source, train_run
+
+
+def perform(run: Run, root: Path, folder: Path) -> None:
+    """Do a run, or what is left of it; the last thing it writes are its metrics."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SparseshotWarning)
+        metrics = _perform(run, root, folder)
+    for warning in caught:
+        warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+    told = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
+    write_json(folder / METRICS, metrics | {"warnings": list(told)})
+
+
+def _perform(run: Run, root: Path, folder: Path) -> dict[str, Any]:
+    start = time.perf_counter()
+    resumed = (folder / LAST).exists()
+    source = Source(dataset=run.subject.dataset, root=root, fraction=run.fraction, seed=run.seed)
+    checkpoint = train_run(run.config(), source, folder, weak=run.method.weak, show=False)
+    trained = time.perf_counter()
+    test = [
+        Known(open_slide(sample.image, mpp=sample.mpp), sample.cells)
+        for sample in load_dataset(run.subject.dataset, root, split="test")
+    ]
+    evaluation = evaluate(checkpoint, test)
+    recalls = exclusive_recalls(checkpoint, test) if run.task == "detect" and run.subject.classes else {}
+    material = source.load()
+    write_panels(folder, checkpoint, given=material.training[0], unseen=test[0])
+    labelling = checkpoint.config.labelling
+    marks = [len(labelling.positives(item.marks)) for item in material.training]
+    return {
+        "run": run.as_json(),
+        "config": json.loads(checkpoint.config.to_json()),
+        "evaluation": asdict(evaluation),
+        "exclusive_recall": recalls,
+        "training": {"images": len(marks), "marks": sum(marks)},
+        "seconds": {"training": trained - start, "all": time.perf_counter() - start},
+        "resumed": resumed,
+        "memory_bytes": peak_memory_bytes(),
+        "machine": machine(),
+        "versions": versions(),
+    }
+
+
+def exclusive_recalls(checkpoint: Checkpoint, images: Sequence[Known]) -> dict[str, dict[str, float]]:
+    """Give for each class the exclusive recall at threshold 0.5 and at the calibrated one."""
+    task, module = checkpoint.config.make_task(), checkpoint.network()
+    thresholds = {"half": 0.5}
+    if checkpoint.threshold is not None:
+        thresholds["calibrated"] = checkpoint.threshold
+    recalls: dict[str, dict[str, float]] = {name: {} for name in checkpoint.classes}
+    for kind, threshold in thresholds.items():
+        own, other = ({name: Counts() for name in checkpoint.classes} for _ in range(2))
+        for known in images:
+            grid = Grid.over(known.slide, checkpoint.mpp)
+            found = find(module, task, grid.read(known.slide, grid.box), mpp=grid.mpp, threshold=threshold)
+            truth = replace(known.truth, mpp=known.slide.mpp)
+            for index, name in enumerate(checkpoint.classes):
+                places = found.xy[found.label == index + 1] * grid.downsample
+                one, two = exclusive_counts(truth, Cells(places, mpp=known.slide.mpp), of_class=name)
+                own[name] += one
+                other[name] += two
+        for name in checkpoint.classes:
+            recalls[name][kind] = exclusive_recall(own[name], other[name])
+    return recalls
+
+
+def peak_memory_bytes() -> dict[str, int]:
+    """Give the most memory this process has held, and of a GPU, where either can be known."""
+    peaks = {}
+    if sys.platform != "win32":
+        import resource  # noqa: PLC0415  not there on Windows
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peaks["process"] = peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB
+    if torch.cuda.is_available():
+        peaks["gpu"] = torch.cuda.max_memory_allocated()
+    return peaks
+
+
+def machine() -> dict[str, Any]:
+    """Tell what the run ran on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.is_file():
+        for line in information.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,80 @@
+"""Real runs on tiny data: trained, evaluated, drawn, written down."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.experiments.tiny_data import experiment_text, tiny_brca, tiny_tnbc
+
+from sparseshot.experiments import ExperimentFile, run_experiment
+from sparseshot.experiments.folders import make_folder, read_json, run_folder
+from sparseshot.experiments.panels import read_panel
+from sparseshot.experiments.performing import perform
+from sparseshot.experiments.results import Result
+
+
+def experiment(tmp_path: Path, **grid: object) -> ExperimentFile:
+    path = tmp_path / "mine.toml"
+    path.write_text(experiment_text(**grid))
+    return ExperimentFile.read(path)
+
+
+def test_a_run_leaves_config_curves_metrics_and_panels(tmp_path: Path) -> None:
+    root = tiny_tnbc(tmp_path / "data")
+    run = experiment(tmp_path).experiment.runs[0]
+    folder = run_folder(tmp_path, run.name)
+    make_folder(folder)
+    perform(run, root, folder)
+    metrics = read_json(folder / "metrics.json")
+    assert metrics["run"]["method"]["name"] == "ece"
+    assert metrics["config"] == json.loads((folder / "config.json").read_text())
+    assert metrics["evaluation"]["images"] == 1
+    assert metrics["evaluation"]["cells"] == 12
+    assert metrics["training"] == {"images": 2, "marks": 12}, "half of 24"
+    assert metrics["seconds"]["all"] > metrics["seconds"]["training"] > 0
+    assert metrics["memory_bytes"]["process"] > 50e6
+    assert metrics["versions"]["torch"]
+    assert metrics["machine"]["threads"] >= 1
+    assert (folder / "log.csv").read_text().count("\n") == 5
+    result = Result.read(run, tmp_path)
+    assert result.state == "done"
+    assert result.score("half") == metrics["evaluation"]["half"]["pooled"]
+    for image, column in (("training", "marks"), ("test", "truth"), ("test", "half")):
+        assert read_panel(folder, image, column) is not None
+    assert read_panel(folder, "test", "marks") is None, "of test images nothing is given"
+
+
+def test_a_run_of_one_class_has_an_exclusive_recall(tmp_path: Path) -> None:
+    root = tiny_brca(tmp_path / "data")
+    run = experiment(
+        tmp_path,
+        datasets=["brca_m2c"],
+        tasks=["detect"],
+        classes=["lymphocyte"],
+        negative_classes=["tumour", "stromal"],
+    ).experiment.runs[0]
+    folder = run_folder(tmp_path, run.name)
+    make_folder(folder)
+    perform(run, root, folder)
+    metrics = read_json(folder / "metrics.json")
+    assert metrics["evaluation"]["cells"] == 4, "a third of the twelve are lymphocytes"
+    assert 0 <= metrics["exclusive_recall"]["lymphocyte"]["half"] <= 1
+    assert (
+        Result.read(run, tmp_path).exclusive_recall("half")
+        == metrics["exclusive_recall"]["lymphocyte"]["half"]
+    )
+
+
+@pytest.mark.slow
+def test_of_two_real_processes_the_one_with_bad_data_fails_alone(tmp_path: Path) -> None:
+    root = tiny_brca(tiny_tnbc(tmp_path / "data"))
+    for image in root.glob("brca_m2c/images/*.png"):
+        image.write_bytes(b"no image")
+    file = experiment(tmp_path, datasets=["tnbc", "brca_m2c"], tasks=["detect"], losses=["ce"])
+    outcome = run_experiment(file, root=root, out=tmp_path / "out", jobs=2)
+    good, bad = outcome.results
+    assert (good.run.subject.dataset, good.state) == ("tnbc", "done")
+    assert bad.failure is not None
+    assert bad.failure.kind == "SlideError"
+    assert "brca_m2c/images/" in bad.failure.message
+    assert "Traceback" in (bad.folder / "output.txt").read_text()

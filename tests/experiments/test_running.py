@@ -1,0 +1,278 @@
+"""What is missing is run, each run in its own process; nothing is lost, whatever dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.experiments.made_results import metrics_of, plausible
+from tests.experiments.tiny_data import experiment_text, tiny_tnbc
+
+from sparseshot.errors import FormatError, InputError, OutputError
+from sparseshot.experiments import ExperimentFile, Results, run_experiment
+from sparseshot.experiments.folders import read_json, run_folder, write_json
+from sparseshot.experiments.plan import Run
+from sparseshot.experiments.progress import Silent
+from sparseshot.experiments.results import Result
+from sparseshot.experiments.running import Outcome, alone_in, choose, worker_environment
+
+# Stands for a training: what it does is told by the name of its loss. Its numbers were made before.
+WORKER = """
+import json, os, shutil, sys, threading, time
+folder, made = sys.argv[1:3]
+def left_alone():
+    os.read(0, 1)
+    os._exit(3)
+threading.Thread(target=left_alone, daemon=True).start()
+with open(os.path.join(folder, "starts.txt"), "a") as file:
+    file.write(f"{os.getpid()} {os.environ['OMP_NUM_THREADS']}\\n")
+loss = json.load(open(os.path.join(folder, "run.json")))["run"]["method"]["loss"]
+if loss == "focal":
+    sys.exit("no luck")
+if loss == "huber":
+    os.kill(os.getpid(), 9)
+if loss == "elr":
+    json.dump({"kind": "FormatError", "message": "bad image"}, open(os.path.join(folder, "error.json"), "w"))
+    sys.exit(1)
+if loss == "oracle" and not os.path.exists(made + "/hurry"):
+    time.sleep(60)
+shutil.copy(os.path.join(made, os.path.basename(folder) + ".json"), os.path.join(folder, "metrics.json"))
+"""
+
+
+class Listener(Silent):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.counts = (0, 0)
+        self.left: list[float] = []
+
+    def begun(self, done: int, missing: int) -> None:
+        self.counts = (done, missing)
+
+    def started(self, run: Run) -> None:
+        self.order.append(run.name)
+
+    def ended(self, result: Result, seconds: float, seconds_left: float) -> None:
+        self.left.append(seconds_left)
+
+
+class Sweep:
+    """An experiment with made workers."""
+
+    def __init__(self, tmp_path: Path, **grid: object) -> None:
+        self.root = tiny_tnbc(tmp_path / "data")
+        self.out, self.made = tmp_path / "out", tmp_path / "made"
+        self.path = tmp_path / "mine.toml"
+        self.path.write_text(experiment_text(**grid))
+        self.made.mkdir()
+        for run in ExperimentFile.read(self.path).experiment.runs:
+            write_json(self.made / f"{run.name}.json", metrics_of(run, *plausible(run)))
+        self.listener = Listener()
+
+    def command(self, folder: Path) -> Sequence[str]:
+        return (sys.executable, "-c", WORKER, str(folder), str(self.made))
+
+    def run(self, **options: object) -> Outcome:
+        self.listener = Listener()
+        return run_experiment(
+            ExperimentFile.read(self.path),
+            root=self.root,
+            out=self.out,
+            progress=self.listener,
+            command=self.command,
+            **options,  # type: ignore[arg-type]  # a test names what it wants
+        )
+
+    def starts(self, name: str) -> list[tuple[int, str]]:
+        path = run_folder(self.out, name) / "starts.txt"
+        if not path.is_file():
+            return []
+        return [(int(pid), threads) for pid, threads in map(str.split, path.read_text().splitlines())]
+
+
+def test_all_runs_are_done_in_order_and_a_second_call_does_nothing(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, fractions=[0.5, 1.0])
+    outcome = sweep.run(jobs=1)
+    assert outcome.ran == 4
+    assert sweep.listener.counts == (0, 4)
+    assert sweep.listener.order[:2] == ["tnbc-segment-ece-1-s0", "tnbc-segment-ce-1-s0"]
+    assert sweep.listener.left[-1] == 0
+    assert [result.state for result in outcome.results] == ["done"] * 4
+    again = sweep.run(jobs=1)
+    assert again.ran == 0
+    assert sweep.listener.counts == (4, 0)
+    assert sweep.listener.order == []
+    assert [result.score("half") for result in again.results] == [
+        result.score("half") for result in outcome.results
+    ]
+
+
+def test_only_the_chosen_runs_are_run_and_the_others_are_missing(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    assert sweep.run(only=["*-ce-*"]).ran == 1
+    states = {name: result.state for name, result in Results.read(sweep.out).results.items()}
+    assert states == {"tnbc-segment-ece-0.5-s0": "missing", "tnbc-segment-ce-0.5-s0": "done"}
+    with pytest.raises(InputError, match=r"no run fits --only 'monuseg\*'; .*tnbc-segment-ece"):
+        choose(ExperimentFile.read(sweep.path).experiment.runs, ["monuseg*"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        ("focal", "WorkerDied: ended with code 1: no luck"),
+        ("huber", "WorkerDied: killed by the system, most likely for want of memory"),
+        ("elr", "FormatError: bad image"),
+    ],
+)
+def test_a_run_that_fails_is_written_down_and_the_others_go_on(tmp_path: Path, loss: str, told: str) -> None:
+    sweep = Sweep(tmp_path, losses=[loss, "ce"])
+    outcome = sweep.run(jobs=1)
+    assert [result.state for result in outcome.results] == ["failed", "done"]
+    assert [result.run.method.name for result in outcome.failed] == [loss]
+    assert str(outcome.failed[0].failure).startswith(told)
+    assert sweep.run().ran == 1, "a failed run is tried again"
+
+
+def test_a_run_that_failed_and_then_succeeds_has_no_error_left(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, losses=["ce"])
+    folder = run_folder(sweep.out, "tnbc-segment-ce-0.5-s0")
+    folder.mkdir(parents=True)
+    write_json(folder / "error.json", {"kind": "OSError", "message": "disk full"})
+    assert sweep.run().failed == []
+    assert not (folder / "error.json").exists()
+
+
+def test_runs_side_by_side_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("sparseshot.experiments.running._cores", lambda: 8)
+    assert worker_environment(0, 8)["OMP_NUM_THREADS"] == "1"
+    assert worker_environment(0, 3)["NUMBA_NUM_THREADS"] == "2"
+    assert worker_environment(0, 20)["OMP_NUM_THREADS"] == "1"
+    sweep = Sweep(tmp_path)
+    sweep.run(jobs=2)
+    assert [sweep.starts(name)[0][1] for name in sweep.listener.order] == ["4", "4"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert worker_environment(0, 8)["OMP_NUM_THREADS"] == "3", "who sets it means it"
+
+
+def test_a_folder_with_other_settings_is_left_alone(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.run()
+    for result in Results.read(sweep.out).results.values():
+        assert result.metrics is not None
+        write_json(result.folder / "config.json", result.metrics["config"])
+    sweep.path.write_text(sweep.path.read_text().replace("steps = 8", "steps = 9"))
+    with pytest.raises(
+        OutputError, match=r"tnbc-segment-ece-0.5-s0: holds a run with steps 8 instead of 9; choose"
+    ):
+        sweep.run()
+
+
+def test_another_number_of_rounds_is_another_run(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, losses=["ce"])
+    sweep.run()
+    text = sweep.path.read_text().replace("[[grid]]", "[losses.ce]\nrounds = 2\n[[grid]]")
+    sweep.path.write_text(text)
+    with pytest.raises(OutputError, match="rounds 1 instead of 2"):
+        sweep.run()
+
+
+def test_titles_may_change(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, losses=["ce"])
+    sweep.run()
+    sweep.path.write_text(sweep.path.read_text().replace("[[grid]]", '[losses.ce]\ntitle = "CE"\n[[grid]]'))
+    assert sweep.run().ran == 0
+
+
+def test_data_is_asked_for_only_while_something_is_missing(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.run()
+    sweep.root = tmp_path / "gone"
+    assert sweep.run().ran == 0
+
+
+def test_an_empty_data_set_stops_before_anything_is_written(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    for path in sweep.root.rglob("*.png"):
+        path.unlink()
+    with pytest.raises(FormatError, match="holds no image of TNBC"):
+        sweep.run()
+    assert not sweep.out.exists()
+
+
+def test_two_calls_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.out.mkdir()
+    with alone_in(sweep.out), pytest.raises(OutputError, match="another `sparseshot experiment` is at work"):
+        sweep.run()
+    assert sweep.run().ran == 2
+
+
+def test_jobs_below_one_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="jobs is 0"):
+        Sweep(tmp_path).run(jobs=0)
+
+
+CALLER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tests.experiments.test_running import Sweep
+sweep = object.__new__(Sweep)
+tmp = Path(sys.argv[2])
+sweep.root, sweep.out, sweep.made, sweep.path = tmp / "data", tmp / "out", tmp / "made", tmp / "mine.toml"
+try:
+    sweep.run(jobs=2)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells by /proc whether a process is alive")
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_stopped_it_takes_its_workers_along_and_then_goes_on(tmp_path: Path, blow: signal.Signals) -> None:
+    sweep = Sweep(tmp_path, losses=["ce", "oracle", "ece"])
+    slow = "tnbc-segment-oracle-0.5-s0"
+    repository = str(Path(__file__).parents[2])
+    caller = subprocess.Popen([sys.executable, "-c", CALLER, repository, str(tmp_path)])
+    try:
+        until = time.monotonic() + 120
+        while not (sweep.starts(slow) and len(list(sweep.out.glob("runs/*/metrics.json"))) == 2):
+            assert time.monotonic() < until
+            assert caller.poll() is None
+            time.sleep(0.05)
+        os.kill(caller.pid, blow)
+        assert caller.wait(30) in {-signal.SIGKILL, 130}
+    finally:
+        caller.kill()
+    worker = sweep.starts(slow)[0][0]
+    until = time.monotonic() + 30
+    while alive(worker):
+        assert time.monotonic() < until, "the worker outlived who started it"
+        time.sleep(0.05)
+    assert not (run_folder(sweep.out, slow) / "error.json").exists(), "to be stopped is not to fail"
+    (sweep.made / "hurry").touch()
+    outcome = sweep.run()
+    assert outcome.ran == 1
+    assert [result.state for result in outcome.results] == ["done"] * 3
+    assert len(sweep.starts("tnbc-segment-ce-0.5-s0")) == 1
+
+
+def test_the_plan_is_kept(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    sweep.run()
+    assert read_json(sweep.out / "plans" / "mine.json")["title"] == "Tiny"
