@@ -1,0 +1,158 @@
+"""``sparseshot experiment`` and ``sparseshot report``: run what is missing, and show what is there."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sparseshot.cli.app import app
+from sparseshot.errors import InputError
+
+if TYPE_CHECKING:
+    from sparseshot.experiments import Outcome
+
+INTERRUPTED = 130
+
+
+@app.command()
+def experiment(
+    name: Annotated[
+        str | None, typer.Argument(help="A TOML file, or the name of an experiment of --list.")
+    ] = None,
+    root: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the runs; what is in it is not run again.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs side by side; else one for each GPU or core.", min=1)
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only runs with names like this, as 'tnbc-segment-*'.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="`quick` or `paper`, instead of the file's.")] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="Show the experiments that come along.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs, and run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Run what is missing of an experiment: data sets, losses and fractions named in a TOML file.
+
+    Killed at any time, the same command goes on. A run that fails is recorded, the others go on, and the
+    exit code is 1.
+
+    Example: `sparseshot experiment tnbc-headline --root data --out runs`
+    """
+    from sparseshot.experiments import open_experiment, run_experiment
+    from sparseshot.experiments.progress import shown_progress
+    from sparseshot.experiments.running import choose
+
+    if list_them:
+        _list_experiments(as_json)
+        return
+    if name is None:
+        raise InputError("say which experiment: a TOML file, or one of `sparseshot experiment --list`")
+    file = open_experiment(name, profile=profile)
+    if dry_run:
+        _print_lines([run.name for run in choose(file.experiment.runs, only or ())], as_json)
+        return
+    if root is None or out is None:
+        raise InputError(f"say where the data is and where the runs go: {name} --root DIR --out DIR")
+    try:
+        with shown_progress() as progress:
+            outcome = run_experiment(file, root=root, out=out, jobs=jobs, only=only or (), progress=progress)
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command goes on", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    _tell(outcome, out, as_json)
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The --out of `sparseshot experiment`.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The page; a Markdown file goes beside it. Else FOLDER/report.html.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the figures here, and show them in the Markdown.")
+    ] = None,
+    metrics_json: Annotated[
+        Path | None, typer.Option(help="Also write the numbers of all runs as one JSON file.")
+    ] = None,
+    with_restricted_images: Annotated[
+        bool,
+        typer.Option(
+            "--with-restricted-images",
+            help="Also show images that not everybody may pass on: keep that report to yourself.",
+        ),
+    ] = False,
+) -> None:
+    """Show what runs gave, beside the paper's numbers: one HTML page with everything in it, and Markdown.
+
+    Example: `sparseshot report runs --out report.html`
+    """
+    from sparseshot.experiments import Results
+    from sparseshot.experiments.report import make_report, write_raw_metrics, write_report
+
+    page = out or folder / "report.html"
+    if page.suffix.lower() != ".html":
+        raise InputError(f"--out is {page}; give it the suffix .html")
+    results = Results.read(folder)
+    written = write_report(
+        make_report(results, restricted_images=with_restricted_images), page, figures=figures
+    )
+    if metrics_json is not None:
+        write_raw_metrics(results, metrics_json)
+        written.append(metrics_json)
+    for path in written:
+        typer.echo(path)
+
+
+def _list_experiments(as_json: bool) -> None:
+    from sparseshot.experiments import open_experiment, shipped_experiments
+
+    files = [open_experiment(name).experiment for name in shipped_experiments()]
+    if as_json:
+        import json
+
+        entries = [
+            {"name": e.name, "title": e.title, "about": e.about, "runs": len(e.runs), "datasets": e.datasets}
+            for e in files
+        ]
+        typer.echo(json.dumps(entries, indent=1, ensure_ascii=False))
+        return
+    width = max(len(each.name) for each in files)
+    for each in files:
+        profile = each.runs[0].profile
+        typer.echo(f"{each.name:<{width}}  {len(each.runs):>3} runs  {profile:<5}  {each.title}")
+
+
+def _print_lines(lines: list[str], as_json: bool) -> None:
+    import json
+
+    typer.echo(json.dumps(lines, indent=1) if as_json else "\n".join(lines))
+
+
+def _tell(outcome: "Outcome", out: Path, as_json: bool) -> None:
+    """Sum up."""
+    done = [result for result in outcome.results if result.state == "done"]
+    if as_json:
+        import json
+
+        summary = {
+            "runs": len(outcome.results),
+            "ran": outcome.ran,
+            "done": len(done),
+            "failed": {result.run.name: str(result.failure) for result in outcome.failed},
+            "scores": {
+                result.run.name: {point: result.score(point) for point in ("half", "calibrated")}
+                for result in done
+            },
+        }
+        typer.echo(json.dumps(summary, indent=1, ensure_ascii=False))
+        return
+    if not outcome.ran:
+        typer.echo(f"nothing to do: all {len(done)} runs are done")
+    for result in outcome.failed:
+        typer.echo(f"failed: {result.run.name}: {result.failure} ({result.folder / 'output.txt'})")
+    typer.echo(f"{len(done)} of {len(outcome.results)} runs are done; `sparseshot report {out}` shows them")

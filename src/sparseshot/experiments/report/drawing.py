@@ -1,0 +1,150 @@
+"""Draw curves over the fraction of the marks, exclusion over training, and panels side by side."""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps, rc_context
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from sparseshot.experiments.panels import COLUMNS, IMAGES, read_panel
+from sparseshot.experiments.report.comparisons import Comparison, Row, percent
+from sparseshot.experiments.results import POINTS, Result
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart; the paper's four always have the same.
+_COLOURS = {"ece": "#0072B2", "ce": "#D55E00", "focal": "#009E73", "huber": "#CC79A7", "oracle": "#222222"}
+_MARKERS = {"ece": "o", "ce": "s", "focal": "^", "huber": "D", "oracle": "*"}
+_FURTHER = ("#E69F00", "#56B4E9", "#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
+_STYLE: Any = {  # its keys are a type of thousands of words in some versions
+    "font.family": "DejaVu Sans",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#9aa3ad",
+    "axes.titlesize": 10.0,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "grid.color": "#e6e9ed",
+    "xtick.color": "#5b6470",
+    "ytick.color": "#5b6470",
+    "legend.frameon": False,
+    "svg.hashsalt": "sparseshot",  # the same figure is the same file
+}
+_SHOWN_PX = 160
+_PANEL_TITLES = {"image": "image", "marks": "marks given", "truth": "truth"}
+_EXCLUSION = {
+    "excluded": "excluded, % of the unannotated",
+    "exclusion_precision": "precision: excluded that are cells, %",
+    "exclusion_recall": "recall: hidden cells excluded, %",
+}
+
+
+def draw_curves(comparison: Comparison) -> bytes:
+    """Draw Dice or F1 over the fraction of the marks, at both operating points, the paper's dashed; SVG."""
+    looks = _looks(comparison.rows)
+    with rc_context(_STYLE):
+        canvas = Canvas(figsize=(9.6, 4.2), layout="constrained")
+        axes = canvas.subplots(1, 2, sharey=True)
+        for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
+            for row in comparison.rows:
+                colour, marker = looks[row.method.name]
+                curve = row.curve(point)
+                x = [100 * fraction for fraction in curve]
+                axis.plot(
+                    x, [s.mean for s in curve.values()], color=colour, marker=marker, markersize=5, lw=1.8
+                )
+                low, high = ([getattr(s, end) for s in curve.values()] for end in ("low", "high"))
+                axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+                paper = row.paper
+                axis.plot(
+                    [100 * f for f in paper], list(paper.values()), color=colour, lw=1, ls="--", alpha=0.65
+                )
+            axis.set_title(title)
+            axis.set_xlabel("marks given, %")
+            axis.set_xticks([100 * fraction for fraction in comparison.fractions])
+            axis.set_ylim(0, 1)
+        axes[0].set_ylabel(comparison.measure)
+        _legend(canvas, comparison.rows, looks)
+        return _svg(canvas)
+
+
+def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
+    """Draw what a method excluded over training and how right that was, a line for each fraction; SVG."""
+    with rc_context(_STYLE):
+        canvas = Canvas(figsize=(9.6, 3.0), layout="constrained")
+        axes = canvas.subplots(1, 3)
+        for axis, (column, title) in zip(axes, _EXCLUSION.items(), strict=True):
+            for fraction, log in logs.items():
+                told = [(int(line["step"]), 100 * float(line[column])) for line in log if line.get(column)]
+                colour = colormaps["viridis"](0.85 * fraction)
+                axis.plot(*zip(*told, strict=True) if told else ((), ()), color=colour, lw=1.4)
+            axis.set_title(title, fontsize=8.5)
+            axis.set_xlabel("step")
+            axis.set_ylim(bottom=0, top=None if column == "excluded" else 101)
+        handles = [
+            Line2D([], [], color=colormaps["viridis"](0.85 * fraction), lw=2, label=percent(fraction))
+            for fraction, log in logs.items()
+            if log
+        ]
+        canvas.legend(handles=handles, loc="outside right center", title="marks given")
+        return _svg(canvas)
+
+
+def draw_panels(chosen: Sequence[Result]) -> bytes:
+    """Put the panels of several runs side by side, a training image above, a test image below; JPEG."""
+    titles = [_PANEL_TITLES[column] for column in COLUMNS[:3]]
+    titles += [
+        f"{result.run.method.name}, {point}" for result in chosen for point in ("at 0.5", "calibrated")
+    ]
+    with rc_context(_STYLE):
+        canvas = Canvas(figsize=(1.5 * len(titles), 1.62 * len(IMAGES)), layout="constrained")
+        axes = canvas.subplots(len(IMAGES), len(titles))
+        for row, image in enumerate(IMAGES):
+            panels = [read_panel(chosen[0].folder, image, column) for column in COLUMNS[:3]]
+            panels += [read_panel(r.folder, image, column) for r in chosen for column in COLUMNS[3:]]
+            for axis, panel, title in zip(axes[row], panels, titles, strict=True):
+                axis.imshow(np.full((4, 4, 3), 244, np.uint8) if panel is None else _middle(panel))
+                axis.set_axis_off()
+                if row == 0:
+                    axis.set_title(title, fontsize=7.5)
+        file = io.BytesIO()
+        canvas.savefig(file, format="jpg", dpi=170, pil_kwargs={"quality": 88})
+        return file.getvalue()
+
+
+def _middle(panel: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Cut the middle out, so that cells are large enough to be seen in a row of panels."""
+    top, left = (max(0, (side - _SHOWN_PX) // 2) for side in panel.shape[:2])
+    return panel[top : top + _SHOWN_PX, left : left + _SHOWN_PX]
+
+
+def _looks(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
+    """Give every method a colour and a marker."""
+    further = iter(_FURTHER * (1 + len(rows) // len(_FURTHER)))
+    names = [row.method.name for row in rows]
+    return {
+        name: (_COLOURS[name] if name in _COLOURS else next(further), _MARKERS.get(name, "v"))
+        for name in names
+    }
+
+
+def _legend(canvas: Canvas, rows: Sequence[Row], looks: Mapping[str, tuple[str, str]]) -> None:
+    handles = [
+        Line2D(
+            [], [], color=looks[row.method.name][0], marker=looks[row.method.name][1], label=row.method.title
+        )
+        for row in rows
+    ]
+    if any(row.paper for row in rows):
+        handles.append(Line2D([], [], color="#666666", lw=1, ls="--", label="the paper"))
+    canvas.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))
+
+
+def _svg(canvas: Canvas) -> bytes:
+    file = io.BytesIO()
+    canvas.savefig(file, format="svg", metadata={"Date": None})  # no date: the same figure, the same file
+    return file.getvalue()

@@ -1,0 +1,70 @@
+"""The numbers of all runs as one small JSON, to be kept beside a document that speaks of them."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sparseshot.experiments.folders import make_folder
+from sparseshot.experiments.results import Result, Results
+from sparseshot.files import replacing
+
+
+def raw_metrics(results: Results) -> dict[str, Any]:
+    """Give the numbers of every run that was asked for, rounded to what they mean."""
+    done = [result.metrics for result in results.results.values() if result.metrics is not None]
+    return {
+        "experiments": {experiment.name: experiment.title for experiment in results.experiments},
+        "machines": _distinct(metrics["machine"] for metrics in done),
+        "versions": _distinct(metrics["versions"] for metrics in done),
+        "runs": [_run(result) for result in results.results.values()],
+    }
+
+
+def write_raw_metrics(results: Results, path: Path) -> None:
+    """Write them, a run a line."""
+    values = raw_metrics(results)
+    lines = ",\n  ".join(json.dumps(run, ensure_ascii=False) for run in values.pop("runs"))
+    head = json.dumps(values, indent=1, ensure_ascii=False)[:-2]
+    make_folder(path.parent)
+    with replacing(path) as temporary:
+        temporary.write_text(f'{head},\n "runs": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
+
+
+def _run(result: Result) -> dict[str, Any]:
+    run = result.run
+    told: dict[str, Any] = {
+        "name": run.name,
+        "dataset": run.subject.dataset,
+        "task": run.task,
+        "method": run.method.name,
+        "fraction": run.fraction,
+        "seed": run.seed,
+        "profile": run.profile,
+        "state": result.state,
+    }
+    if run.subject.classes:
+        told["classes"] = list(run.subject.classes)
+    if result.failure is not None:
+        told["error"] = str(result.failure)
+    if result.metrics is not None:
+        for point in ("half", "calibrated", "best"):
+            told[point] = _rounded(result.metrics["evaluation"][point])
+        if result.metrics["exclusive_recall"]:
+            told["exclusive_recall"] = {
+                name: _rounded(values) for name, values in result.metrics["exclusive_recall"].items()
+            }
+        told["marks"] = result.metrics["training"]["marks"]
+        told["seconds"] = round(result.seconds, 1)
+        told["memory_mb"] = None if result.memory_bytes is None else round(result.memory_bytes / 1e6)
+    return told
+
+
+def _rounded(values: Mapping[str, float | None] | None) -> dict[str, float | None] | None:
+    if values is None:
+        return None
+    return {name: None if value is None else round(value, 4) for name, value in values.items()}
+
+
+def _distinct(values: Any) -> list[Any]:
+    return list({json.dumps(value, sort_keys=True): value for value in values}.values())

@@ -1,0 +1,103 @@
+"""The commands around experiments: what they print, and their exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.experiments.made_results import write_results
+from tests.experiments.tiny_data import tiny_tnbc
+
+from sparseshot.cli import main
+from sparseshot.experiments import open_experiment
+
+
+@pytest.fixture
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_list_shows_every_shipped_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:3] == ["tnbc-headline", "4", "runs"] for line in lines)
+    assert main(["experiment", "--list", "--json"]) == 0
+    entries = {entry["name"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert entries["segmentation"]["runs"] == 8 * 4 * 10
+
+
+def test_dry_run_shows_the_runs_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "tnbc-headline", "--dry-run", "--only", "*-ce-*"]) == 0
+    assert capsys.readouterr().out.split() == ["tnbc-segment-ce-0.3-s0", "tnbc-segment-ce-1-s0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ([], 2, "say which experiment"),
+        (["tnbc-headline"], 2, "--root DIR --out DIR"),
+        (["nothing-like-it"], 1, "tnbc-headline"),
+        (["tnbc-headline", "--root", "nowhere", "--out", "o"], 1, "nowhere: there is no such folder"),
+        (["tnbc-headline", "--root", ".", "--out", "o", "--only", "x"], 2, "no run fits --only 'x'"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told(
+    arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str], empty_folder: Path
+) -> None:
+    assert main(["experiment", *arguments]) == code
+    assert told in capsys.readouterr().err
+    assert not list(empty_folder.iterdir())
+
+
+def test_where_all_is_done_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_results(tmp_path / "out", open_experiment("tnbc-headline").experiment)
+    arguments = ["experiment", "tnbc-headline", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    assert "nothing to do: all 4 runs are done" in capsys.readouterr().out
+    assert main([*arguments, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["runs"], summary["ran"], summary["failed"]) == (4, 0, {})
+    assert set(summary["scores"]["tnbc-segment-ece-0.3-s0"]) == {"half", "calibrated"}
+
+
+def test_a_failed_run_makes_exit_code_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setattr(
+        "sparseshot.experiments.running._command",
+        lambda folder: (sys.executable, "-c", "raise SystemExit('no luck')"),
+    )
+    root = tiny_tnbc(tmp_path / "data")
+    write_results(
+        tmp_path / "out", open_experiment("tnbc-headline").experiment, missing=("tnbc-segment-ce-1-s0",)
+    )
+    assert main(["experiment", "tnbc-headline", "--root", str(root), "--out", str(tmp_path / "out")]) == 1
+    output = capsys.readouterr()
+    assert "failed: tnbc-segment-ce-1-s0: WorkerDied: ended with code 1: no luck" in output.out
+    assert "3 of 4 runs are done" in output.out
+    assert "[1/1] tnbc-segment-ce-1-s0: failed" in output.err
+
+
+def test_report_writes_page_markdown_figures_and_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_results(tmp_path / "out", open_experiment("tnbc-headline").experiment)
+    arguments = ["report", str(tmp_path / "out"), "--out", str(tmp_path / "r.html")]
+    assert (
+        main([*arguments, "--figures", str(tmp_path / "f"), "--metrics-json", str(tmp_path / "m.json")]) == 0
+    )
+    written = [Path(line) for line in capsys.readouterr().out.split()]
+    assert all(path.is_file() for path in written)
+    assert {path.name for path in written} >= {"r.html", "r.md", "m.json", "tnbc-segment-curves.svg"}
+    assert main(["report", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
+def test_report_asks_for_html(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path), "--out", "x.pdf"]) == 2
+    assert "suffix .html" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 1
+    assert "holds no experiment" in capsys.readouterr().err
