@@ -181,6 +181,24 @@ def test_a_codec_that_is_not_installed_is_named(tmp_path: Path) -> None:
         open_slide(path)
 
 
+@pytest.mark.parametrize("codec", ["jpeg-rgb", "jpeg-ycbcr", "jpeg2000"])
+def test_a_tile_that_claims_to_be_huge_is_not_decoded(tmp_path: Path, codec: str) -> None:
+    huge = np.zeros((1000, 3000, 3), np.uint8)
+    pack = slide_files.PACKERS[codec][0]
+    path = tmp_path / "a.tif"
+    with tifffile.TiffWriter(path) as writer:
+        tiles = iter([pack(huge)] * 4)
+        writer.write(
+            tiles, shape=(128, 128, 3), dtype=np.uint8, tile=(64, 64), photometric="rgb", compression="zlib"
+        )
+    slide_files.declare(path, codec)
+    with (
+        open_slide(path, mpp=0.25) as slide,
+        pytest.raises(SlideError, match="a tile of 64 × 64 pixels holds an image of 3000 × 1000"),
+    ):
+        slide.read(0, 0, 10, 10)
+
+
 def test_jpeg_2000_is_read_and_its_truncation_seen(tmp_path: Path) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec="jpeg2000")
     with open_slide(path) as slide:

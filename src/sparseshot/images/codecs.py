@@ -69,15 +69,24 @@ def _jpeg_head(page: tifffile.TiffPage) -> bytes:
 def _jpeg(data: bytes, *, head: bytes, shape: tuple[int, int, int]) -> NDArray[Any]:
     if data[:2] != b"\xff\xd8":
         raise ValueError("not a JPEG")
-    colors = "RGB" if shape[2] == 3 else "GRAY"
-    return _fitting(simplejpeg.decode_jpeg(head + data[2:], colorspace=colors), shape)
+    whole = head + data[2:]
+    _check_size(simplejpeg.decode_jpeg_header(whole)[:2], shape)
+    return _fitting(simplejpeg.decode_jpeg(whole, colorspace="RGB" if shape[2] == 3 else "GRAY"), shape)
 
 
 def _jpeg2000(data: bytes, *, shape: tuple[int, int, int]) -> NDArray[Any]:
-    with Image.open(io.BytesIO(data), formats=["JPEG2000"]) as image:
-        if image.size[0] * image.size[1] > 4 * shape[0] * shape[1]:
-            raise ValueError(f"a tile of {shape[1]} × {shape[0]} holds an image of {image.size}")
-        return _fitting(np.asarray(image), shape)
+    try:
+        with Image.open(io.BytesIO(data), formats=["JPEG2000"]) as image:
+            _check_size((image.height, image.width), shape)
+            return _fitting(np.asarray(image), shape)
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+
+
+def _check_size(size: tuple[int, int], shape: tuple[int, int, int]) -> None:
+    """Refuse to decode what claims to be far larger than its tile, before memory is taken for it."""
+    if size[0] * size[1] > 4 * shape[0] * shape[1]:
+        raise ValueError(f"a tile of {shape[1]} × {shape[0]} pixels holds an image of {size[1]} × {size[0]}")
 
 
 def _plain(

@@ -66,12 +66,8 @@ class OpenSlidePyramid:
         for y in range(box.y0 // _BLOCK_PX * _BLOCK_PX, box.y1, _BLOCK_PX):
             for x in range(box.x0 // _BLOCK_PX * _BLOCK_PX, box.x1, _BLOCK_PX):
                 part = Box(x, y, x + _BLOCK_PX, y + _BLOCK_PX).meet(box)
-                pixels = self._region(level, Box(x, y, part.x1, part.y1))
-                rows, columns = (
-                    slice(part.y0 - box.y0, part.y1 - box.y0),
-                    slice(part.x0 - box.x0, part.x1 - box.x0),
-                )
-                out[rows, columns] = pixels[part.y0 - y :, part.x0 - x :]
+                read = Box(x, y, part.x1, part.y1)
+                out[part.within(box)] = self._region(level, read)[part.within(read)]
         return out
 
     def _region(self, level: int, box: Box) -> NDArray[np.uint8]:

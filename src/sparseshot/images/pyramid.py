@@ -76,8 +76,7 @@ class PyramidSlide:
             return self._resampled(grid.downsample, wanted)
         out = np.full((height, width, 3), 255, np.uint8)
         if inside.width and inside.height:
-            rows = slice(inside.y0 - row, inside.y1 - row)
-            out[rows, inside.x0 - column : inside.x1 - column] = self._resampled(grid.downsample, inside)
+            out[inside.within(wanted)] = self._resampled(grid.downsample, inside)
         return out
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
@@ -96,16 +95,12 @@ class PyramidSlide:
         ratio = downsample / self.downsamples[level]
         if math.isclose(ratio, round(ratio), rel_tol=1e-9):
             ratio = float(round(ratio))
+        parts = _parts(box, ratio)
+        if len(parts) == 1:
+            return self._part(level, ratio, box)
         out = np.empty((box.height, box.width, 3), np.uint8)
-        for part in _parts(box, ratio):
-            rows, columns = (
-                slice(part.y0 - box.y0, part.y1 - box.y0),
-                slice(part.x0 - box.x0, part.x1 - box.x0),
-            )
-            pixels = self._part(level, ratio, part)
-            if part == box:
-                return pixels
-            out[rows, columns] = pixels
+        for part in parts:
+            out[part.within(box)] = self._part(level, ratio, part)
         return out
 
     def _part(self, level: int, ratio: float, box: Box) -> NDArray[np.uint8]:

@@ -89,6 +89,17 @@ class Box(NamedTuple):
         x0, y0 = max(self.x0, other.x0), max(self.y0, other.y0)
         return Box(x0, y0, max(x0, min(self.x1, other.x1)), max(y0, min(self.y1, other.y1)))
 
+    def within(self, outer: "Box") -> tuple[slice, slice]:
+        """Give its rows and columns in an array that holds the pixels of another box.
+
+        >>> Box(5, 0, 10, 5).within(Box(5, -5, 20, 5))
+        (slice(5, 10, None), slice(0, 5, None))
+        """
+        return (
+            slice(self.y0 - outer.y0, self.y1 - outer.y0),
+            slice(self.x0 - outer.x0, self.x1 - outer.x0),
+        )
+
 
 @dataclass(frozen=True)
 class Grid:

@@ -79,15 +79,10 @@ class TiffPyramid:
         out = np.empty((box.height, box.width, 3), np.uint8)
         for row in range(box.y0 // th, math.ceil(box.y1 / th)):
             for column in range(box.x0 // tw, math.ceil(box.x1 / tw)):
-                part = Box(column * tw, row * th, (column + 1) * tw, (row + 1) * th).meet(box)
+                whole = Box(column * tw, row * th, (column + 1) * tw, (row + 1) * th)
+                part = whole.meet(box)
                 tile = self._tile(level, column, row)
-                out[part.y0 - box.y0 : part.y1 - box.y0, part.x0 - box.x0 : part.x1 - box.x0] = (
-                    255
-                    if tile is None
-                    else tile[
-                        part.y0 - row * th : part.y1 - row * th, part.x0 - column * tw : part.x1 - column * tw
-                    ]
-                )
+                out[part.within(box)] = 255 if tile is None else tile[part.within(whole)]
         return out
 
     def _tile(self, level: int, column: int, row: int) -> NDArray[np.uint8] | None:
@@ -104,7 +99,7 @@ class TiffPyramid:
                     return None
                 colors = [p.decode(data) for p, data in zip(layer.planes, planes, strict=True)]
                 tile = as_rgb(colors[0] if len(colors) == 1 else np.concatenate(colors, axis=2))
-            except (OSError, ValueError, SyntaxError) as error:
+            except (OSError, OverflowError, SyntaxError, ValueError) as error:
                 raise self._broken(level, column, row, error) from error
             self._cache.put((level, index), tile)
         return tile

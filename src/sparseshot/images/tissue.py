@@ -142,7 +142,7 @@ def _overview(slide: Slide, grid: Grid) -> tuple[NDArray[np.uint8], NDArray[np.b
     ]
     while waiting:
         box = waiting.pop()
-        place = slice(box.y0, box.y1), slice(box.x0, box.x1)
+        place = box.within(grid.box)
         try:
             pixels[place] = grid.read(slide, box)
         except SlideError:
