@@ -136,7 +136,7 @@ def _tissue_row(  # noqa: PLR0917  numba knows no keyword-only arguments
     """Stain a row of pixels; without branches, so that it becomes vector code."""
     speck, mottle, strand, wall = rows
     for column in range(len(blue_row)):
-        here = Fields(
+        here = Fields(  # as values: handing arrays on for each pixel would cost more than all the rest
             slow[0, column],
             slow[1, column],
             slow[2, column],

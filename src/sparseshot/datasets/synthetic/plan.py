@@ -171,7 +171,7 @@ def fields(plan: Plan, box: tuple[int, int, int, int], pitch_um: float) -> NDArr
             x, y = (i0 + column) * pitch_um, (j0 + row) * pitch_um
             knot = out[:, row, column]
             knot[SHORE] = shore(plan, x, y, pitch_um)
-            if knot[SHORE] < -80.0 - pitch_um:  # glass on all sides: nothing below is ever looked at
+            if knot[SHORE] < -80.0 - 2.0 * pitch_um:  # glass on all sides: nothing below is ever looked at
                 continue
             thick = 1.0 + 0.12 * _terrain(plan, _THICK, x, y, pitch_um)
             knot[NEST] = nest(plan, x, y, pitch_um)
