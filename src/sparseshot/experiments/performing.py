@@ -52,7 +52,9 @@ def _perform(run: Run, root: Path, folder: Path) -> dict[str, Any]:
     evaluation = evaluate(checkpoint, test)
     recalls = exclusive_recalls(checkpoint, test) if run.task == "detect" and run.subject.classes else {}
     material = source.load()
-    write_panels(folder, checkpoint, given=material.training[0], unseen=test[0])
+    # The image with the most cells, so that every method and fraction shows the same one.
+    given = max(material.training, key=lambda item: len(item.truth or item.marks))
+    write_panels(folder, checkpoint, given=given, unseen=max(test, key=lambda known: len(known.truth)))
     labelling = checkpoint.config.labelling
     marks = [len(labelling.positives(item.marks)) for item in material.training]
     return {

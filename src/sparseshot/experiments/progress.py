@@ -1,5 +1,6 @@
 """What is told while an experiment runs: a line for each run; on a terminal also bars."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +76,7 @@ class LinesAndBars(Lines):
         super().__init__(console)
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
+        self._next_look = 0.0
         self._all = bars.add_task("all runs", total=1)
 
     def begun(self, done: int, missing: int) -> None:
@@ -87,7 +89,10 @@ class LinesAndBars(Lines):
         self._tasks[run.name] = self._bars.add_task(run.name, total=run.config().steps * run.method.rounds)
 
     def working(self, folders: Mapping[str, Path]) -> None:
-        """Move the bars."""
+        """Move the bars, once a second: a log of a long run takes a while to read."""
+        if (now := time.monotonic()) < self._next_look:
+            return
+        self._next_look = now + 1
         for name, folder in folders.items():
             self._bars.update(self._tasks[name], completed=steps_done(folder))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.experiments.made_results import write_results
 
-from sparseshot.errors import DataNotFoundError, FormatError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.experiments import Results, open_experiment
 from sparseshot.experiments.plan import Experiment, Method, Run, Subject, grid_of_runs
 from sparseshot.experiments.report import make_report, raw_metrics, write_raw_metrics, write_report
@@ -205,12 +205,15 @@ def test_methods_are_ranked_and_tested(tmp_path: Path) -> None:
     write_results(
         tmp_path,
         sweep("tnbc", "monuseg"),
-        scores=lambda run: (0.7 + 0.1 * run.fraction - 0.02 * (run.method.name == "ce"), 0.7),
+        scores=lambda run: (
+            0.7 - (0.02 + 0.001 * run.fraction * len(run.subject.dataset)) * (run.method.name == "ce"),
+            0.7,
+        ),
     )
     blocks = report_of(tmp_path)
     half, calibrated = tables(blocks, first="method")
     assert half.rows[0] == ["method ece", "1.00", "", "", "", ""]
-    assert half.rows[1] == ["method ce", "2.00", "8", "8", "+0.020", "0.0078"]
+    assert half.rows[1] == ["method ce", "2.00", "8", "8", "+0.022", "0.0078"]
     assert calibrated.rows[1][-1] == "too few pairs", "where nothing differs nothing can be told"
 
 
@@ -303,3 +306,13 @@ def test_html_is_escaped_and_whole() -> None:
     assert '<tr class="line quiet"><td class="w">&lt;b&gt;</td></tr>' in page
     assert 'alt="a &quot;caption&quot;"' in page
     assert to_markdown(blocks, figures="pics").count("pics/f.svg") == 1
+
+
+def test_a_report_may_be_about_another_method(tmp_path: Path) -> None:
+    write_results(tmp_path, sweep(losses=("focal", "huber")))
+    assert "method focal keeps" in text_of(report_of(tmp_path)), "what was run is what it is about"
+    other = text_of(make_report(Results.read(tmp_path), about="huber"))
+    assert "better than method huber" in other
+    assert "huber better in" in other
+    with pytest.raises(InputError, match="no run is of the method 'ece'; there are focal, huber"):
+        make_report(Results.read(tmp_path), against="ece")

@@ -79,6 +79,10 @@ def report(
     metrics_json: Annotated[
         Path | None, typer.Option(help="Also write the numbers of all runs as one JSON file.")
     ] = None,
+    about: Annotated[
+        str | None, typer.Option(help="The method the report is about, by its short name; else ece.")
+    ] = None,
+    against: Annotated[str | None, typer.Option(help="The method it is held against first; else ce.")] = None,
     with_restricted_images: Annotated[
         bool,
         typer.Option(
@@ -98,9 +102,8 @@ def report(
     if page.suffix.lower() != ".html":
         raise InputError(f"--out is {page}; give it the suffix .html")
     results = Results.read(folder)
-    written = write_report(
-        make_report(results, restricted_images=with_restricted_images), page, figures=figures
-    )
+    blocks = make_report(results, about=about, against=against, restricted_images=with_restricted_images)
+    written = write_report(blocks, page, figures=figures)
     if metrics_json is not None:
         write_raw_metrics(results, metrics_json)
         written.append(metrics_json)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparseshot.experiments.folders import make_folder
-from sparseshot.experiments.report.comparisons import compare
+from sparseshot.experiments.report.comparisons import choose_focus, compare
 from sparseshot.experiments.report.document import Block, figures_of
 from sparseshot.experiments.report.evidence import exclusion, pictures
 from sparseshot.experiments.report.html import to_html
@@ -20,23 +20,32 @@ from sparseshot.files import replacing
 __all__ = ["make_report", "raw_metrics", "write_raw_metrics", "write_report"]
 
 
-def make_report(results: Results, *, restricted_images: bool = False) -> list[Block]:
+def make_report(
+    results: Results,
+    *,
+    about: str | None = None,
+    against: str | None = None,
+    restricted_images: bool = False,
+) -> list[Block]:
     """Make the blocks of the report; the same runs make the same report.
 
     Args:
         results: what is there.
+        about: short name of the method the report is about; None: exclusive cross-entropy, if it was run.
+        against: the method it is held against first; None: cross-entropy, if it was run.
         restricted_images: also show images whose licence does not let everybody pass them on.
     """
     comparisons = compare(results)
-    blocks = summary(results, comparisons)
+    focus = choose_focus(comparisons, about, against)
+    blocks = summary(results, comparisons, focus)
     for comparison in comparisons:
-        blocks += curves(comparison)
+        blocks += curves(comparison, focus)
     for experiment in results.experiments:
         if experiment.paper_table is not None:
             blocks += table_of_the_paper(experiment, results)
-    blocks += ranking(comparisons)
+    blocks += ranking(comparisons, focus)
     blocks += exclusion(comparisons)
-    blocks += pictures(comparisons, restricted=restricted_images)
+    blocks += pictures(comparisons, focus, restricted=restricted_images)
     return blocks + runs(results)
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sparseshot.datasets import dataset_info
+from sparseshot.errors import InputError
 from sparseshot.experiments.paper import SETS, paper_curve
 from sparseshot.experiments.plan import Method, Subject
 from sparseshot.experiments.results import Point, Result, Results
@@ -11,8 +13,12 @@ from sparseshot.experiments.results import Point, Result, Results
 TASK_WORDS: Mapping[str, str] = {"segment": "segmentation", "detect": "detection"}
 MEASURES: Mapping[str, str] = {"segment": "Dice", "detect": "F1"}
 
-FIRST, OTHER = "ece", "ce"
-"""The method a report is about, and the one it is to be better than, by the short names of their losses."""
+
+class Focus(NamedTuple):
+    """The method a report is about, and the one it is to be better than, by their short names."""
+
+    first: str
+    other: str
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,21 @@ def compare(results: Results) -> list[Comparison]:
         Comparison(subject, task, tuple(make_row(subject, task, runs) for runs in rows.values()))
         for (subject, task), rows in grouped.items()
     ]
+
+
+def choose_focus(comparisons: Sequence[Comparison], first: str | None, other: str | None) -> Focus:
+    """Take the methods asked for; else exclusive cross-entropy and cross-entropy, if they were run."""
+    names = list(dict.fromkeys(row.method.name for comparison in comparisons for row in comparison.rows))
+    for name in (first, other):
+        if name is not None and name not in names:
+            raise InputError(f"no run is of the method {name!r}; there are {', '.join(names) or 'none'}")
+
+    def usual(name: str, taken: str | None) -> str:
+        free = [each for each in names if each != taken]
+        return name if name in free or not free else free[0]
+
+    first = first or usual("ece", other)
+    return Focus(first, other or usual("ce", first))
 
 
 def make_row(subject: Subject, task: str, runs: Sequence[Result]) -> Row:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sparseshot.datasets import dataset_info
-from sparseshot.experiments.report.comparisons import FIRST, OTHER, Comparison
+from sparseshot.experiments.report.comparisons import Comparison, Focus
 from sparseshot.experiments.report.document import Block, Heading, Paragraph
 from sparseshot.experiments.report.figures import exclusion_figure, panels_figure
 
@@ -25,7 +25,7 @@ def exclusion(comparisons: Sequence[Comparison]) -> list[Block]:
     return [Heading(2, "What was excluded"), Paragraph(intro), *figures]
 
 
-def pictures(comparisons: Sequence[Comparison], *, restricted: bool) -> list[Block]:
+def pictures(comparisons: Sequence[Comparison], focus: Focus, *, restricted: bool) -> list[Block]:
     """Show what was found with 30 % of the marks, of data sets that may be shown."""
     blocks: list[Block] = []
     withheld = []
@@ -36,7 +36,7 @@ def pictures(comparisons: Sequence[Comparison], *, restricted: bool) -> list[Blo
             continue
         done = [
             result
-            for name in (OTHER, FIRST)
+            for name in reversed(focus)
             if (row := comparison.row(name)) is not None
             for results in row.results.values()
             for result in results
@@ -46,7 +46,7 @@ def pictures(comparisons: Sequence[Comparison], *, restricted: bool) -> list[Blo
             continue
         nearest = min({result.run.fraction for result in done}, key=lambda fraction: abs(fraction - 0.3))
         same = {r.run.method.name: r for r in reversed(done) if r.run.fraction == nearest}
-        figure = panels_figure(comparison, [same[name] for name in (OTHER, FIRST) if name in same])
+        figure = panels_figure(comparison, [same[name] for name in reversed(focus) if name in same])
         if figure is not None:
             blocks.append(figure)
             blocks.append(Paragraph(f"Images: {info.title}, {info.licence}; {info.citation}.", quiet=True))

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from sparseshot.experiments.report.comparisons import FIRST, TASK_WORDS, Comparison
+from sparseshot.experiments.report.comparisons import TASK_WORDS, Comparison, Focus
 from sparseshot.experiments.report.document import Block, Heading, Paragraph, Table
 from sparseshot.experiments.report.statistics import FEWEST_PAIRS, PairedTest, mean_ranks, paired_tests
 from sparseshot.experiments.results import POINTS, Point
 
 
-def ranking(comparisons: Sequence[Comparison]) -> list[Block]:
+def ranking(comparisons: Sequence[Comparison], focus: Focus) -> list[Block]:
     """Rank the methods over data sets and fractions, and test the first against each of the others."""
     blocks: list[Block] = []
     for task, word in TASK_WORDS.items():
@@ -19,7 +19,7 @@ def ranking(comparisons: Sequence[Comparison]) -> list[Block]:
                 name for name in scores if all(c.row(name) is not None for c in chosen) and scores[name]
             ]
             ranks, places = mean_ranks({name: scores[name] for name in everywhere})
-            tests = paired_tests(FIRST, scores) if scores.get(FIRST) else []
+            tests = paired_tests(focus.first, scores) if scores.get(focus.first) else []
             if places < 2 or len(ranks) < 2:
                 continue
             titles = {row.method.name: row.method.title for c in chosen for row in c.rows}
@@ -30,7 +30,14 @@ def ranking(comparisons: Sequence[Comparison]) -> list[Block]:
                 test = by_other.get(name)
                 rank = f"{ranks[name]:.2f}" if name in ranks else ""
                 rows.append([titles[name], rank, *(_test_cells(test) if test else [""] * 4)])
-            header = ["method", "mean rank", "pairs", f"{FIRST} better in", "median difference", "p (Holm)"]
+            header = [
+                "method",
+                "mean rank",
+                "pairs",
+                f"{focus.first} better in",
+                "median difference",
+                "p (Holm)",
+            ]
             blocks.append(Table(header, rows))
             blocks.append(
                 Paragraph(
@@ -42,7 +49,7 @@ def ranking(comparisons: Sequence[Comparison]) -> list[Block]:
         return []
     intro = (
         "Mean rank over the pairs of data set and fraction, 1 the best; ties share. The test is Wilcoxon's "
-        f"signed-rank test of {FIRST} against each other method over the pairs both have, two-sided, "
+        f"signed-rank test of {focus.first} against each other method over the pairs both have, two-sided, "
         f"corrected by Holm within a table; with fewer than {FEWEST_PAIRS} pairs that differ it cannot tell "
         "anything and is left out. The fractions of one data set share their images and, being nested, their "
         "marks: the pairs are not independent, and p is too small rather than too large."

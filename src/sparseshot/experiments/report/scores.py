@@ -7,10 +7,9 @@ from sparseshot.experiments.paper import paper_table
 from sparseshot.experiments.plan import Experiment
 from sparseshot.experiments.report import words
 from sparseshot.experiments.report.comparisons import (
-    FIRST,
     MEASURES,
-    OTHER,
     Comparison,
+    Focus,
     Row,
     Spread,
     make_row,
@@ -31,7 +30,7 @@ _TABLE_REMARK = (
 )
 
 
-def summary(results: Results, comparisons: Sequence[Comparison]) -> list[Block]:
+def summary(results: Results, comparisons: Sequence[Comparison], focus: Focus) -> list[Block]:
     """Say what was asked, how much of it is there, and what comes out."""
     done, failed, missing = (
         [result for result in results.results.values() if result.state == state]
@@ -46,9 +45,9 @@ def summary(results: Results, comparisons: Sequence[Comparison]) -> list[Block]:
     state += f", **{len(failed)} failed**" if failed else ""
     state += f", {len(missing)} are still missing and shown as –" if missing else ""
     blocks.append(Paragraph(f"{state}. {_how_to_read()}", quiet=True))
-    if sentences := words.headline(comparisons, FIRST, OTHER):
+    if sentences := words.headline(comparisons, focus):
         blocks += [Heading(2, "In short"), Bullets(sentences)]
-        blocks += _headline_table(comparisons)
+        blocks += _headline_table(comparisons, focus)
     return blocks
 
 
@@ -59,13 +58,13 @@ def _how_to_read() -> str:
     )
 
 
-def _headline_table(comparisons: Sequence[Comparison]) -> list[Block]:
+def _headline_table(comparisons: Sequence[Comparison], focus: Focus) -> list[Block]:
     columns = (*words.FEW, 1.0)
     rows: list[list[str]] = []
     lines = set()
     for comparison in comparisons:
         label = comparison.title
-        for name in (FIRST, OTHER):
+        for name in focus:
             row = comparison.row(name)
             if row is None or not words.kept(row, "half"):
                 continue
@@ -84,7 +83,7 @@ def _headline_table(comparisons: Sequence[Comparison]) -> list[Block]:
     return [Table(header, rows, words=2, lines=frozenset(lines)), Paragraph(remark, quiet=True)]
 
 
-def curves(comparison: Comparison) -> list[Block]:
+def curves(comparison: Comparison, focus: Focus) -> list[Block]:
     """Show one data set and task: figure, numbers, and what they say."""
     blocks: list[Block] = [Heading(2, comparison.title)]
     figure = curves_figure(comparison)
@@ -92,7 +91,7 @@ def curves(comparison: Comparison) -> list[Block]:
         blocks.append(figure)
     blocks.append(_scores(comparison))
     blocks.append(Paragraph(_TABLE_REMARK, quiet=True))
-    sentences = [*words.rivals(comparison, FIRST), *words.against_the_paper(comparison)]
+    sentences = [*words.rivals(comparison, focus.first), *words.against_the_paper(comparison)]
     order = words.order_against_the_paper(comparison)
     blocks.append(Bullets(sentences + ([order] if order else [])))
     if (

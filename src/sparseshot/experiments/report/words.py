@@ -2,7 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sparseshot.experiments.report.comparisons import Comparison, Row, Spread, paper_title, percent, percents
+from sparseshot.experiments.report.comparisons import (
+    Comparison,
+    Focus,
+    Row,
+    Spread,
+    paper_title,
+    percent,
+    percents,
+)
 from sparseshot.experiments.results import POINTS, Point
 
 FEW = (0.1, 0.2, 0.3, 0.4)
@@ -26,12 +34,12 @@ def kept(row: Row, point: Point) -> dict[float, float]:
     return {fraction: curve[fraction].mean / curve[1.0].mean for fraction in FEW if fraction in curve}
 
 
-def headline(comparisons: Sequence[Comparison], first: str, other: str) -> list[str]:
+def headline(comparisons: Sequence[Comparison], focus: Focus) -> list[str]:
     """Say how often two methods keep what they have with all marks."""
     sentences = []
     for point, where in POINTS.items():
         told = []
-        for name in (first, other):
+        for name in focus:
             rows = [row for comparison in comparisons if (row := comparison.row(name)) is not None]
             shares = [values for row in rows if (values := kept(row, point))]
             if shares:
