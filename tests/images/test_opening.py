@@ -96,7 +96,10 @@ def test_what_a_printer_would_print_is_not_a_pixel_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.tif"])
-def test_resolution_of_an_image_is_used_where_it_is_a_microscopes(tmp_path: Path, name: str) -> None:
+def test_resolution_of_an_image_is_used_where_it_is_a_microscopes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)  # also where Pillow alone would refuse
     Image.fromarray(IMAGE).save(tmp_path / name, dpi=(50800, 50800))
     with open_slide(tmp_path / name) as slide:
         assert slide.mpp == pytest.approx(0.5, rel=1e-3)
@@ -368,6 +371,17 @@ def test_levels_of_odd_sizes_do_not_depend_on_where_a_read_begins(tmp_path: Path
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # on the way to giving up
+def test_absurd_sizes_do_not_reach_openslide_which_would_end_the_process(tmp_path: Path) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec="jpeg-rgb", levels=(1,))
+    with tifffile.TiffFile(path, mode="r+") as file:
+        for tag in ("TileWidth", "TileLength"):
+            file.pages.first.tags[tag].overwrite(60_000)
+    assert openslide.OpenSlide.detect_format(path) == "generic-tiff"
+    with pytest.raises(SlideError, match=r"its tiles are 60000 × 60000 pixels"):
+        open_slide(path, mpp=0.25)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 def test_broken_files_of_every_kind_give_a_slide_error(tmp_path: Path) -> None:
     """Truncate and scramble directories: an error of ours, or a slide; never another exception."""
     rng = np.random.default_rng(3)

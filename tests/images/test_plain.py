@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -102,11 +103,25 @@ def test_float_values_have_no_range(tmp_path: Path) -> None:
         read_image(tmp_path / "f.tif")
 
 
-def test_above_pillows_limit_but_below_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # Pillow would refuse 2000 pixels
-    Image.fromarray(RGB).save(tmp_path / "a.png")
-    assert read_image(tmp_path / "a.png").shape == RGB.shape
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".bmp", ".jpg"])
+def test_above_pillows_limit_but_below_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # Pillow alone would refuse 2000 pixels
+    Image.fromarray(RGB).save(tmp_path / f"a{suffix}")
+    assert read_image(tmp_path / f"a{suffix}").shape == RGB.shape
     assert Image.MAX_IMAGE_PIXELS == 100
     monkeypatch.setattr(plain, "MAX_PIXELS", 100)
     with pytest.raises(SlideError, match="50 × 40 pixels are more than the 100"):
-        read_image(tmp_path / "a.png")
+        read_image(tmp_path / f"a{suffix}")
+
+
+def test_pillows_limit_is_back_when_the_last_thread_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    Image.fromarray(RGB).save(tmp_path / "a.tif")
+    with ThreadPoolExecutor(8) as pool:
+        shapes = list(pool.map(lambda _: read_image(tmp_path / "a.tif").shape, range(200)))
+    assert set(shapes) == {RGB.shape}
+    assert Image.MAX_IMAGE_PIXELS == 100

@@ -25,6 +25,10 @@ class UnknownLayout(Exception):  # noqa: N818  not an error yet: OpenSlide may k
     """A TIFF is laid out in a way that is not read here; says why."""
 
 
+class BrokenLayout(UnknownLayout):
+    """The directory of a TIFF contradicts itself; OpenSlide, asked to read such sizes, ends the process."""
+
+
 def tile_decoder(page: tifffile.TiffPage) -> Decoder:
     """Give what decodes the tiles of a page, or raise :class:`UnknownLayout`."""
     samples = page.samplesperpixel if page.planarconfig == 1 else 1

@@ -8,7 +8,7 @@ import openslide
 from numpy.typing import NDArray
 
 from sparseshot.errors import DataNotFoundError, InputError, SlideError
-from sparseshot.images.codecs import UnknownLayout
+from sparseshot.images.codecs import BrokenLayout, UnknownLayout
 from sparseshot.images.openslide_file import OpenSlidePyramid
 from sparseshot.images.pixel_size import image_mpp
 from sparseshot.images.plain import TIFF_MAGIC, read_image
@@ -72,8 +72,9 @@ def _pyramid(path: Path) -> Pyramid:
     try:
         return TiffPyramid(path)
     except UnknownLayout as unknown:
+        ask_openslide = vendor is not None and not isinstance(unknown, BrokenLayout)
         try:
-            return OpenSlidePyramid(path) if vendor else ImagePyramid(path)
+            return OpenSlidePyramid(path) if ask_openslide else ImagePyramid(path)
         except SlideError as error:
             raise SlideError(path, f"{error.problem} (read as tiles: {unknown})") from error
 

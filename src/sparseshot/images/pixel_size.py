@@ -6,7 +6,8 @@ from pathlib import Path
 
 import defusedxml.ElementTree
 import tifffile
-from PIL import Image
+
+from sparseshot.images.plain import TIFF_MAGIC, opened_image
 
 _PLAUSIBLE_MPP = (0.01, 10.0)
 """Below is no light microscope; above is the 72 dpi (353 µm) that every drawing program writes."""
@@ -48,15 +49,15 @@ def tiff_mpp(page: tifffile.TiffPage) -> float | None:
 def image_mpp(path: Path) -> float | None:
     """Find the µm of a pixel in a plain image, where more than a printer's resolution is written."""
     try:
-        with tifffile.TiffFile(path) as file:
-            return tiff_mpp(file.pages.first)
-    except tifffile.TiffFileError:
-        pass
-    with Image.open(path) as image:
-        dpi = image.info.get("dpi")
-    try:
-        return plausible(25400 / float(dpi[0]), 25400 / float(dpi[1])) if dpi else None
-    except (TypeError, IndexError, ValueError, ZeroDivisionError):
+        with path.open("rb") as start:
+            is_tiff = start.read(4) in TIFF_MAGIC
+        if is_tiff:
+            with tifffile.TiffFile(path) as file:
+                return tiff_mpp(file.pages.first)
+        with opened_image(path) as image:
+            across, down = image.info["dpi"]
+            return plausible(25400 / across, 25400 / down)
+    except Exception:  # whatever stands there, it is not a size
         return None
 
 

@@ -1,5 +1,7 @@
 """Plain images: PNG, JPEG, BMP, TIFF and whatever else Pillow reads."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,8 +20,6 @@ MAX_PIXELS = 2**30
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 """How TIFF and BigTIFF of either byte order begin."""
 
-_limit_lock = Lock()
-
 
 def read_image(path: Path | str) -> NDArray[np.uint8]:
     """Read an image as ``(H, W, 3)`` RGB, its pixels as they are stored (an EXIF orientation is not applied).
@@ -37,7 +37,7 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
     if not path.exists():
         raise DataNotFoundError(path, "no such image; check the path")
     try:
-        with _opened(path) as image:
+        with opened_image(path) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 raise SlideError(
@@ -51,19 +51,41 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
             if file.read(4) in TIFF_MAGIC:
                 return _read_tiff(path)
         raise SlideError(path, "not an image of a known format; save it as PNG, JPEG or TIFF") from error
-    except (OSError, SyntaxError, ValueError, EOFError) as error:  # SyntaxError is Pillow's for a broken PNG
+    except SlideError:
+        raise
+    except Exception as error:  # decoders of strangers' files raise anything
         raise _broken(path, error) from error
 
 
-def _opened(path: Path) -> Image.Image:
-    """Open with our own limit: Pillow's is a global that warns at 89 megapixels, less than a slide's crop."""
-    with _limit_lock:
-        usual = Image.MAX_IMAGE_PIXELS
-        Image.MAX_IMAGE_PIXELS = None
-        try:
-            return Image.open(path)
-        finally:
-            Image.MAX_IMAGE_PIXELS = usual
+@contextmanager
+def opened_image(path: Path) -> Iterator[Image.Image]:
+    """Open by Pillow without its limit, a global that refuses 179 megapixels: large crops have more."""
+    with _lift, Image.open(path) as image:
+        yield image
+
+
+class _LiftedLimit:
+    """Pillow's limit is off while any thread is inside, and back when the last has left."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._usual: int | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                Image.MAX_IMAGE_PIXELS = self._usual
+
+
+_lift = _LiftedLimit()
 
 
 def _has_deep_planes(image: Image.Image) -> bool:
@@ -130,7 +152,7 @@ def _read_tiff(path: Path) -> NDArray[np.uint8]:
             if page.planarconfig == 2 and pixels.ndim == 3:
                 pixels = np.moveaxis(pixels, 0, -1)
             return as_rgb(pixels)
-    except (OSError, ValueError, IndexError, tifffile.TiffFileError) as error:
+    except Exception as error:  # as above
         raise _broken(path, error) from error
 
 

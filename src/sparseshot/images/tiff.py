@@ -8,7 +8,6 @@ tiles are decoded and copied, so that a pixel of a level is the pixel that is st
 import logging
 import math
 import os
-import struct
 import weakref
 from collections import OrderedDict
 from pathlib import Path
@@ -20,7 +19,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
-from sparseshot.images.codecs import UnknownLayout
+from sparseshot.images.codecs import BrokenLayout, UnknownLayout
 from sparseshot.images.pixel_size import tiff_mpp
 from sparseshot.images.plain import as_rgb
 from sparseshot.images.slide import Box
@@ -29,14 +28,6 @@ from sparseshot.images.tiff_directory import is_aperio, tiff_levels
 _CACHE_BYTES = 2**28
 """Decoded tiles kept, so that the margins of neighbouring reads are not decoded twice."""
 
-_PARSING_ERRORS = (
-    tifffile.TiffFileError,
-    ArithmeticError,
-    LookupError,
-    TypeError,
-    ValueError,
-    struct.error,
-)
 # It logs what it finds odd, and without a handler that would go to the terminal.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
@@ -60,8 +51,10 @@ class TiffPyramid:
                 # Other readers would show its first channel as if that were all.
                 raise SlideError(path, f"this OME-TIFF cannot be read: {unknown}") from unknown
             raise
-        except _PARSING_ERRORS as error:
-            raise UnknownLayout(f"its directory cannot be read ({error})") from error
+        except SlideError:
+            raise
+        except Exception as error:  # parsing strangers' files raises anything
+            raise BrokenLayout(f"its directory cannot be read ({error})") from error
         self.sizes = tuple((level.width, level.height) for level in self._levels)
         self._file = _SharedFile(path)
         end = max(int((p.offsets + p.counts).max()) for level in self._levels for p in level.planes)

@@ -10,7 +10,7 @@ import tifffile
 from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
-from sparseshot.images.codecs import Decoder, UnknownLayout, tile_decoder
+from sparseshot.images.codecs import BrokenLayout, Decoder, UnknownLayout, tile_decoder
 
 _MAX_TILE_PX = 2**26
 
@@ -100,9 +100,9 @@ def _level(pages: Sequence[tifffile.TiffPage]) -> TiffLevel:
     if not page.is_tiled:
         raise UnknownLayout("it is not tiled")
     if page.imagewidth < 1 or page.imagelength < 1:
-        raise UnknownLayout(f"it is {page.imagewidth} × {page.imagelength} pixels")
+        raise BrokenLayout(f"it is {page.imagewidth} × {page.imagelength} pixels")
     if not 0 < page.tilewidth * page.tilelength <= _MAX_TILE_PX:
-        raise UnknownLayout(f"its tiles are {page.tilewidth} × {page.tilelength} pixels")
+        raise BrokenLayout(f"its tiles are {page.tilewidth} × {page.tilelength} pixels")
     level = TiffLevel(page.imagewidth, page.imagelength, page.tilewidth, page.tilelength, ())
     tiles = level.across * math.ceil(level.height / level.tile_height)
     planes = [plane for one in pages for plane in _planes(one, tiles)]
@@ -116,8 +116,6 @@ def _planes(page: tifffile.TiffPage, tiles: int) -> list[Plane]:
     offsets, counts = (np.array(v, dtype=np.uint64) for v in (page.dataoffsets, page.databytecounts))
     number = page.samplesperpixel if page.planarconfig == 2 else 1
     if len(offsets) != tiles * number or len(counts) != len(offsets):
-        raise UnknownLayout(
-            f"its directory lists {len(offsets)} tiles where there should be {tiles * number}"
-        )
+        raise BrokenLayout(f"its directory lists {len(offsets)} tiles where there should be {tiles * number}")
     parts = zip(np.split(offsets, number), np.split(counts, number), strict=True)
     return [Plane(offset, count, decode) for offset, count in parts]
