@@ -1,7 +1,7 @@
 """Draw what `sparseshot predict` found on a part of a slide.
 
-python docs/pictures/slide_cells.py SLIDE PREDICTION OUT.jpg X0 Y0: 512 × 512 pixels of 0.5 µm from level-0 pixel
-X0, Y0 on, once as they are and once with what was found.
+python docs/pictures/slide_cells.py SLIDE PREDICTION OUT.jpg X0 Y0: 512 × 512 pixels of 0.5 µm from level-0
+pixel X0, Y0 on, once as they are and once with what was found.
 """
 
 import sys
