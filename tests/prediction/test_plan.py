@@ -83,3 +83,12 @@ def test_windows_too_small_for_their_halo_are_refused() -> None:
         plan(grid, Tissue.everywhere(grid), Layout(256, 256, halo_px=100), margin_px=16, alignment_px=4)
     with pytest.raises(InputError, match="needs 16 or more"):
         plan(grid, Tissue.everywhere(grid), Layout(8, 8), margin_px=16, alignment_px=16)
+
+
+def test_long_rows_of_independent_windows_are_several_bands() -> None:
+    grid = Grid(5000, 1500, 1.0, 0.5)
+    layout = Layout(500, 1000, halo_px=100, band_windows=3)
+    bands = plan(grid, Tissue.everywhere(grid), layout, margin_px=8, alignment_px=4)
+    assert [len(band.windows) for band in bands] == [3, 3, 1, 3, 3, 1, 3, 3, 1]
+    corners = [window.core[:2] for band in bands for window in band.windows]
+    assert corners == sorted(corners, key=lambda corner: corner[::-1])

@@ -18,7 +18,8 @@ import pytest
 import shapely
 import tifffile
 from PIL import Image
-from tests.prediction.networks import ArraySlide, darkness_model, random_detector, save
+from tests.prediction.networks import ArraySlide, darkness_model, random_detector
+from tests.prediction.victim import SLIDE, TILE_PX, make_run, predict_here
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue
@@ -29,13 +30,10 @@ from sparseshot.prediction import export as exporting
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.naming import slide_fingerprint
 
-SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1660), tissue_fraction=0.6)
-TILE_PX = 64
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(random_detector(classes=("tumour", "other"), threshold=0.8), tmp_path_factory.mktemp("run"))
+    return make_run(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +57,6 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-def predict_here(run: Path, folder: Path) -> None:
-    model = Model.load(run, device="cpu", precision="32")
-    predict_slide(SLIDE, model, folder, tile_px=TILE_PX, pace=Pace(threads=1))
-
-
 def shards_done(folder: Path) -> int:
     manifest = Manifest.load(folder)
     return 0 if manifest is None else len(manifest.shards)
@@ -78,13 +71,13 @@ def test_killed_at_ten_moments_it_ends_with_the_same_bytes(
     moments = [*sorted(random.integers(0, bands + 1, 9).tolist()), bands]
     folder = tmp_path / "slide"
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["sparseshot.prediction", "tests.prediction.networks"])
+    processes.set_forkserver_preload(["tests.prediction.victim"])
     killed = 0
     for moment in moments:
         child = processes.Process(target=predict_here, args=(run, folder))
         child.start()
         while child.is_alive() and shards_done(folder) < moment:
-            time.sleep(0.002)
+            time.sleep(0.005)
         time.sleep(random.uniform(0, 0.05))
         assert child.pid is not None
         if child.is_alive():

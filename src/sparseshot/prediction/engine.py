@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sparseshot.cells import Cells
 from sparseshot.images.slide import Box, Slide
+from sparseshot.images.tiles import Tile
 from sparseshot.prediction.found import Finder
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.plan import Band, Window
@@ -20,8 +22,6 @@ from sparseshot.prediction.reading import read_tiles
 
 _BEHIND = 4
 """Windows and bands that may wait to be worked on: a bound on memory."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -95,43 +95,65 @@ class Engine:
                 those carried over to the next band, and the places that could not be read.
             report: called after every batch.
         """
-        start, done = time.perf_counter(), 0
-        of_tiles = sum(len(window.tiles) for band in bands for window in band.windows)
         boxes = (tile.padded for band in bands for _, tile in band.tiles)
-        pace = self.pace
-        images = read_tiles(
-            self.slide, boxes, mpp=self.model.mpp, threads=pace.threads, ahead=pace.ahead + pace.batch
-        )
+        ahead = self.pace.ahead + self.pace.batch
+        images = read_tiles(self.slide, boxes, mpp=self.model.mpp, threads=self.pace.threads, ahead=ahead)
         behind = ThreadPoolExecutor(1, thread_name_prefix="find")
         waiting: deque[Future[Any]] = deque()
-        mm2 = 0.0
+        tell = self._teller(sum(len(window.tiles) for band in bands for window in band.windows), report)
         try:
             for band in bands:
                 found: list[Future[Cells]] = []
                 broken: dict[Box, str] = {}
-                parts: list[tuple[Tensor, ...]] = []
-                # A batch never holds tiles of two bands, so that it is the same batch after a resume.
-                for batch in _batches(band.tiles, pace.batch):
-                    pixels, holes = zip(*islice(images, len(batch)), strict=True)
-                    for (window, tile), pieces in zip(batch, holes, strict=True):
-                        broken |= _own(pieces, tile.core.meet(window.core))
-                    taken = self.finder.reduce(self.model(np.stack(pixels)))
-                    for index, (window, tile) in enumerate(batch):
-                        parts.append(tuple(each[index] for each in taken))
-                        mm2 += tile.core.width * tile.core.height * (self.model.mpp / 1000) ** 2
-                        if len(parts) == len(window.tiles):
-                            found.append(behind.submit(self.finder.find, window, parts))
-                            waiting.append(found[-1])
-                            parts = []
+                for window, parts in self._looked_at(band, images, broken, tell):
+                    found.append(behind.submit(self.finder.find, window, parts))
+                    waiting.append(found[-1])
                     _wait(waiting, _BEHIND)
-                    done += len(batch)
-                    if report:
-                        report(Progress(done, of_tiles, mm2, self.cells, time.perf_counter() - start))
                 waiting.append(behind.submit(self._close, band, found, broken, close))
             _wait(waiting, 0)
         finally:
             images.close()
             behind.shutdown(cancel_futures=True)
+
+    def _looked_at(
+        self,
+        band: Band,
+        images: Iterator[tuple[NDArray[np.uint8], dict[Box, str]]],
+        broken: dict[Box, str],
+        tell: Callable[[Sequence[tuple[Window, Tile]]], None],
+    ) -> Iterator[tuple[Window, list[tuple[Tensor, ...]]]]:
+        """Give each window of a band, and what is needed of its tiles, once all went through the network."""
+        parts: list[tuple[Tensor, ...]] = []
+        tiles = band.tiles
+        # A batch never holds tiles of two bands, so that it is the same batch after a resume.
+        while batch := list(islice(tiles, self.pace.batch)):
+            pixels, holes = zip(*islice(images, len(batch)), strict=True)
+            taken = self.finder.reduce(self.model(np.stack(pixels)))
+            for index, (window, tile) in enumerate(batch):
+                broken |= _own(holes[index], tile.core.meet(window.core))
+                parts.append(tuple(each[index] for each in taken))
+                if len(parts) == len(window.tiles):
+                    yield window, parts
+                    parts = []
+            tell(batch)
+
+    def _teller(
+        self, of_tiles: int, report: Callable[[Progress], None] | None
+    ) -> Callable[[Sequence[tuple[Window, Tile]]], None]:
+        start, done, mm2 = time.perf_counter(), 0, 0.0
+        pixel_mm2 = (self.model.mpp / 1000) ** 2
+
+        def tell(batch: Sequence[tuple[Window, Tile]]) -> None:
+            nonlocal done, mm2
+            done += len(batch)
+            mm2 += (
+                sum(window.core.width * window.core.height / len(window.tiles) for window, _ in batch)
+                * pixel_mm2
+            )
+            if report:
+                report(Progress(done, of_tiles, mm2, self.cells, time.perf_counter() - start))
+
+        return tell
 
     def _close(
         self,
@@ -151,11 +173,6 @@ def _own(pieces: dict[Box, str], core: Box) -> dict[Box, str]:
     """Keep what lies in the core: each place is in one core, however many tiles meet it in their margin."""
     own = {piece.meet(core): reason for piece, reason in pieces.items()}
     return {place: reason for place, reason in own.items() if place.width and place.height}
-
-
-def _batches(items: Iterator[tuple[Window, T]], size: int) -> Iterator[list[tuple[Window, T]]]:
-    while batch := list(islice(items, size)):
-        yield batch
 
 
 def _wait(waiting: deque[Future[Any]], most: int) -> None:

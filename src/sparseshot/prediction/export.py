@@ -166,7 +166,7 @@ def _write_qupath(path: Path, shards: Iterator[Cells], frame: SlideFrame, name: 
             entry = zipfile.ZipInfo(f"cells-{number:05d}.geojson", _LONG_AGO)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.create_system = 3  # else the system it is written on would be told
-            with archive.open(entry, "w", force_zip64=True) as file:
+            with archive.open(entry, "w") as file:
                 named = replace(part, id=_ids(part, name))
                 qupath_write.write(
                     named, cast(BinaryIO, file), WriteOptions(Repairs(), decimals=PLACE_DECIMALS)

@@ -168,13 +168,11 @@ def claim(folder: Path, identity: Mapping[str, Any], layout: Layout, *, force: b
             raise
         there = None
     identity = json.loads(json.dumps(identity))  # as it will be read back
-    if there is not None and not force:
-        if there.identity != identity:
-            raise OutputError(
-                folder,
-                f"{_difference(there.identity, identity)}; choose another --out, or replace it with --force",
-            )
+    if there is not None and there.identity == identity:
         return there.sound(folder)
+    if there is not None and not force:
+        difference = _difference(there.identity, identity)
+        raise OutputError(folder, f"{difference}; choose another --out, or replace it with --force")
     if (
         there is None
         and not force

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, SparseshotError
 from sparseshot.models.colour import network_input
 from sparseshot.models.tasks import Task
 from sparseshot.training.checkpoint import Checkpoint
@@ -119,9 +119,16 @@ class Model:
         # Seen as (N, 3, H, W), bytes in the order of (N, H, W, 3) are what PyTorch calls channels_last.
         batch = torch.from_numpy(images).to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         half = self.precision == "bf16"
-        with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-            output: Tensor = self.network(network_input(batch))
-            return output.float()
+        try:
+            with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=half):
+                output: Tensor = self.network(network_input(batch))
+                return output.float()
+        except torch.OutOfMemoryError as error:
+            count, height, width, _ = images.shape
+            raise SparseshotError(
+                f"{self.device} has no room for {count} tiles of {width} × {height} pixels at once; "
+                "give a smaller --batch or --tile-px"
+            ) from error
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

@@ -69,12 +69,12 @@ class Window:
 
 @dataclass(frozen=True)
 class Band:
-    """A row of windows, from which one shard is made.
+    """A row of windows, or a part of one, from which one shard is made.
 
     Attributes:
-        index: 0 for the uppermost.
+        index: 0 for the first.
         windows: those that hold tissue, from left to right.
-        next_y0: where the band after this one begins, in pixels of the grid; infinite for the last.
+        next_y0: where the next band begins, in pixels of the grid; infinite for the last.
     """
 
     index: int
@@ -95,11 +95,13 @@ class Layout:
         tile_px: largest side of a tile's core.
         window_px: largest side of a window, its halo included.
         halo_px: how far an object may reach over the border of its window's core; 0 for points.
+        band_windows: most windows in a band, where windows do not depend on one another; 0 for a whole row.
     """
 
     tile_px: int
     window_px: int
     halo_px: int = 0
+    band_windows: int = 0
 
 
 def plan(
@@ -123,14 +125,15 @@ def plan(
     # A window that holds the whole grid needs no halo.
     halo, room = (0, layout.window_px) if longest <= layout.window_px else (halo, room)
     windows = TileGrid(grid.width, grid.height, _even(longest, room, alignment_px), halo)
-    rows: dict[int, list[Window]] = {}
+    bands: dict[tuple[int, int], list[Window]] = {}
     tile_px = _even(windows.padded_px, layout.tile_px, alignment_px)
     for index in windows.touching(tissue.mask, mask_px=tissue.mask_px):
         box, core = windows[index].padded, windows[index].core
         tiles = _tiles(box, tissue, grid, tile_px, margin_px)
-        rows.setdefault(core.y0, []).append(Window(core, box, tiles))
-    starts = [*sorted(rows), np.inf]
-    return tuple(Band(i, tuple(rows[int(y0)]), starts[i + 1]) for i, y0 in enumerate(starts[:-1]))
+        part = 0 if layout.band_windows == 0 else int(index) % windows.columns // layout.band_windows
+        bands.setdefault((core.y0, part), []).append(Window(core, box, tiles))
+    starts = [*(y0 for y0, _ in bands), math.inf]
+    return tuple(Band(index, tuple(row), starts[index + 1]) for index, row in enumerate(bands.values()))
 
 
 def _tiles(box: Box, tissue: Tissue, grid: Grid, tile_px: int, margin_px: int) -> tuple[Tile, ...]:

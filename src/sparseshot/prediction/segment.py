@@ -19,6 +19,9 @@ from sparseshot.prediction.plan import Layout, Tissue, Window
 WINDOW_PX = 4096
 """Side of what is split into objects at once: large beside its halo, small beside the memory there is."""
 
+_BAND_WINDOWS = 4
+"""A hundred thousand outlines at most, in which a shard and the memory for it are still small."""
+
 _STEPS = 10**SCORE_DECIMALS
 
 
@@ -47,7 +50,8 @@ class Segmenter:
 
     def layout(self, tile_px: int) -> Layout:
         """Lay a halo round each window, a little wider because heights look a pixel or two around."""
-        return Layout(tile_px, self.window_px, halo_px=round(self.reach_um / self.frame.grid.mpp) + 16)
+        halo = round(self.reach_um / self.frame.grid.mpp) + 16
+        return Layout(tile_px, self.window_px, halo_px=halo, band_windows=_BAND_WINDOWS)
 
     def settings(self) -> dict[str, float]:
         """Tell what else decides the result."""
