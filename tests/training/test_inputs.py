@@ -147,6 +147,21 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
     assert {"evaluation.json", "evaluation.png", "model.pt", "config.json", "source.json"} <= {
         path.name for path in run.iterdir()
     }
+    rounds = [
+        "--out",
+        str(tmp_path / "weak"),
+        "--steps",
+        "3",
+        "--mpp",
+        "0.5",
+        "--rounds",
+        "2",
+        "--tau",
+        "0.5",
+    ]
+    assert main([*command, *rounds]) == 0
+    assert (tmp_path / "weak" / "rounds" / "1" / "model.pt").exists()
+    assert (tmp_path / "weak" / "model.pt").exists()
     assert main(["train", "--out", str(run)]) == 2
     assert "say what to train on" in capsys.readouterr().err
     assert main([*command, "--out", str(run), "--steps", "6", "--mpp", "0.5", "--loss", "cee"]) == 2

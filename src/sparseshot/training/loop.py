@@ -108,8 +108,12 @@ class _Run:
         optimizer = torch.optim.AdamW(
             module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
+        total = config.steps + 1
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, config.learning_rate, total_steps=config.steps + 1, pct_start=0.25
+            optimizer,
+            config.learning_rate,
+            total_steps=total,
+            pct_start=max(0.25, 1.5 / total),  # with fewer than two steps to rise in, it divides by zero
         )
         self.criterion = make_loss(config.loss, config.loss_options).to(fabric.device)
         self.fabric = fabric
