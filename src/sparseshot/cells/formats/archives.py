@@ -89,7 +89,7 @@ def _told(path: Path) -> Iterator[None]:
     """Say of a broken archive which it is."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+    except (EOFError, OSError, ValueError, zlib.error, zipfile.BadZipFile) as error:
         raise FormatError(path, f"is damaged or cut off: {error}; copy it again") from None
     except (NotImplementedError, RuntimeError) as error:  # a method that zipfile lacks, or a password
         raise FormatError(path, f"cannot be unpacked: {error}; unpack it yourself") from None

@@ -33,6 +33,9 @@ def read(source: Source, options: ReadOptions) -> Cells:
         own = content.get(MEMBER, {})
         regions = shapely.from_wkt(np.array(own.get("regions", []), object))
         mpp = own.get("mpp")
+        names = [str(each["name"]) for each in categories.values()]
+        known = [each["color"] for each in categories.values() if each.get("color")]
+        colors = tuple((int(r), int(g), int(b)) for r, g, b in known) if len(known) == len(names) else None
     except _NOT_UNDERSTOOD as error:
         raise FormatError(source.name, f"is not COCO: {_reason(error)}") from None
     gathered = _Gathered()
@@ -46,7 +49,7 @@ def read(source: Source, options: ReadOptions) -> Cells:
             what = annotation.get("id", number) if isinstance(annotation, dict) else number
             reason = _reason(error)
             raise FormatError(source.name, f"annotation {what} cannot be understood: {reason}") from None
-    return replace(gathered.cells(categories, options.repairs), mpp=mpp, regions=regions)
+    return replace(gathered.cells(names, options.repairs), mpp=mpp, regions=regions, colors=colors or None)
 
 
 def _reason(error: Exception) -> str:
@@ -113,7 +116,7 @@ class _Gathered:
             raise ValueError(f"its id is longer than {LONGEST_ID_BYTES} bytes")
         self.measured.append(annotation.get("attributes") or {})
 
-    def cells(self, categories: Mapping[Any, Any], repairs: Repairs) -> Cells:
+    def cells(self, names: list[str], repairs: Repairs) -> Cells:
         """Build the table."""
         each = np.arange(len(self.rings) + 1)
         xy = np.concatenate([np.empty((0, 2)), *self.rings])
@@ -126,13 +129,12 @@ class _Gathered:
             places[row] = point
         finite = np.abs(places).max(axis=1, initial=0) <= FARTHEST_PX
         repairs.count(NOT_FINITE, sum(not finite[row] for row in self.points))
-        label, names = np.array(self.label, np.int64), [str(each["name"]) for each in categories.values()]
-        if not categories:
+        label = np.array(self.label, np.int64)
+        if not names:
             known = np.unique(label[label >= 0])
             label = np.where(label >= 0, np.searchsorted(known, label), -1)
             names = [str(number) for number in known.tolist()]
         score = np.array(self.score, np.float64)
-        colors = [each.get("color") for each in categories.values()]
         columns = dict.fromkeys(name for each in self.measured for name in each)
         return Cells(
             np.where(finite[:, None], places, 0),
@@ -142,7 +144,6 @@ class _Gathered:
             outline=None if shapely.is_missing(shapes).all() else shapes,
             id=None if None in self.id or not self.id else self.id,
             measurements={name: [_number(each.get(name)) for each in self.measured] for name in columns},
-            colors=colors if colors and all(colors) else None,
         )[finite]
 
 

@@ -171,7 +171,7 @@ def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
         )
     kind = shapely.get_type_id(shapes)
     is_polygon = np.isin(kind, (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON))
-    repairs.count("geometries that are no points or polygons left out", (~is_polygon & (kind != 0)).sum())
+    repairs.count("geometries that are no points or polygons left out", (~is_polygon & (kind > 0)).sum())
     polygons = np.where(is_polygon, shapes, np.array(None))
     built = build_outlines(rings_of(polygons), repairs, wanted=is_polygon)
     points = shapes[kind == 0]

@@ -77,13 +77,19 @@ def _table(cells: Cells, named: Mapping[str, str]) -> pa.Table:
     if cells.score is not None:
         columns["score"] = pa.array(cells.score)
     if cells.id is not None:
-        columns["id"] = pa.array(cells.id, pa.string() if cells.id.dtype.kind == "S" else pa.int64())
+        columns["id"] = id_column(cells.id)
     if cells.kind is not None:
         columns["kind"] = _names(cells.kind.astype(np.int16), KINDS)
     if cells.nucleus is not None:
         columns["nucleus"] = pa.array(shapely.to_wkb(cells.nucleus), pa.binary())
     columns |= {column: pa.array(cells.measurements[name]) for column, name in named.items()}
     return pa.table(columns)
+
+
+def id_column(ids: NDArray[Any]) -> pa.Array:
+    """Give ids as numbers or texts; through bytes, for texts made at once would keep their padding."""
+    column = pa.array(ids)
+    return column.cast(pa.string()) if ids.dtype.kind == "S" else column
 
 
 def _names(codes: NDArray[np.int16], names: tuple[str, ...]) -> pa.Array:

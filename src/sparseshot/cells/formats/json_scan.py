@@ -2,26 +2,22 @@
 
 Coordinates, measurements and ids go straight into arrays. What is left of a feature is its form::
 
-    {"type":"Feature","id":"","geometry":{"type":"Polygon","coordinates":0},"properties":{"measurements":{"Area":0}}}
+    {"type":"Feature","id":"","geometry":{"type":"Polygon","coordinates":"@3"},"properties":{"measurements":{"Area":"@0"}}}
 
-with numbers in the place of what was taken: the first shape, the first value. A million detections have a
-dozen forms between them, and only these need a JSON parser and Python objects.
+with a mark and a number for what was taken: of a measurement which value it is, counted from the first of the
+feature, and of coordinates which shape, times ten, plus how deep its numbers stand. The mark is another for
+each reading, so that no file can hold it. A million detections have a dozen forms between them, and only
+these need a JSON parser and Python objects.
+
+All that is compiled stands in this one file: numba keeps machine code by file, and would not see that a
+function it had called from another one was changed.
 """
 
-from typing import Any, NamedTuple
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
-
-from sparseshot.cells.formats.json_bytes import (
-    closing_quote,
-    is_digit,
-    is_space,
-    is_word,
-    read_number,
-    write_number,
-)
 
 FRAME, FEATURES = 0, 1
 """Where a scan begins: at the start of the document, or among the elements of its array of features."""
@@ -35,45 +31,17 @@ _ID = np.frombuffer(b"id", np.uint8)
 _MEASUREMENTS = np.frombuffer(b"measurements", np.uint8)
 _MALFORMED, _CUT_OFF = -1, -2
 
-
-class Room(NamedTuple):
-    """Arrays for what a scan can find, made once and used again.
-
-    Attributes:
-        text: the forms.
-        features: a row for each feature: start and end of its form, shapes and values up to its end, start
-            and end of its id in the data.
-        xy, rings, polygons, shapes: the coordinates, as in :class:`~sparseshot.cells.rings.Rings`.
-        depths: how deep the numbers of a shape stand: 1 point, 3 polygon; 0 without any.
-        values: the measurements.
-    """
-
-    text: NDArray[np.uint8]
-    features: NDArray[np.int64]
-    xy: NDArray[np.float64]
-    rings: NDArray[np.int64]
-    polygons: NDArray[np.int64]
-    shapes: NDArray[np.int64]
-    depths: NDArray[np.uint8]
-    values: NDArray[np.float64]
-
-
-def make_room(size: int) -> Room:
-    """Make room for a scan of ``size`` bytes: for as many of each as so many bytes can hold."""
-    return Room(
-        text=np.empty(2 * size + 64, np.uint8),
-        features=np.empty((size // len("{},") + 2, 6), np.int64),
-        xy=np.empty((size // len("[1,2]") + 2, 2)),
-        rings=np.zeros(size // len("[]") + 2, np.int64),
-        polygons=np.zeros(size // len("[]") + 2, np.int64),
-        shapes=np.zeros(size // len('"coordinates":[]') + 2, np.int64),
-        depths=np.empty(size // len('"coordinates":[]') + 2, np.uint8),
-        values=np.empty(size // len(":1") + 2),
-    )
+_EXACT = 10.0 ** np.arange(23)  # those that float64 holds exactly
+_LEAST, _MOST = -342, 308
+_HALVES = 2.0**27 + 1  # times this, less the difference, leaves the upper half of the digits
+_POWERS = [Fraction(10) ** power for power in range(_LEAST, _MOST + 1)]
+# Any other power of ten as the sum of two numbers, which holds twice as many digits.
+_HIGH = np.array([float(power) for power in _POWERS])
+_LOW = np.array([float(power - Fraction(float(power))) for power in _POWERS])
 
 
 @njit(cache=True)
-def scan(data: Any, phase: int, room: Room) -> Any:  # noqa: PLR0912, PLR0915  one walk
+def scan(data: Any, phase: int, room: Any, mark: Any) -> Any:  # noqa: PLR0912, PLR0915  one walk
     """Walk over ``data`` and fill ``room`` with the whole features in it.
 
     Returns:
@@ -88,22 +56,24 @@ def scan(data: Any, phase: int, room: Room) -> Any:  # noqa: PLR0912, PLR0915  o
     while i < size:
         c = data[i]
         if depth == 0 and phase == FEATURES:
-            if c == ord(",") or is_space(c):
+            if c == ord(",") or _is_space(c):
                 i += 1
+                used = i
                 continue
             if c != ord("{"):
                 return END if c == ord("]") else NOT_OBJECT, i, out, count
             shape_0, value_0, form, id_start, id_stop = shape, value, out, 0, 0
-        if depth == measuring and (is_digit(c) or c == ord("N") or c == ord("I")):
-            i, room.values[value] = read_number(data, i)
-            out = write_number(text, out, value - value_0)
-            value += 1
-            continue
+        if depth == measuring and (_is_digit(c) or c == ord("N") or c == ord("I")):
+            end, room.values[value] = read_number(data, i)
+            if end > i:
+                out = _write_mark(text, out, mark, value - value_0)
+                i, value = end, value + 1
+                continue
         text[out] = c
         out += 1
         i += 1
         if c == ord('"'):
-            start, stop = i, closing_quote(data, i)
+            start, stop = i, _closing_quote(data, i)
             if stop >= size:
                 break
             for k in range(start, stop + 1):
@@ -112,12 +82,12 @@ def scan(data: Any, phase: int, room: Room) -> Any:  # noqa: PLR0912, PLR0915  o
             i = stop + 1
             if depth == 1:
                 key_start, key_stop = start, stop
-            is_id = depth == 1 and is_word(data, start, stop, _ID)
-            is_measured = is_word(data, start, stop, _MEASUREMENTS)
-            is_placed = is_word(data, start, stop, _COORDINATES)
+            is_id = depth == 1 and _is_word(data, start, stop, _ID)
+            is_measured = _is_word(data, start, stop, _MEASUREMENTS)
+            is_placed = _is_word(data, start, stop, _COORDINATES)
             if not (is_id or is_measured or is_placed):
                 continue
-            while i < size and (data[i] == ord(":") or is_space(data[i])):
+            while i < size and (data[i] == ord(":") or _is_space(data[i])):
                 text[out] = data[i]
                 out += 1
                 i += 1
@@ -129,7 +99,7 @@ def scan(data: Any, phase: int, room: Room) -> Any:  # noqa: PLR0912, PLR0915  o
                     break
                 if end != _MALFORMED:
                     i, vertex, ring, polygon = end, v, r, p
-                    out = write_number(text, out, shape - shape_0)
+                    out = _write_mark(text, out, mark, 10 * (shape - shape_0) + level)
                     shape += 1
                     room.shapes[shape], room.depths[shape - 1] = polygon, level
             elif is_measured and (data[i] == ord("{") or data[i] == ord("[")):
@@ -144,7 +114,7 @@ def scan(data: Any, phase: int, room: Room) -> Any:  # noqa: PLR0912, PLR0915  o
                         text[out] = c
                         out += 1
         elif c == ord("[") or c == ord("{"):
-            at_features = depth == 0 or (depth == 1 and is_word(data, key_start, key_stop, _FEATURES))
+            at_features = depth == 0 or (depth == 1 and _is_word(data, key_start, key_stop, _FEATURES))
             if phase == FRAME and c == ord("[") and at_features:
                 return IN_FEATURES, i, out, 0
             depth += 1
@@ -165,14 +135,14 @@ def scan(data: Any, phase: int, room: Room) -> Any:  # noqa: PLR0912, PLR0915  o
 
 
 @njit(cache=True)
-def _coordinates(data: Any, i: int, vertex: int, ring: int, polygon: int, room: Room) -> Any:  # noqa: PLR0911, PLR0912, PLR0917
+def _coordinates(data: Any, i: int, vertex: int, ring: int, polygon: int, room: Any) -> Any:  # noqa: PLR0911, PLR0912, PLR0917
     """Read nested arrays of numbers from ``data[i]`` on; how deep they stand tells a point from a polygon."""
     failed = (_MALFORMED, 0, 0, 0, 0)
     opened, after_value, after_comma = 0, 1, 2
     depth, level, numbers, state = 0, 0, 0, after_comma
     while i < len(data):
         c = data[i]
-        if is_space(c):
+        if _is_space(c):
             i += 1
         elif c == ord(","):
             if state != after_value:
@@ -222,7 +192,7 @@ def _plain_id(data: Any, i: int) -> tuple[int, int]:
     Nor is what begins with P or T: version 0.2 of QuPath wrote the type of an object here.
     """
     if data[i] == ord('"'):
-        stop = closing_quote(data, i + 1)
+        stop = _closing_quote(data, i + 1)
         plain = stop < len(data) and data[i + 1] != ord("P") and data[i + 1] != ord("T")
         for k in range(i + 1, min(stop, len(data))):
             plain &= data[k] != ord("\\")
@@ -230,8 +200,121 @@ def _plain_id(data: Any, i: int) -> tuple[int, int]:
     stop = i + (data[i] == ord("-"))
     while stop < len(data) and ord("0") <= data[stop] <= ord("9"):
         stop += 1
-    whole = stop < len(data) and (data[stop] == ord(",") or data[stop] == ord("}") or is_space(data[stop]))
+    whole = stop < len(data) and (data[stop] == ord(",") or data[stop] == ord("}") or _is_space(data[stop]))
     return i, stop if whole and stop > i else i
+
+
+@njit(cache=True)
+def read_number(data: Any, i: int) -> Any:
+    """Read a number; ``NaN``, ``Infinity`` (which QuPath writes) and other words are not a number.
+
+    Up to 18 digits are taken, more than tell one float64 from the next.
+
+    Returns:
+        Where it ends, which is ``i`` if there is none, and its value.
+    """
+    size, start = len(data), i
+    sign = -1.0 if data[i] == ord("-") else 1.0
+    i += data[i] == ord("-")
+    mantissa, exponent, digits, fraction, first = 0, 0, 0, False, i
+    while i < size:
+        c = data[i]
+        if ord("0") <= c <= ord("9"):
+            if digits < 18:
+                mantissa = mantissa * 10 + (int(c) - ord("0"))
+                digits += mantissa > 0
+                exponent -= fraction
+            else:
+                exponent += not fraction
+        elif c == ord(".") and not fraction and i > first:
+            fraction = True
+        else:
+            break
+        i += 1
+    if i == first:
+        while i < size and ord("a") <= (data[i] | 32) <= ord("z"):
+            i += 1
+        return (i if i > first else start), np.nan
+    if i < size and (data[i] == ord("e") or data[i] == ord("E")):
+        i += 1
+        negative = i < size and data[i] == ord("-")
+        if i < size and (data[i] == ord("-") or data[i] == ord("+")):
+            i += 1
+        power = 0
+        while i < size and ord("0") <= data[i] <= ord("9"):
+            power = min(power * 10 + (int(data[i]) - ord("0")), 9999)
+            i += 1
+        exponent += -power if negative else power
+    return i, sign * _times_power(mantissa, exponent)
+
+
+@njit(cache=True)
+def _times_power(mantissa: int, exponent: int) -> Any:
+    """Give mantissa · 10^exponent, rounded as it should be but for results below 1e-280."""
+    if exponent == 0 or mantissa == 0:
+        return float(mantissa)
+    if mantissa < 2**53 and -23 < exponent < 23:  # both exact, one rounding
+        return mantissa / _EXACT[-exponent] if exponent < 0 else mantissa * _EXACT[exponent]
+    if exponent < _LEAST:
+        return 0.0
+    if exponent > _MOST:
+        return np.inf
+    high, low = _HIGH[exponent - _LEAST], _LOW[exponent - _LEAST]
+    top = float(mantissa)
+    product = top * high
+    if not 1e-280 < product < 1e290:
+        return product
+    # What the product rounds off (Dekker, 1971), and the lower digits of both factors.
+    a, b = _HALVES * top, _HALVES * high
+    a, b = a - (a - top), b - (b - high)
+    rest = ((a * b - product) + a * (high - b) + (top - a) * b) + (top - a) * (high - b)
+    return product + (rest + top * low + float(mantissa - np.int64(top)) * high)
+
+
+@njit(cache=True)
+def _closing_quote(data: Any, i: int) -> int:
+    """Give where the string that ``i`` stands in ends, or the end of the data."""
+    while i < len(data) and data[i] != ord('"'):
+        i += 2 if data[i] == ord("\\") else 1
+    return min(i, len(data))
+
+
+@njit(cache=True)
+def _is_space(c: int) -> Any:
+    return c == 32 or c == 10 or c == 13 or c == 9  # noqa: PLR1714  a set is slow here
+
+
+@njit(cache=True)
+def _is_digit(c: int) -> Any:
+    """Tell whether a number may begin with a byte."""
+    return ord("0") <= c <= ord("9") or c == ord("-")
+
+
+@njit(cache=True)
+def _is_word(data: Any, start: int, stop: int, word: Any) -> bool:
+    if stop - start != len(word):
+        return False
+    for k in range(len(word)):  # noqa: SIM110  compiled
+        if data[start + k] != word[k]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def _write_mark(text: Any, out: int, mark: Any, number: int) -> int:
+    text[out] = ord('"')
+    out += 1
+    for byte in mark:
+        text[out] = byte
+        out += 1
+    digits = 1
+    while 10**digits <= number:
+        digits += 1
+    for k in range(digits):
+        text[out + digits - 1 - k] = ord("0") + number % 10
+        number //= 10
+    text[out + digits] = ord('"')
+    return out + digits + 1
 
 
 @njit(cache=True)

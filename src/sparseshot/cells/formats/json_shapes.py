@@ -7,7 +7,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.json_bytes import write_number
 from sparseshot.cells.rings import Rings
 from sparseshot.errors import InputError
 
@@ -82,15 +81,17 @@ def _write_decimal(text: Any, out: int, value: float, decimals: int, unit: int) 
     number = np.int64(np.rint(value * unit))
     out = _put(text, out, ord("-"), number < 0)
     number = abs(number)
-    out = write_number(text, out, number // unit)
-    rest = number % unit
-    if rest == 0:
-        return out
-    while rest % 10 == 0:
-        rest //= 10
+    while decimals and number % 10 == 0:
+        number //= 10
         decimals -= 1
-    text[out] = ord(".")
-    for k in range(decimals, 0, -1):
-        text[out + k] = ord("0") + rest % 10
-        rest //= 10
-    return out + 1 + decimals
+    digits = decimals + 1  # a zero before the point at least
+    while 10**digits <= number:
+        digits += 1
+    end = out + digits + (decimals > 0)
+    for k in range(digits):
+        place = end - 1 - k - (decimals > 0 and k >= decimals)
+        text[place] = ord("0") + number % 10
+        number //= 10
+    if decimals:
+        text[end - 1 - decimals] = ord(".")
+    return end

@@ -1,6 +1,7 @@
 """GeoJSON of any size, a part at a time."""
 
 import json
+import secrets
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
@@ -18,8 +19,6 @@ from sparseshot.cells.formats.json_scan import (
     MORE,
     NOT_OBJECT,
     TOO_DEEP,
-    Room,
-    make_room,
     scan,
     spans,
 )
@@ -27,16 +26,53 @@ from sparseshot.cells.rings import Rings
 from sparseshot.errors import FormatError
 
 CHUNK_BYTES = 1 << 20
-LARGEST_FEATURE_BYTES = 1 << 30
+TEXT_BYTES = 10
+"""At most so many bytes of form come from one: ``:1`` becomes a mark and a number of six digits."""
+LARGEST_FEATURE_BYTES = 1 << 28
 CUT_OFF = "the file is cut off; export or copy it again"
+
+
+class Room(NamedTuple):
+    """Arrays for what a scan can find, made once and used again.
+
+    Attributes:
+        text: the forms.
+        features: a row for each feature: start and end of its form, shapes and values up to its end, start
+            and end of its id in the data.
+        xy, rings, polygons, shapes: the coordinates, as in :class:`~sparseshot.cells.rings.Rings`.
+        depths: how deep the numbers of a shape stand: 1 point, 3 polygon; 0 without any.
+        values: the measurements.
+    """
+
+    text: NDArray[np.uint8]
+    features: NDArray[np.int64]
+    xy: NDArray[np.float64]
+    rings: NDArray[np.int64]
+    polygons: NDArray[np.int64]
+    shapes: NDArray[np.int64]
+    depths: NDArray[np.uint8]
+    values: NDArray[np.float64]
+
+
+def make_room(size: int) -> Room:
+    """Make room for a scan of ``size`` bytes: for as many of each as so many bytes can hold."""
+    return Room(
+        text=np.empty(TEXT_BYTES * size + 64, np.uint8),
+        features=np.empty((size // len("{},") + 2, 6), np.int64),
+        xy=np.empty((size // len("[1,2]") + 2, 2)),
+        rings=np.zeros(size // len("[]") + 2, np.int64),
+        polygons=np.zeros(size // len("[]") + 2, np.int64),
+        shapes=np.zeros(size // len('"coordinates":[]') + 2, np.int64),
+        depths=np.empty(size // len('"coordinates":[]') + 2, np.uint8),
+        values=np.empty(size // len(":1") + 2),
+    )
 
 
 class Batch(NamedTuple):
     """Some features of a file: their forms, and apart what was taken out of them.
 
     Attributes:
-        forms: JSON of each feature; where it had coordinates it has the number of a shape, counted from the
-            first of that feature, and where it had a measurement the number of a value.
+        forms: JSON of each feature with numbers for what was taken out; see :mod:`.json_scan`.
         ids: ``(F,)`` ids; empty where a feature has none or the form still holds it.
         shapes: the coordinates of all; of a point or a line, the one ring is the list of positions.
         depths: ``(S,)`` how deep the numbers stand: 1 point, 2 several points or a line, 3 polygon,
@@ -63,6 +99,7 @@ class FeatureStream:
     A batch is good until the next one is asked for.
 
     Attributes:
+        mark: what stands in the forms before the number of a shape or of a value.
         frame: what stands around the features, after all of them were read: ``{"type": …, "features": []}``.
     """
 
@@ -70,20 +107,21 @@ class FeatureStream:
         self._file = file
         self._where = where
         self._chunk_bytes = chunk_bytes
+        self.mark = secrets.token_hex(4)
         self.frame: Any = None
 
     def __iter__(self) -> Iterator[Batch]:
         size = self._chunk_bytes
-        room = make_room(size)
+        room, mark = make_room(size), np.frombuffer(self.mark.encode(), np.uint8)
         phase, first = FRAME, 0
         data, frame = b"", b""
         while True:
             data += self._file.read(size - len(data))
             if phase == FRAME:
                 data = data.removeprefix(b"\xef\xbb\xbf")
-            if len(room.text) < 2 * len(data):
+            if len(room.text) < TEXT_BYTES * len(data):
                 room = make_room(len(data))
-            end, used, length, count = scan(np.frombuffer(data, np.uint8), phase, room)
+            end, used, length, count = scan(np.frombuffer(data, np.uint8), phase, room, mark)
             if count and phase == FEATURES:
                 yield self._batch(room, count, data, first)
                 first += count

@@ -1,13 +1,17 @@
 """Label masks: images in which each cell is the pixels of one value, and 0 is background."""
 
+import logging
+import math
+import os
 import warnings
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 import shapely
 import tifffile
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
 from sparseshot.cells.raster import rasterise
@@ -16,6 +20,9 @@ from sparseshot.cells.trace import connected_pieces, trace
 from sparseshot.errors import FormatError, InputError
 
 MOST_PIXELS = 1 << 31
+MOST_EXPANSION = 1100
+"""Deflate, which blank masks come close to, packs no better than this."""
+FREE_BYTES = 64 << 20
 
 
 def read(source: Source, options: ReadOptions) -> Cells:
@@ -65,7 +72,9 @@ def _labels(source: Source) -> NDArray[Any]:
         if head.startswith(b"\x89PNG"):
             return _pillow(source.file)
         return _tiff(source)
-    except (OSError, SyntaxError, ValueError, MemoryError, Image.DecompressionBombError) as error:
+    except FormatError:
+        raise
+    except Exception as error:  # decoders raise of everything at broken files
         raise FormatError(source.name, f"cannot be read as a mask: {error}") from None
 
 
@@ -75,40 +84,51 @@ def _npy(file: BinaryIO) -> NDArray[Any]:
         np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     )
     shape, _, dtype = read_header(file)
-    _refuse_huge(shape, dtype)
+    refuse_huge(shape, dtype.itemsize, file)
     file.seek(0)
     loaded: NDArray[Any] = np.load(file, allow_pickle=False)
     return loaded
 
 
 def _tiff(source: Source) -> NDArray[Any]:
+    logger = logging.getLogger("tifffile")
+    was, logger.disabled = logger.disabled, True  # it tells of each broken tag; the error tells enough
     try:
         with tifffile.TiffFile(source.file) as tiff:
             if len(tiff.series) != 1:
                 raise FormatError(source.name, f"holds {len(tiff.series)} images; a mask is one")
-            _refuse_huge(tiff.series[0].shape, tiff.series[0].dtype)
+            refuse_huge(tiff.series[0].shape, tiff.series[0].dtype.itemsize, source.file)
             labels: NDArray[Any] = tiff.asarray()
             return labels
     except tifffile.TiffFileError as error:
         raise FormatError(source.name, f"cannot be read as TIFF: {error}") from None
-    except ValueError:  # a compression that tifffile leaves to others
-        source.file.seek(0)
+    except ValueError as error:
+        if "imagecodecs" not in str(error):
+            raise
+        source.file.seek(0)  # a compression that tifffile leaves to others
         return _pillow(source.file)
+    finally:
+        logger.disabled = was
 
 
 def _pillow(file: BinaryIO) -> NDArray[Any]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # at twice as much it is an error
-        try:
-            with Image.open(file) as image:
-                return np.asarray(image)
-        except UnidentifiedImageError as error:
-            raise ValueError(str(error)) from None
+        warnings.simplefilter(
+            "ignore"
+        )  # of large images, which are an error at twice the size, and of odd tags
+        with Image.open(file) as image:
+            refuse_huge(image.size, len(image.getbands()), file)
+            return np.asarray(image)
 
 
-def _refuse_huge(shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    if np.prod([1, *shape], dtype=object) * dtype.itemsize > 4 * MOST_PIXELS:
-        raise ValueError(f"it claims {' × '.join(map(str, shape))} pixels of {dtype}")
+def refuse_huge(shape: Sequence[int], itemsize: int, file: BinaryIO) -> None:
+    """Refuse what is too much, or cannot be in so small a file however well it was packed."""
+    count = math.prod(shape)
+    here = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(here)
+    if count > MOST_PIXELS or count * itemsize > FREE_BYTES + MOST_EXPANSION * size:
+        raise ValueError(f"it claims {' × '.join(map(str, shape))} values, but has {size:,} bytes")
 
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:

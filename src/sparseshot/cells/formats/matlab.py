@@ -8,7 +8,7 @@ import numpy as np
 import scipy.io
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.masks import MOST_PIXELS, cells_of, drawn_rows
+from sparseshot.cells.formats.masks import cells_of, drawn_rows, refuse_huge
 from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.table import Cells
@@ -42,8 +42,8 @@ def _content(source: Source) -> dict[str, NDArray[Any]]:
             there = ", ".join(found) or "nothing"
             raise FormatError(source.name, f"holds {there}; inst_map or detection is wanted")
         for name, shape in found.items():
-            if name in _KEYS and np.prod([1, *shape], dtype=object) > MOST_PIXELS:
-                raise FormatError(source.name, f"{name} claims {' × '.join(map(str, shape))} values")
+            if name in _KEYS:
+                refuse_huge(shape, 1, source.file)
         source.file.seek(0)
         return scipy.io.loadmat(source.file, variable_names=_KEYS)  # type: ignore[no-any-return]
     except NotImplementedError:

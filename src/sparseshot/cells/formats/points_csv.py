@@ -1,6 +1,8 @@
 """Points as text: CSV with a header in any order, QuPath's measurement tables, bare columns of numbers."""
 
+import csv
 import re
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -10,6 +12,7 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
+from sparseshot.cells.formats.geoparquet_write import id_column
 from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.repairs import Repairs
@@ -29,7 +32,7 @@ _NAMES = {
 _MEANING = {name: meaning for meaning, names in _NAMES.items() for name in names}
 _WITHOUT_HEADER = {2: ("x", "y"), 3: ("x", "y", "class")}
 _TEXTS = ("class", "id", "kind")
-_NUMBER = re.compile(rb"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
 _PREFIX = "measurement "
 
 
@@ -37,25 +40,28 @@ def read(source: Source, options: ReadOptions) -> Cells:
     """Read points; columns of numbers that mean nothing to us become measurements."""
     data = source.file.read().removeprefix(b"\xef\xbb\xbf")
     first = data.lstrip(b"\r\n").partition(b"\n")[0].rstrip(b"\r")
-    delimiter = next((mark for mark in "\t;," if mark.encode() in first), " ")
+    unquoted = re.sub(rb'"[^"]*"', b"", first)
+    delimiter = next((mark for mark in "\t;," if mark.encode() in unquoted), " ")
     if delimiter == " ":
         data = re.sub(rb"(?m)^ +| +(?=\r?$)", b"", re.sub(rb" +", b" ", data))
         first = b" ".join(first.split())
-    fields = [field.strip(b' "') for field in first.split(delimiter.encode())]
-    numbers = [bool(_NUMBER.fullmatch(field)) for field in fields]
-    has_header = options.columns is None and not all(numbers[:2])
+    try:
+        (fields,) = csv.reader([first.decode(errors="replace")], delimiter=delimiter)
+    except (csv.Error, ValueError) as error:
+        raise FormatError(source.name, f"its first line cannot be understood: {error}") from None
+    has_header = options.columns is None and not all(_NUMBER.fullmatch(field.strip()) for field in fields[:2])
     names = _names(fields if has_header else options.columns, len(fields), source.name)
     table = _parsed(data, names, delimiter, has_header=has_header, where=source.name)
     return _cells(table, source.name, options)
 
 
-def _names(given: Any, width: int, where: str) -> list[str]:
+def _names(given: Sequence[str] | None, width: int, where: str) -> list[str]:
     """Give each column what it means to us, or its own name."""
     if given is None:
         if width not in _WITHOUT_HEADER:
             raise FormatError(where, f'has {width} columns and no header; name them: columns=("x", "y", …)')
         given = _WITHOUT_HEADER[width]
-    texts = [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in given]
+    texts = [name.strip() for name in given]
     names = [_MEANING.get(text.casefold(), text.removeprefix(_PREFIX)) for text in texts]
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
@@ -169,7 +175,7 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     if cells.score is not None:
         columns["score"] = pa.array(cells.score)
     if cells.id is not None:
-        columns["id"] = pa.array(cells.id, pa.string() if cells.id.dtype.kind == "S" else pa.int64())
+        columns["id"] = id_column(cells.id)
     if cells.kind is not None:
         columns["kind"] = pa.array(np.array(KINDS, object)[cells.kind], pa.string())
     for name, column in cells.measurements.items():

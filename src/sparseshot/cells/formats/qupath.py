@@ -28,7 +28,7 @@ GREY = (128, 128, 128)
 def read(source: Source, options: ReadOptions) -> Cells:
     """Read a collection, an array of features or a single one; each point of a multipoint is a cell."""
     stream = FeatureStream(source.file, source.name)
-    forms = Forms(source.name, options.exhaustive_class)
+    forms = Forms(source.name, stream.mark, options.exhaustive_class)
     tables = [_cells(batch, forms, options.repairs) for batch in stream]
     for what, number in Counter(forms.left_out).items():
         options.repairs.count(what, number if what else 0)

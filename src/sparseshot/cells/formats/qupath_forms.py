@@ -64,13 +64,14 @@ class Forms:
         left_out: what was met that is no cell, one entry for each.
     """
 
-    def __init__(self, where: str, exhaustive_class: str) -> None:
+    def __init__(self, where: str, mark: str, exhaustive_class: str) -> None:
         self.classes: dict[str, int] = {}
         self.colors: dict[str, tuple[int, int, int]] = {}
         self.layouts: dict[tuple[tuple[str, int], ...], int] = {}
         self.ids_are_numbers = True
         self.left_out: list[str] = []
         self._where = where
+        self._mark = mark
         self._exhaustive = exhaustive_class
         self._known: dict[bytes, tuple[int, ...]] = {}
         self._rows: list[tuple[int, ...]] = []
@@ -104,16 +105,15 @@ class Forms:
 
     def _understood(self, text: bytes, batch: Batch, number: int) -> tuple[int, ...]:
         feature = parsed(text, self._where, f"feature {batch.first + number}")
-        depths = batch.depths[batch.first_shape[number] :]
         try:
-            return tuple([self._object(each, depths, each is feature) for each in _with_children(feature)])
+            return tuple([self._object(each, each is feature) for each in _with_children(feature)])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise FormatError(
                 self._where, f"feature {batch.first + number} cannot be understood: {reason}"
             ) from None
 
-    def _object(self, feature: Mapping[str, Any], depths: NDArray[np.uint8], id_taken_out: bool) -> int:
+    def _object(self, feature: Mapping[str, Any], id_taken_out: bool) -> int:
         code = len(self._rows)
         properties = feature.get("properties") or {}
         kind = _kind(feature, properties)
@@ -130,14 +130,15 @@ class Forms:
         is_region = name == self._exhaustive and geometry["type"].endswith("Polygon")
         core = feature.get("nucleusGeometry")
         row = (
-            _shape(geometry, depths),
-            -1 if core is None else _shape(core, depths),
+            self._shape(geometry),
+            -1 if core is None else self._shape(core),
             -1 if name is None or is_region else self._class(name),
             _KINDS.get(kind, 1),
             self._layout(properties.get("measurements")),
             int(is_region),
         )
-        self._note_id(code, feature.get("id", ""), id_taken_out)
+        if not is_region:
+            self._note_id(code, feature.get("id", ""), id_taken_out)
         self._rows.append(row)
         return code
 
@@ -170,13 +171,31 @@ class Forms:
         """Give a number to names of measurements and where their values are; before 0.4 they were a list."""
         if isinstance(measurements, list):
             measurements = {each["name"]: each["value"] for each in measurements}
-        pairs = tuple((name, value) for name, value in (measurements or {}).items() if value is not None)
-        for name, value in pairs:
-            if type(value) is not int:
+        pairs = []
+        for name, value in (measurements or {}).items():
+            taken = self._taken(value)
+            if taken is not None:
+                pairs.append((name, taken))
+            elif value is not None:
                 raise TypeError(f"its measurement {name!r} is {value!r}, not a number")
         if len(pairs) > _MOST_MEASUREMENTS or len(self.layouts) > _MOST_MEASUREMENTS:
             raise ValueError(f"it has {len(pairs):,} measurements, unlike others; are their names ids?")
-        return self.layouts.setdefault(pairs, len(self.layouts))
+        return self.layouts.setdefault(tuple(pairs), len(self.layouts))
+
+    def _taken(self, value: Any) -> int | None:
+        """Give the number that stands for what was taken out, if it does."""
+        if isinstance(value, str) and value.startswith(self._mark):
+            return int(value.removeprefix(self._mark))
+        return None
+
+    def _shape(self, geometry: Mapping[str, Any]) -> int:
+        """Give the number of the shape of a geometry, after a look whether it can be one of its type."""
+        kind, taken = geometry["type"], self._taken(geometry["coordinates"])
+        if kind not in _DEPTHS:
+            raise TypeError(f"it has a geometry of type {kind!r}; known are {', '.join(_DEPTHS)}")
+        if taken is None or taken % 10 not in {0, _DEPTHS[kind]}:
+            raise TypeError(f"its coordinates are not those of a {kind}")
+        return taken // 10
 
     def _note_id(self, code: int, name: Any, taken_out: bool) -> None:
         if taken_out and name == 0:
@@ -204,13 +223,3 @@ def _kind(feature: Mapping[str, Any], properties: Mapping[str, Any]) -> str:
             return str(properties[key])
     name = feature.get("id")
     return name if isinstance(name, str) and name in _OLD_TYPES else "annotation"
-
-
-def _shape(geometry: Mapping[str, Any], depths: NDArray[np.uint8]) -> int:
-    """Give the number of the shape of a geometry, after a look whether it can be one of its type."""
-    kind, shape = geometry["type"], geometry["coordinates"]
-    if kind not in _DEPTHS:
-        raise TypeError(f"it has a geometry of type {kind!r}; known are {', '.join(_DEPTHS)}")
-    if type(shape) is not int or shape >= len(depths) or depths[shape] not in {0, _DEPTHS[kind]}:
-        raise TypeError(f"its coordinates are not those of a {kind}")
-    return shape

@@ -98,25 +98,25 @@ class Gathered:
         finite = np.abs(places).max(axis=1, initial=0) <= FARTHEST_PX
         options.repairs.count(NOT_FINITE, (~finite & is_point).sum())
         is_region = np.array([name == options.exhaustive_class for name in self.names], bool) & ~is_point
-        keep = finite & ~is_region
-        used = [name for name, kept in zip(self.names, keep, strict=True) if name and kept]
+        rows = np.flatnonzero(finite & ~is_region)
+        names = [self.names[row] for row in rows]
         declared = [name for name in self.classes if name != options.exhaustive_class]
-        classes = tuple(dict.fromkeys([*declared, *used]))
+        classes = tuple(dict.fromkeys([*declared, *filter(None, names)]))
         place = {name: number for number, name in enumerate(classes)}
-        label = [place.get(name or "", -1) for name in self.names]
+        label = [place.get(name or "", -1) for name in names]
         if not classes:  # the file tells of no class at all
-            classes, label = ("cell",), [0] * len(counts)
+            classes, label = ("cell",), [0] * len(rows)
         colors = [self.colors[name] for name in classes if name in self.colors]
         return Cells(
-            np.where(finite[:, None], places, 0),
+            places[rows],
             classes=classes,
             label=label,
-            outline=None if is_point.all() else shapes,
-            id=_ids(self.id),
+            outline=None if is_point[rows].all() else shapes[rows],
+            id=_ids([self.id[row] for row in rows]),
             mpp=mpp,
             regions=shapes[is_region & finite],
             colors=colors if len(colors) == len(classes) else None,
-        )[keep]
+        )
 
 
 def _ids(names: list[str]) -> Any:
