@@ -35,6 +35,10 @@ def test_names_stay_readable(name: str, safe: str) -> None:
     assert safe_name(name) == safe
 
 
+def test_long_names_keep_their_suffix() -> None:
+    assert safe_name("x" * 300, suffix="-0123456789ab") == "x" * 100 + "-0123456789ab"
+
+
 def test_one_letter_written_in_two_ways_is_one_name() -> None:
     assert safe_name("e\u0301") == safe_name("\u00e9")
 

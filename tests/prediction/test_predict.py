@@ -23,7 +23,7 @@ from tests.prediction.victim import SLIDE, TILE_PX, make_run, predict_here
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue
-from sparseshot.errors import DataNotFoundError, FormatError, OutputError
+from sparseshot.errors import DataNotFoundError, FormatError, OutputError, SparseshotError
 from sparseshot.images.slide import Box
 from sparseshot.prediction import Model, Pace, Progress, predict, predict_slide, read_prediction
 from sparseshot.prediction import export as exporting
@@ -86,8 +86,7 @@ def test_killed_at_ten_moments_it_ends_with_the_same_bytes(
         child.join()
     assert killed >= 9, f"killed only {killed} times at {moments}"
     predict_here(run, folder)
-    found = {name: data for name, data in content(folder).items() if not Path(name).name.startswith(".")}
-    assert found == content(reference), moments
+    assert content(folder) == content(reference), moments
 
 
 def test_a_finished_slide_is_skipped(model: Model, reference: Path) -> None:
@@ -256,6 +255,27 @@ def test_a_broken_manifest_is_an_error_that_tells_the_cure(model: Model, tmp_pat
         predict_slide(SLIDE, model, tmp_path)
     with pytest.raises(DataNotFoundError, match="holds no prediction"):
         read_prediction(tmp_path / "nowhere")
+
+
+def test_a_manifest_that_points_elsewhere_is_refused(model: Model, reference: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious.parquet"
+    precious.write_text("mine")
+    manifest = json.loads((reference / "manifest.json").read_text())
+    manifest["shards"][-1]["carried"]["name"] = "../precious.parquet"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(FormatError, match="lies elsewhere"):
+        predict_slide(SLIDE, model, tmp_path / "out")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "cells").symlink_to(tmp_path)
+    with pytest.raises(OutputError, match="leads elsewhere"):
+        predict_slide(SLIDE, model, tmp_path / "linked", force=True)
+    assert precious.read_text() == "mine"
+
+
+def test_what_is_no_number_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(SparseshotError, match="not a number"):
+        predict_slide(SLIDE, darkness_model(light=float("nan")), tmp_path)
 
 
 def test_a_full_disk_says_so_and_the_rest_goes_on_later(

@@ -1,7 +1,7 @@
 """What a prediction would take, before it is begun."""
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparseshot.images.slide import Slide
@@ -12,7 +12,7 @@ from sparseshot.prediction.model import Model
 from sparseshot.prediction.plan import Band, Tissue, plan
 from sparseshot.prediction.predict import TILE_PX, make_finder
 
-_PROBED_WINDOWS = 5
+_PROBED_WINDOWS, _PROBED_TILES = 5, 2
 _BYTES_PER_CELL = {"detect": 70, "segment": 600}
 """Of shard and QuPath file together, measured; an outline has some twenty corners."""
 
@@ -69,7 +69,10 @@ def estimate_slide(
     tiles, of_all = (sum(len(window.tiles) for window in some) for some in (windows, every))
 
     # Spread over the slide; the first is looked at once more, because a network's first look is slow.
-    probed = windows[:: max(1, len(windows) // _PROBED_WINDOWS)][:_PROBED_WINDOWS]
+    probed = [
+        replace(window, tiles=window.tiles[:_PROBED_TILES])
+        for window in windows[:: max(1, len(windows) // _PROBED_WINDOWS)][:_PROBED_WINDOWS]
+    ]
     seen: list[Progress] = []
     for part in (probed[:1], probed):
         engine = Engine(slide, model, finder, pace, frame.no_cells())

@@ -23,7 +23,7 @@ from sparseshot.files import replacing
 from sparseshot.images.tissue import TissueMask
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.found import PLACE_DECIMALS, SlideFrame
-from sparseshot.prediction.manifest import MANIFEST, Broken, File, Manifest
+from sparseshot.prediction.manifest import MANIFEST, Broken, File, Manifest, sweep
 
 QUPATH, SUMMARY, OVERVIEW = "qupath.zip", "summary.json", "overview.png"
 DENSITY_PICTURE, DENSITY_MAP = "density.png", "density.ome.tif"
@@ -115,8 +115,7 @@ def export(
         temporary.write_text(json.dumps(_as_json(summary), indent=1, ensure_ascii=False), encoding="utf-8")
     finished = replace(manifest, files=tuple(File.of(folder, file) for file in sorted(files)), finished=True)
     finished.save(folder)
-    for shard in manifest.shards:
-        (folder / shard.carried.name).unlink(missing_ok=True)
+    sweep(folder)
     return summary
 
 

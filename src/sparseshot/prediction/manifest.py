@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
 from sparseshot import __version__
@@ -14,7 +14,7 @@ from sparseshot.images.slide import Box
 from sparseshot.prediction.plan import Layout
 
 MANIFEST = "manifest.json"
-SHARDS = "cells"
+SHARDS, UNDECIDED = "cells", "undecided"
 _FORMAT = "sparseshot prediction"
 _VERSION = 1
 
@@ -30,6 +30,11 @@ class File:
 
     name: str
     sha256: str
+
+    def __post_init__(self) -> None:
+        path = PurePosixPath(self.name)
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"it names {self.name!r}, which lies elsewhere")
 
     @classmethod
     def of(cls, folder: Path, name: str) -> Self:
@@ -121,7 +126,9 @@ class Manifest:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["format"] != _FORMAT or content["version"] != _VERSION:
-                raise ValueError(f"is version {content['version']} of {content['format']!r}")
+                raise ValueError(f"it is version {content['version']} of {content['format']!r}")
+            if not isinstance(content["identity"]["slide"]["fingerprint"], str):
+                raise TypeError("it does not tell of which slide")
             return cls(
                 identity=content["identity"],
                 layout=Layout(**content["layout"]),
@@ -183,8 +190,11 @@ def claim(folder: Path, identity: Mapping[str, Any], layout: Layout, *, force: b
             folder,
             "holds files that are no prediction; choose another --out, or write beside them with --force",
         )
+    shards = folder / SHARDS
+    if not shards.resolve().is_relative_to(folder.resolve()):
+        raise OutputError(shards, "is a link that leads elsewhere; remove it")
     _clear(folder)
-    (folder / SHARDS).mkdir(parents=True, exist_ok=True)
+    shards.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(identity, layout)
     manifest.save(folder)
     return manifest
@@ -205,3 +215,10 @@ def _clear(folder: Path) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
     for path in (folder / SHARDS).glob("*.parquet"):
         path.unlink()
+
+
+def sweep(folder: Path) -> None:
+    """Remove what is only for going on, and pieces of files in whose writing somebody was killed."""
+    for pattern in (f"{SHARDS}/*.{UNDECIDED}.parquet", f"{SHARDS}/.*.part.*", ".*.part.*"):
+        for path in folder.glob(pattern):
+            path.unlink(missing_ok=True)

@@ -106,7 +106,7 @@ def _folder(out: Path, slide: Slide, taken: set[Path]) -> Path:
     fingerprint = slide_fingerprint(slide)
     plain = folder_inside(out, slide.name)
     if plain in taken or _belongs_to_another(plain, fingerprint):
-        return folder_inside(out, f"{plain.name}-{fingerprint[:12]}")
+        return folder_inside(out, slide.name, suffix=f"-{fingerprint[:12]}")
     return plain
 
 

@@ -121,14 +121,20 @@ class Model:
         half = self.precision == "bf16"
         try:
             with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-                output: Tensor = self.network(network_input(batch))
-                return output.float()
+                output: Tensor = self.network(network_input(batch)).float()
+                is_number = bool(output.sum().isfinite())
         except torch.OutOfMemoryError as error:
             count, height, width, _ = images.shape
             raise SparseshotError(
                 f"{self.device} has no room for {count} tiles of {width} × {height} pixels at once; "
                 "give a smaller --batch or --tile-px"
             ) from error
+        if not is_number:
+            raise SparseshotError(
+                "the network gives something that is not a number; "
+                + ("try --precision 32" if half else "was its training sound?")
+            )
+        return output
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

@@ -15,7 +15,7 @@ _ENDS_BYTES = 2**20
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 
 
-def safe_name(name: str) -> str:
+def safe_name(name: str, *, suffix: str = "") -> str:
     """Make a name that is one folder on every system: letters of any script, digits, ``_ .-``.
 
     >>> safe_name("../../etc/passwd"), safe_name("Schnitt 7 (Köln).svs"), safe_name("病理 1.tif")
@@ -23,7 +23,8 @@ def safe_name(name: str) -> str:
     """
     text = re.sub(r"[^\w .-]+", "_", unicodedata.normalize("NFC", name)).strip(" ._")
     text = text.encode()[:_LONGEST_BYTES].decode(errors="ignore").strip(" .")
-    return text if text and not _DEVICES.match(text) else f"slide {text}".strip()
+    text = text if text and not _DEVICES.match(text) else f"slide {text}".strip()
+    return text + suffix
 
 
 def slide_fingerprint(slide: Slide) -> str:
@@ -45,9 +46,9 @@ def slide_fingerprint(slide: Slide) -> str:
     return digest.hexdigest()
 
 
-def folder_inside(out: Path, name: str) -> Path:
+def folder_inside(out: Path, name: str, *, suffix: str = "") -> Path:
     """Give the folder of a name inside ``out``; a link that leads outside is an error."""
-    folder = out / safe_name(name)
+    folder = out / safe_name(name, suffix=suffix)
     if not folder.resolve().is_relative_to(out.resolve()):
         raise OutputError(folder, f"is a link that leads out of {out}; remove it or choose another --out")
     return folder

@@ -15,7 +15,7 @@ from sparseshot.prediction.detect import Detector
 from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Pace, Progress
 from sparseshot.prediction.export import PredictionSummary, export, read_summary
 from sparseshot.prediction.found import Finder, SlideFrame
-from sparseshot.prediction.manifest import SHARDS, Broken, File, Manifest, Shard, claim
+from sparseshot.prediction.manifest import SHARDS, UNDECIDED, Broken, File, Manifest, Shard, claim
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import slide_fingerprint
 from sparseshot.prediction.plan import Band, Tissue, plan
@@ -141,7 +141,7 @@ class _Book:
             band=band.index,
             cells=len(cells),
             file=self._write(f"{SHARDS}/{band.index:05d}.parquet", cells),
-            carried=self._write(f"{SHARDS}/{band.index:05d}.undecided.parquet", carried),
+            carried=self._write(f"{SHARDS}/{band.index:05d}.{UNDECIDED}.parquet", carried),
             broken=tuple(
                 Broken.of(box, reason, downsample=self.frame.grid.downsample)
                 for box, reason in _rows(broken).items()
