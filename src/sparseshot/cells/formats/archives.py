@@ -39,7 +39,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[Source]:
         name = PurePosixPath(info.filename.replace("\\", "/"))
         if name.is_absolute() or ".." in name.parts or ":" in info.filename:
             raise FormatError(path, f"holds a file called {info.filename!r}, which points outside of it")
-        if info.is_dir() or name.parts[0] == "__MACOSX" or name.name.startswith("."):
+        if not name.parts or info.is_dir() or name.parts[0] == "__MACOSX" or name.name.startswith("."):
             continue
         if name.suffix.lower() in {".json", ".geojson"}:
             found = True

@@ -38,7 +38,7 @@ def read(source: Source, options: ReadOptions) -> Cells:
             _cells(batch, layout, source.name, options.repairs)
             for batch in file.iter_batches(ROWS, columns=layout.columns, use_threads=False)
         ]
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # as pyarrow comes upon it
         raise FormatError(source.name, f"is not readable GeoParquet: {error}") from None
     cells = Cells.concatenate(tables or [Cells([], classes=layout.classes)])
     try:

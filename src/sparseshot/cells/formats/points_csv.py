@@ -46,7 +46,7 @@ def read(source: Source, options: ReadOptions) -> Cells:
         data = re.sub(rb"(?m)^ +| +(?=\r?$)", b"", re.sub(rb" +", b" ", data))
         first = b" ".join(first.split())
     try:
-        (fields,) = csv.reader([first.decode(errors="replace")], delimiter=delimiter)
+        (fields,) = csv.reader([first.decode(errors="replace")], delimiter=delimiter, skipinitialspace=True)
     except (csv.Error, ValueError) as error:
         raise FormatError(source.name, f"its first line cannot be understood: {error}") from None
     has_header = options.columns is None and not all(_NUMBER.fullmatch(field.strip()) for field in fields[:2])

@@ -1,0 +1,71 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shapely
+
+from sparseshot.cells import Cells, Variant, read_cells
+from sparseshot.cli import main
+
+LOSSES = pytest.mark.filterwarnings("ignore::sparseshot.errors.SparseshotWarning")
+
+
+@pytest.fixture
+def marks(tmp_path: Path) -> Path:
+    path = tmp_path / "marks.geojson"
+    outline = [shapely.box(x, 0, x + 4, 4) for x in range(0, 100, 5)]
+    xy = shapely.get_coordinates(shapely.centroid(outline))
+    Cells(
+        xy, classes=("tumour", "immune"), label=np.arange(20) % 2, outline=outline, id=np.arange(20), mpp=0.25
+    ).write(path)
+    return path
+
+
+def test_convert_keeps_everything(marks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(marks), str(tmp_path / "a.parquet")]) == 0
+    assert main(["convert", str(tmp_path / "a.parquet"), str(tmp_path / "b.geojson")]) == 0
+    assert (tmp_path / "b.geojson").read_bytes() == marks.read_bytes()
+    assert "20: 10 tumour, 10 immune" in capsys.readouterr().out
+
+
+@LOSSES
+def test_convert_to_a_mask_of_a_size(marks: Path, tmp_path: Path) -> None:
+    assert main(["convert", str(marks), str(tmp_path / "a.tif"), "--size", "200x50"]) == 0
+    assert len(read_cells(tmp_path / "a.tif", size_px=(200, 50))) == 20
+    assert main(["convert", str(marks), str(tmp_path / "a.tif"), "--size", "big"]) == 2
+    assert main(["convert", str(marks), str(tmp_path / "a.dat")]) == 2
+    assert main(["convert", str(marks), str(tmp_path / "a.dat"), "--to", "csv"]) == 0
+    assert main(["cells", str(tmp_path / "a.dat"), "--json"]) == 1
+
+
+@LOSSES
+def test_subsets_nest_and_can_be_shared(marks: Path, tmp_path: Path) -> None:
+    kept = {}
+    for fraction in ("0.3", "0.6"):
+        target, variant = tmp_path / f"{fraction}.csv", tmp_path / f"{fraction}.json"
+        arguments = ["subset", str(marks), str(target), "--fraction", fraction, "--variant", str(variant)]
+        assert main(arguments) == 0
+        kept[fraction] = set(read_cells(target).id.tolist())  # type: ignore[union-attr]
+        assert Variant.read(variant).fraction == float(fraction)
+    assert len(kept["0.3"]) == 6
+    assert kept["0.3"] < kept["0.6"]
+    again = tmp_path / "again.csv"
+    assert main(["subset", str(marks), str(again), "--apply", str(tmp_path / "0.3.json")]) == 0
+    assert set(read_cells(again).id.tolist()) == kept["0.3"]  # type: ignore[union-attr]
+    assert main(["subset", str(again), str(tmp_path / "no.csv"), "--apply", str(tmp_path / "0.3.json")]) == 2
+    assert main(["subset", str(marks), str(tmp_path / "no.csv")]) == 2
+    assert not (tmp_path / "no.csv").exists()
+
+
+def test_summary_for_people_and_for_scripts(marks: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cells", str(marks), "--json", "--size", "50x50"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["cells"] == 10
+    assert told["classes"] == {"tumour": 5, "immune": 5}
+    assert told["mpp"] == 0.25
+    assert told["warnings"] == [f"{marks}: 10 cells outside of the 50 × 50 slide left out"]
+    assert main(["cells", str(marks)]) == 0
+    shown = capsys.readouterr().out
+    assert "tumour" in shown
+    assert "x 2–97, y 2–2 px" in shown
