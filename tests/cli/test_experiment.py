@@ -36,7 +36,8 @@ def test_dry_run_shows_the_runs_and_runs_nothing(capsys: pytest.CaptureFixture[s
     ("arguments", "code", "told"),
     [
         ([], 2, "say which experiment"),
-        (["tnbc-headline"], 2, "--root DIR --out DIR"),
+        (["tnbc-headline"], 2, "--out DIR"),
+        (["tnbc-headline", "--out", "o"], 2, "say where TNBC and the other data sets are: --root DIR"),
         (["nothing-like-it"], 1, "tnbc-headline"),
         (["tnbc-headline", "--root", "nowhere", "--out", "o"], 1, "nowhere: there is no such folder"),
         (["tnbc-headline", "--root", ".", "--out", "o", "--only", "x"], 2, "no run fits --only 'x'"),

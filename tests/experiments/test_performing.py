@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.experiments.tiny_data import experiment_text, tiny_brca, tiny_tnbc
+from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_brca, tiny_tnbc
 
 from sparseshot.experiments import ExperimentFile, run_experiment
 from sparseshot.experiments.folders import make_folder, read_json, run_folder
@@ -63,6 +63,20 @@ def test_a_run_of_one_class_has_an_exclusive_recall(tmp_path: Path) -> None:
         Result.read(run, tmp_path).exclusive_recall("half")
         == metrics["exclusive_recall"]["lymphocyte"]["half"]
     )
+
+
+def test_a_run_on_ones_own_images(tmp_path: Path) -> None:
+    file = own_experiment(tmp_path)
+    file.check_data(None, {"mine"})
+    run = file.experiment.runs[0]
+    folder = run_folder(tmp_path, run.name)
+    make_folder(folder)
+    perform(run, None, folder)
+    metrics = read_json(folder / "metrics.json")
+    assert run.name == "mine-segment-ece-0.5-s0"
+    assert metrics["evaluation"]["cells"] == 12
+    assert metrics["training"] == {"images": 2, "marks": 12}, "half of 24"
+    assert Result.read(run, tmp_path).run == run
 
 
 @pytest.mark.slow

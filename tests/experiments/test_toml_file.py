@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.experiments.tiny_data import experiment_text, tiny_tnbc
+from tests.experiments.tiny_data import OWN_DATA, experiment_text, own_experiment, tiny_tnbc
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
-from sparseshot.experiments import ExperimentFile, open_experiment, shipped_experiments
+from sparseshot.experiments import ExperimentFile, OwnData, open_experiment, shipped_experiments
 from sparseshot.experiments.paper import paper_table
 from sparseshot.experiments.plan import HEADLINE, Experiment
 
@@ -178,6 +178,49 @@ def test_a_class_cannot_be_wanted_and_a_negative(tmp_path: Path) -> None:
     assert "'tumour' is to be learned and a negative" in error_of(tmp_path, text)
 
 
+class TestOwnData:
+    def test_paths_are_relative_to_the_file(self, tmp_path: Path) -> None:
+        own = own_experiment(tmp_path).experiment.runs[0].subject.own
+        assert own == OwnData(
+            "My slides", str(tmp_path / "images/train.csv"), str(tmp_path / "images/test.csv"), 0.25
+        )
+
+    def test_a_csv_that_is_not_there_is_told_with_its_line(self, tmp_path: Path) -> None:
+        file = own_experiment(tmp_path)
+        (tmp_path / "images" / "test.csv").unlink()
+        line = file.toml.text.splitlines().index('test = "images/test.csv"') + 1
+        with pytest.raises(
+            FormatError, match=rf"mine\.toml: line {line}: .*test\.csv: there is no such file"
+        ):
+            file.check_data(None, {"mine"})
+
+    def test_a_csv_without_images_is_told(self, tmp_path: Path) -> None:
+        file = own_experiment(tmp_path)
+        (tmp_path / "images" / "train.csv").write_text("slide,marks\n")
+        with pytest.raises(FormatError, match="names no images; add a row"):
+            file.check_data(None, {"mine"})
+
+    @pytest.mark.parametrize(
+        ("old", "new", "told"),
+        [
+            ("train =", "trian =", "did you mean 'train'"),
+            ("[data.mine]", "[data.tnbc]", "'tnbc' is a published data set"),
+            ('train = "images/train.csv"', "", 'there is no train here; add train = "FILE.csv"'),
+            ("mpp = 0.25\n", "mpp = -1\n", "mpp is -1"),
+            ("['mine']", "['mein']", "yours are mine"),
+        ],
+    )
+    def test_what_is_wrong_is_told(self, tmp_path: Path, old: str, new: str, told: str) -> None:
+        text = experiment_text(datasets=["mine"]) + OWN_DATA
+        assert old in text
+        before, after = text.rsplit(old, 1)
+        assert told in error_of(tmp_path, before + new + after)
+
+    def test_without_a_root_a_published_set_cannot_be_found(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="say where TNBC"):
+            ExperimentFile.read(written(tmp_path, experiment_text())).check_data(None, {"tnbc"})
+
+
 class TestData:
     def file(self, tmp_path: Path) -> ExperimentFile:
         return ExperimentFile.read(written(tmp_path, experiment_text()))
@@ -200,3 +243,16 @@ class TestData:
 
     def test_sets_that_are_not_asked_for_need_not_be_there(self, tmp_path: Path) -> None:
         self.file(tmp_path).check_data(tmp_path, set())
+
+
+def test_the_examples_of_the_documentation_are_sound(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    for example in examples:
+        assert ExperimentFile.read(written(tmp_path, example)).experiment.runs
+    listed = re.findall(r"^\| `([\w-]+)` .*\| *(\d+) \| (\w+) \|$", page, re.MULTILINE)
+    shipped = {name: open_experiment(name).experiment for name in shipped_experiments()}
+    assert {name: (int(runs), profile) for name, runs, profile in listed} == {
+        name: (len(experiment.runs), experiment.runs[0].profile) for name, experiment in shipped.items()
+    }

@@ -6,7 +6,8 @@ import numpy as np
 from PIL import Image
 from tests.training.blobs import blobs
 
-from sparseshot.cells import rasterise
+from sparseshot.cells import rasterise, write_cells
+from sparseshot.experiments import ExperimentFile
 
 TINY_SETTINGS = """
 [settings]
@@ -49,6 +50,34 @@ def tiny_brca(root: Path) -> Path:
         (folder / "labels" / f"{name}_gt_class_coords.txt").write_text("\n".join(rows))
         (folder / f"brca_ds_{split}.txt").write_text(f"{name}.png\n")
     return root
+
+
+def own_images(folder: Path) -> None:
+    """Write three images with GeoJSON marks, and two CSV files that name them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed in range(3):
+        slide, cells = blobs(seed, size=96, count=12, mpp=0.25)
+        Image.fromarray(slide.pixels).save(folder / f"{seed}.png")
+        write_cells(cells, folder / f"{seed}.geojson")
+    (folder / "train.csv").write_text("slide,marks\n0.png,0.geojson\n1.png,1.geojson\n")
+    (folder / "test.csv").write_text("slide,marks\n2.png,2.geojson\n")
+
+
+OWN_DATA = """
+[data.mine]
+title = "My slides"
+train = "images/train.csv"
+test = "images/test.csv"
+mpp = 0.25
+"""
+
+
+def own_experiment(folder: Path) -> ExperimentFile:
+    """Write an experiment on one's own images, and read it."""
+    own_images(folder / "images")
+    path = folder / "mine.toml"
+    path.write_text(experiment_text(datasets=["mine"]) + OWN_DATA)
+    return ExperimentFile.read(path)
 
 
 def experiment_text(**grid: object) -> str:

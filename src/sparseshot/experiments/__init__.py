@@ -8,10 +8,11 @@ True
 """
 
 from sparseshot.experiments.paper import TABLES, paper_curve, paper_source, paper_table
-from sparseshot.experiments.plan import Experiment, Method, Run, Subject
+from sparseshot.experiments.plan import Experiment, Method, Run
 from sparseshot.experiments.results import Result, Results
 from sparseshot.experiments.running import Outcome, run_experiment
 from sparseshot.experiments.shipped_files import open_experiment, shipped_experiments
+from sparseshot.experiments.subjects import OwnData, Subject
 from sparseshot.experiments.toml_file import ExperimentFile
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "ExperimentFile",
     "Method",
     "Outcome",
+    "OwnData",
     "Result",
     "Results",
     "Run",

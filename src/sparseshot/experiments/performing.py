@@ -14,21 +14,20 @@ from typing import Any
 import torch
 
 from sparseshot.cells import Cells
-from sparseshot.datasets import load_dataset
 from sparseshot.errors import SparseshotWarning
 from sparseshot.experiments.folders import METRICS, write_json
 from sparseshot.experiments.panels import write_panels
 from sparseshot.experiments.plan import Run
-from sparseshot.images import Grid, open_slide
+from sparseshot.images import Grid
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.training.checkpoint import Checkpoint, versions
 from sparseshot.training.evaluation import Known, evaluate
 from sparseshot.training.held_out import find
 from sparseshot.training.loop import LAST
-from sparseshot.training.runs import Source, train_run
+from sparseshot.training.runs import train_run
 
 
-def perform(run: Run, root: Path, folder: Path) -> None:
+def perform(run: Run, root: Path | None, folder: Path) -> None:
     """Do a run, or what is left of it; the last thing it writes are its metrics."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
@@ -39,16 +38,13 @@ def perform(run: Run, root: Path, folder: Path) -> None:
     write_json(folder / METRICS, metrics | {"warnings": list(told)})
 
 
-def _perform(run: Run, root: Path, folder: Path) -> dict[str, Any]:
+def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     resumed = (folder / LAST).exists()
-    source = Source(dataset=run.subject.dataset, root=root, fraction=run.fraction, seed=run.seed)
+    source = run.subject.source(root, fraction=run.fraction, seed=run.seed)
     checkpoint = train_run(run.config(), source, folder, weak=run.method.weak, show=False)
     trained = time.perf_counter()
-    test = [
-        Known(open_slide(sample.image, mpp=sample.mpp), sample.cells)
-        for sample in load_dataset(run.subject.dataset, root, split="test")
-    ]
+    test = run.subject.test_images(root)
     evaluation = evaluate(checkpoint, test)
     recalls = exclusive_recalls(checkpoint, test) if run.task == "detect" and run.subject.classes else {}
     material = source.load()

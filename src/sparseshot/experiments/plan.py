@@ -1,11 +1,11 @@
 """What an experiment is: runs, each told apart by data set, task, method, fraction of the marks and seed."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any, Self
 
+from sparseshot.experiments.subjects import Subject
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.rounds import WeakSupervision
 from sparseshot.training.runs import make_config
@@ -40,25 +40,6 @@ class Method:
     def weak(self) -> WeakSupervision:
         """The rounds."""
         return WeakSupervision(self.rounds, self.tau)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """What is looked for: all cells of a data set, or some of its classes.
-
-    >>> Subject("brca_m2c", ("lymphocyte",), ("tumour",)).name
-    'brca_m2c.lymphocyte~tumour'
-    """
-
-    dataset: str
-    classes: tuple[str, ...] = ()
-    negative_classes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Short and fit for a folder."""
-        wanted = "." + "+".join(map(_slug, self.classes)) if self.classes else ""
-        return self.dataset + wanted + "".join(f"~{_slug(name)}" for name in self.negative_classes)
 
 
 @dataclass(frozen=True)
@@ -111,13 +92,10 @@ class Run:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Make it from what :meth:`as_json` gave, after a way through a file."""
-        subject = values["subject"]
         return cls(
             **{
                 **values,
-                "subject": Subject(
-                    subject["dataset"], tuple(subject["classes"]), tuple(subject["negative_classes"])
-                ),
+                "subject": Subject.from_json(values["subject"]),
                 "method": Method(**values["method"]),
             }
         )
@@ -183,7 +161,3 @@ def grid_of_runs(
 def without_repeats(runs: Iterable[Run]) -> tuple[Run, ...]:
     """Leave out runs that came before: grids may overlap, so that one can put what matters first."""
     return tuple({run.name: run for run in runs}.values())
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^\w]+", "_", name)

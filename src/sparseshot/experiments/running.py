@@ -63,7 +63,7 @@ class Outcome:
 def run_experiment(
     file: ExperimentFile,
     *,
-    root: Path,
+    root: Path | None,
     out: Path,
     jobs: int | None = None,
     only: Sequence[str] = (),
@@ -76,7 +76,7 @@ def run_experiment(
 
     Args:
         file: the experiment.
-        root: the folder of the data sets.
+        root: the folder of the data sets; None where all images are one's own.
         out: the folder of plans and runs; several experiments may share one, and then share their runs.
         jobs: runs side by side; None: as many as the machine has GPUs, else as cores and memory allow.
         only: patterns of names of runs, as ``tnbc-*``; empty: all.
@@ -93,7 +93,7 @@ def run_experiment(
     with alone_in(out):
         write_json(plan_path(out, file.experiment.name), file.experiment.as_json())
         before = [Result.read(run, out).seconds for run in runs if run not in missing]
-        workers = _Workers(out, root.resolve(), jobs or good_jobs(), command or _command)
+        workers = _Workers(out, root and root.resolve(), jobs or good_jobs(), command or _command)
         progress = progress or Silent()
         progress.begun(len(before), len(missing))
         workers.do(missing, progress, before)
@@ -183,7 +183,7 @@ class _Workers:
     """So many processes at a time, each with its share of the cores, or its GPU."""
 
     out: Path
-    root: Path
+    root: Path | None
     jobs: int
     command: Command
 
@@ -214,7 +214,7 @@ class _Workers:
         folder = run_folder(self.out, run.name)
         make_folder(folder)
         (folder / ERROR).unlink(missing_ok=True)
-        write_json(folder / RUN, {"run": run.as_json(), "root": str(self.root)})
+        write_json(folder / RUN, {"run": run.as_json(), "root": self.root and str(self.root)})
         with (folder / OUTPUT).open("ab") as output:
             process = subprocess.Popen(
                 self.command(folder),

@@ -9,18 +9,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from sparseshot.datasets import dataset_info
+from sparseshot.datasets import CATALOGUE, dataset_info
 from sparseshot.datasets.layout import find_layout
 from sparseshot.errors import DataNotFoundError, InputError
 from sparseshot.experiments.paper import TABLES, paper_table
-from sparseshot.experiments.plan import Experiment, Method, Run, Subject, grid_of_runs, without_repeats
+from sparseshot.experiments.plan import Experiment, Method, Run, grid_of_runs, without_repeats
+from sparseshot.experiments.subjects import OwnData, Subject
 from sparseshot.experiments.toml_table import TomlTable
 from sparseshot.losses import LOSSES, make_loss
 from sparseshot.training.config import PROFILES, TASKS, TrainConfig
+from sparseshot.training.inputs import pairs_in_csv
 from sparseshot.training.runs import make_config
 
-_FILE_KEYS = ("title", "about", "profile", "paper_table", "settings", "losses", "grid")
+_FILE_KEYS = ("title", "about", "profile", "paper_table", "settings", "losses", "data", "grid")
 _LOSS_KEYS = ("loss", "title", "options", "rounds", "tau", "paper")
+_DATA_KEYS = ("title", "train", "test", "mpp", "exhaustive_class")
 _GRID_KEYS = ("datasets", "tasks", "losses", "fractions", "seeds", "classes", "negative_classes")
 _SAID_BY_GRIDS = ("task", "loss", "loss_options", "classes", "negative_classes", "seed")
 _OR_WITHOUT = "or run the other data sets alone: --only 'NAME*'"
@@ -54,21 +57,40 @@ class ExperimentFile:
             raise InputError(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
         return cls(_experiment(toml, profile), toml)
 
-    def check_data(self, root: Path, datasets: set[str]) -> None:
-        """Raise if ``root`` lacks images to train on, or to test on, of one of these data sets."""
-        if not root.is_dir():
-            raise DataNotFoundError(root, "there is no such folder; give --root, the folder of the data sets")
+    def check_data(self, root: Path | None, datasets: set[str]) -> None:
+        """Raise if there are no images to train on, or to test on, of one of these data sets."""
         for grid in self.toml.tables("grid"):
             for name in grid.strings("datasets"):
-                if (info := dataset_info(name)).name in datasets:
-                    try:
-                        splits = {entry.split for entry in find_layout(info, root).entries}
-                    except DataNotFoundError as error:
-                        raise grid.wrong("datasets", f"{error}; {_OR_WITHOUT}", name) from error
-                    for split in ("train", "test"):
-                        if split not in splits:
-                            problem = f"{info.title} in {root} has no images for {split}; complete the folder"
-                            raise grid.wrong("datasets", f"{problem}; {_OR_WITHOUT}", name)
+                if name in self.toml.table("data").values:
+                    if name in datasets:
+                        _check_own(self.toml.table("data").table(name))
+                elif dataset_info(name).name in datasets:
+                    _check_published(grid, name, root)
+
+
+def _check_own(table: TomlTable) -> None:
+    for key in ("train", "test"):
+        try:
+            if not pairs_in_csv(_beside(table, key)):
+                raise table.wrong(key, f"{table.values[key]} names no images; add a row: slide,marks")
+        except DataNotFoundError as error:
+            raise table.wrong(key, str(error)) from error
+
+
+def _check_published(grid: TomlTable, name: str, root: Path | None) -> None:
+    info = dataset_info(name)
+    if root is None:
+        raise InputError(f"say where {info.title} and the other data sets are: --root DIR")
+    if not root.is_dir():
+        raise DataNotFoundError(root, "there is no such folder; give --root, the folder of the data sets")
+    try:
+        splits = {entry.split for entry in find_layout(info, root).entries}
+    except DataNotFoundError as error:
+        raise grid.wrong("datasets", f"{error}; {_OR_WITHOUT}", name) from error
+    for split in ("train", "test"):
+        if split not in splits:
+            problem = f"{info.title} in {root} has no images for {split}; complete the folder"
+            raise grid.wrong("datasets", f"{problem}; {_OR_WITHOUT}", name)
 
 
 def _experiment(toml: TomlTable, other_profile: str | None) -> Experiment:
@@ -82,7 +104,8 @@ def _experiment(toml: TomlTable, other_profile: str | None) -> Experiment:
         raise toml.wrong(
             None, "there are no runs here; add a [[grid]] with datasets, tasks, losses and fractions"
         )
-    runs = [run for grid in grids for run in _runs(grid, methods, profile, settings)]
+    own = _own_data(toml.table("data"))
+    runs = [run for grid in grids for run in _runs(grid, methods, own, profile, settings)]
     for task, run in {run.task: run for run in runs}.items():
         try:
             run.config()
@@ -143,8 +166,42 @@ def _method(table: TomlTable, name: str) -> Method:
     return method
 
 
+def _own_data(table: TomlTable) -> dict[str, OwnData]:
+    """Give the images of one's own that the file names; paths are relative to the file."""
+    own = {}
+    for name in table.values:
+        if name in CATALOGUE or not re.fullmatch(r"[\w-]+", name):
+            raise table.wrong(name, f"{name!r} is a published data set, or no name; choose another, as mine")
+        entry = table.table(name)
+        entry.check_keys(_DATA_KEYS)
+        mpp = entry.number("mpp", 0.0)
+        if mpp < 0:
+            raise entry.wrong("mpp", f"mpp is {mpp}; give µm per pixel, e.g. 0.25 for 40x")
+        own[name] = OwnData(
+            entry.string("title", name),
+            str(_beside(entry, "train")),
+            str(_beside(entry, "test")),
+            mpp or None,
+            entry.string("exhaustive_class", OwnData.exhaustive_class),
+        )
+    return own
+
+
+def _beside(table: TomlTable, key: str) -> Path:
+    path = table.string(key, "")
+    if not path:
+        raise table.wrong(
+            None, f'there is no {key} here; add {key} = "FILE.csv", with columns slide and marks'
+        )
+    return (table.path.parent / path).resolve()
+
+
 def _runs(
-    grid: TomlTable, methods: Mapping[str, Method], profile: str, settings: Mapping[str, Any]
+    grid: TomlTable,
+    methods: Mapping[str, Method],
+    own: Mapping[str, OwnData],
+    profile: str,
+    settings: Mapping[str, Any],
 ) -> list[Run]:
     grid.check_keys(_GRID_KEYS)
     tasks, losses = grid.strings("tasks"), grid.strings("losses")
@@ -153,7 +210,7 @@ def _runs(
     for loss in losses:
         grid.check_known("losses", loss, methods, kind="loss")
     return grid_of_runs(
-        _subjects(grid),
+        _subjects(grid, own),
         tasks,
         [methods[loss] for loss in losses],
         _fractions(grid),
@@ -163,21 +220,25 @@ def _runs(
     )
 
 
-def _subjects(grid: TomlTable) -> list[Subject]:
+def _subjects(grid: TomlTable, own: Mapping[str, OwnData]) -> list[Subject]:
     classes, negative = (
         grid.strings(key) if key in grid.values else () for key in ("classes", "negative_classes")
     )
+    for both in set(classes) & set(negative):
+        raise grid.wrong("negative_classes", f"{both!r} is to be learned and a negative", both)
     subjects = []
     for name in grid.strings("datasets"):
+        if name in own:
+            subjects.append(Subject(name, classes, negative, own[name]))
+            continue
         try:
             info = dataset_info(name)
         except InputError as error:
-            raise grid.wrong("datasets", str(error), name) from error
+            yours = f"; yours are {', '.join(own)}" if own else ""
+            raise grid.wrong("datasets", f"{error}{yours}", name) from error
         for key, chosen in (("classes", classes), ("negative_classes", negative)):
             for each in chosen if info.classes else ():
                 grid.check_known(key, each, info.classes, kind=f"class in {info.title},")
-        for both in set(classes) & set(negative):
-            raise grid.wrong("negative_classes", f"{both!r} is to be learned and a negative", both)
         subjects.append(Subject(info.name, classes, negative))
     return subjects
 

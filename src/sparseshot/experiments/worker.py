@@ -28,7 +28,8 @@ def main(folder: Path) -> int:
         threading.Thread(target=_end_with_the_starter, daemon=True).start()
     try:
         told = read_json(folder / RUN)
-        perform(Run.from_json(told["run"]), Path(told["root"]), folder)
+        root = None if told["root"] is None else Path(told["root"])
+        perform(Run.from_json(told["run"]), root, folder)
     except Exception as error:  # whatever it is, it belongs to this run alone
         traceback.print_exc()
         write_error(folder, kind=type(error).__name__, message=str(error) or type(error).__name__)

@@ -54,8 +54,8 @@ def experiment(
     if dry_run:
         _print_lines([run.name for run in choose(file.experiment.runs, only or ())], as_json)
         return
-    if root is None or out is None:
-        raise InputError(f"say where the data is and where the runs go: {name} --root DIR --out DIR")
+    if out is None:
+        raise InputError("say where the runs go: --out DIR")
     try:
         with shown_progress() as progress:
             outcome = run_experiment(file, root=root, out=out, jobs=jobs, only=only or (), progress=progress)

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparseshot.datasets import dataset_info
 from sparseshot.errors import InputError
 from sparseshot.experiments.paper import SETS, paper_curve
-from sparseshot.experiments.plan import Method, Subject
+from sparseshot.experiments.plan import Method
 from sparseshot.experiments.results import Point, Result, Results
+from sparseshot.experiments.subjects import Subject
 
 TASK_WORDS: Mapping[str, str] = {"segment": "segmentation", "detect": "detection"}
 MEASURES: Mapping[str, str] = {"segment": "Dice", "detect": "F1"}
@@ -96,7 +96,7 @@ class Comparison:
     @property
     def title(self) -> str:
         """For people."""
-        return f"{subject_title(self.subject)}, {TASK_WORDS[self.task]}"
+        return f"{self.subject.title}, {TASK_WORDS[self.task]}"
 
     @property
     def measure(self) -> str:
@@ -165,18 +165,10 @@ def make_row(subject: Subject, task: str, runs: Sequence[Result]) -> Row:
     return Row(method, tuple(by_fraction), by_fraction, paper or {})
 
 
-def subject_title(subject: Subject) -> str:
-    """Name a data set, and the classes where not all cells are looked for."""
-    title = dataset_info(subject.dataset).title
-    if subject.classes:
-        title += f", {' and '.join(subject.classes)}"
-    return title
-
-
 def paper_title(subject: Subject) -> str:
     """Say which set the paper's numbers are of."""
     known = SETS[subject.dataset]
-    return known.title if known.same else f"{known.title}, for which {subject_title(subject)} stands in"
+    return known.title if known.same else f"{known.title}, for which {subject.title} stands in"
 
 
 def percent(fraction: float) -> str:

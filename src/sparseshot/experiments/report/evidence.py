@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from sparseshot.datasets import dataset_info
 from sparseshot.experiments.report.comparisons import Comparison, Focus
 from sparseshot.experiments.report.document import Block, Heading, Paragraph
 from sparseshot.experiments.report.figures import exclusion_figure, panels_figure
@@ -30,9 +29,9 @@ def pictures(comparisons: Sequence[Comparison], focus: Focus, *, restricted: boo
     blocks: list[Block] = []
     withheld = []
     for comparison in comparisons:
-        info = dataset_info(comparison.subject.dataset)
-        if not (restricted or may_be_shown(info.licence)):
-            withheld.append(f"{info.title} ({info.licence})")
+        subject = comparison.subject
+        if not (restricted or may_be_shown(subject.licence)):
+            withheld.append(f"{subject.title} ({subject.licence})")
             continue
         done = [
             result
@@ -49,7 +48,7 @@ def pictures(comparisons: Sequence[Comparison], focus: Focus, *, restricted: boo
         figure = panels_figure(comparison, [same[name] for name in reversed(focus) if name in same])
         if figure is not None:
             blocks.append(figure)
-            blocks.append(Paragraph(f"Images: {info.title}, {info.licence}; {info.citation}.", quiet=True))
+            blocks.append(Paragraph(f"Images: {subject.credit}.", quiet=True))
     if withheld:
         names = ", ".join(dict.fromkeys(withheld))
         blocks.append(

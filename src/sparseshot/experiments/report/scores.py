@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sparseshot.datasets import dataset_info
-from sparseshot.experiments.paper import paper_table
+from sparseshot.experiments.paper import SETS, paper_table
 from sparseshot.experiments.plan import Experiment
 from sparseshot.experiments.report import words
 from sparseshot.experiments.report.comparisons import (
@@ -59,7 +58,8 @@ def _how_to_read() -> str:
 
 
 def _headline_table(comparisons: Sequence[Comparison], focus: Focus) -> list[Block]:
-    columns = (*words.FEW, 1.0)
+    there = [row for comparison in comparisons for name in focus if (row := comparison.row(name))]
+    columns = [f for f in (*words.FEW, 1.0) if any(f in row.curve("half") for row in there)]
     rows: list[list[str]] = []
     lines = set()
     for comparison in comparisons:
@@ -94,10 +94,7 @@ def curves(comparison: Comparison, focus: Focus) -> list[Block]:
     sentences = [*words.rivals(comparison, focus.first), *words.against_the_paper(comparison)]
     order = words.order_against_the_paper(comparison)
     blocks.append(Bullets(sentences + ([order] if order else [])))
-    if (
-        any(row.paper for row in comparison.rows)
-        and paper_title(comparison.subject) != dataset_info(comparison.subject.dataset).title
-    ):
+    if any(row.paper for row in comparison.rows) and not SETS[comparison.subject.dataset].same:
         blocks.append(Paragraph(f"The paper's numbers are of {paper_title(comparison.subject)}.", quiet=True))
     return blocks
 

@@ -38,20 +38,24 @@ def headline(comparisons: Sequence[Comparison], focus: Focus) -> list[str]:
     """Say how often two methods keep what they have with all marks."""
     sentences = []
     for point, where in POINTS.items():
-        told = []
+        told: list[str] = []
+        fractions: set[float] = set()
         for name in focus:
             rows = [row for comparison in comparisons if (row := comparison.row(name)) is not None]
             shares = [values for row in rows if (values := kept(row, point))]
             if shares:
+                fractions |= {fraction for values in shares for fraction in values}
                 every = [share for values in shares for share in values.values()]
                 low, high, claim = map(whole_percent, (min(every), max(every), KEPT))
+                span = low if low == high else f"{low} to {high}"
                 good = sum(min(values.values()) >= KEPT for values in shares)
                 told.append(
-                    f"{rows[0].method.title} keeps {low} to {high} of what it reaches with all marks "
+                    f"{rows[0].method.title} keeps {span} of what it reaches with all marks "
                     f"(at least {claim} throughout in {good} of {len(shares)} comparisons)"
                 )
         if told:
-            sentences.append(f"**At {_the(where)}**, with 10 to 40\xa0% of the marks: {'; '.join(told)}.")
+            few = percents(sorted(fractions))
+            sentences.append(f"**At {_the(where)}**, with {few} of the marks: {'; '.join(told)}.")
     return sentences
 
 
