@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes tells of the machine, not of the code.
+settings.register_profile("sparseshot", deadline=None)
+settings.load_profile("sparseshot")
 
 
 @pytest.fixture(scope="session")
