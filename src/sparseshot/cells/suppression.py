@@ -75,9 +75,12 @@ def _kept(  # noqa: PLR0912  one loop over the state of every bucket; apart it w
     start, bucket_key = _bounds(keys)
     near = _nearby(bucket_key, stride)
     buckets = len(bucket_key)
-    heap = np.arange(len(keys)).astype(np.int32)  # each bucket is a heap, its surest point on top
-    size = np.diff(start)
+    heap = np.empty(len(keys), np.int32)  # each bucket is a heap, its surest point on top
+    size = np.empty(buckets, np.int32)
     for b in range(buckets):
+        size[b] = start[b + 1] - start[b]
+        for p in range(start[b], start[b + 1]):
+            heap[p] = p
         for node in range(size[b] // 2 - 1, -1, -1):
             _sink(heap, start[b], node, size[b], xy, score)
 
@@ -131,7 +134,7 @@ def _bounds(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int6
             start[buckets] = i
             buckets += 1
     start[buckets] = len(keys)
-    return start[: buckets + 1].copy(), keys[start[:buckets]]
+    return start[: buckets + 1], keys[start[:buckets]]
 
 
 @njit(cache=True, nogil=True)

@@ -22,7 +22,7 @@ class Candidates:
     memory; ``row_id`` and ``column_id`` tell what they were.
     """
 
-    start: NDArray[np.int64]
+    start: NDArray[np.int32]
     column: NDArray[np.int32]
     cost: NDArray[np.float64]
     row_id: NDArray[np.int32]
@@ -61,24 +61,24 @@ class Candidates:
     ) -> Self:
         """Give the listed pairs out of so many rows and columns."""
         order = np.lexsort((cost, row))
-        start = np.zeros(shape[0] + 1, np.int64)
+        start = np.zeros(shape[0] + 1, np.int32)
         np.cumsum(np.bincount(row, minlength=shape[0]), out=start[1:])
         names = (np.arange(size, dtype=np.int32) for size in shape)
         return cls(start, column[order].astype(np.int32), cost[order], *names)
 
-    def matched(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
-        """Give row, column and cost of the pairs of a matching of the greatest size.
+    def matched(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Match as many rows as can be; give for each row of ``row_id`` its column or -1, and the cost.
 
         It starts from the pairs that nearest-first matching makes, then re-pairs along shortest augmenting
         paths where that gains a pair. So the number of pairs is the greatest possible, and they are near
         ones; the sum of the costs is not always the least possible.
         """
         pick = _nearest_first(self.start, self.column, self.cost, len(self.column_id))
-        left = np.flatnonzero((pick < 0) & (np.diff(self.start) > 0)).astype(np.int32)
-        _grow(self.start, self.column, pick, left, len(self.column_id))
-        rows = np.flatnonzero(pick >= 0)
-        picked = pick[rows]
-        return self.row_id[rows], self.column_id[self.column[picked]], self.cost[picked]
+        single = np.flatnonzero((pick < 0) & (self.start[1:] > self.start[:-1])).astype(np.int32)
+        _grow(self.start, self.column, pick, single, len(self.column_id))
+        partner, cost = np.full(len(pick), -1, np.int32), np.full(len(pick), np.nan)
+        _fill_by_id(partner, cost, pick, self.column, self.cost, self.row_id, self.column_id)
+        return partner, cost
 
     def gains(self, order: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Tell for each row, taken in an order of ``row_id``, whether it makes the greatest matching larger.
@@ -88,7 +88,7 @@ class Candidates:
         """
         place = np.empty(len(self.row_id), np.int32)
         place[self.row_id] = np.arange(len(place), dtype=np.int32)
-        pick = np.full(len(place), -1, np.int64)
+        pick = np.full(len(place), -1, np.int32)
         gained: NDArray[np.bool_] = _grow(self.start, self.column, pick, place[order], len(self.column_id))
         return gained
 
@@ -101,9 +101,9 @@ def _pairs_within(  # noqa: PLR0917  compiled code takes arrays one by one
     b_keys: NDArray[np.int64],
     stride: int,
     radius_squared: float,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
     """Count the pairs of each point of ``a``, then fill them in, both sorted by bucket."""
-    start = np.zeros(len(a) + 1, np.int64)
+    start = np.zeros(len(a) + 1, np.int32)
     column = np.empty(0, np.int32)
     cost = np.empty(0, np.float64)
     for filling in (False, True):
@@ -153,16 +153,16 @@ def _sort_row(column: NDArray[np.int32], cost: NDArray[np.float64]) -> None:
 
 @njit(cache=True, nogil=True)
 def _nearest_first(
-    start: NDArray[np.int64], column: NDArray[np.int32], cost: NDArray[np.float64], columns: int
-) -> NDArray[np.int64]:
+    start: NDArray[np.int32], column: NDArray[np.int32], cost: NDArray[np.float64], columns: int
+) -> NDArray[np.int32]:
     """Match the nearest pair of all, then the nearest of what is left, …; give the pair of each row, or -1.
 
     Each row asks its columns from the nearest on; a column keeps the nearest that asked. Distances being the
     same from both sides, this stable matching is the nearest-first one, without a sort of all pairs.
     """
-    pick = np.full(len(start) - 1, -1, np.int64)
+    pick = np.full(len(start) - 1, -1, np.int32)
     next_pair = start[:-1].copy()
-    held_by = np.full(columns, -1, np.int64)
+    held_by = np.full(columns, -1, np.int32)
     for row in range(len(pick)):
         asking = row
         while asking >= 0 and next_pair[asking] < start[asking + 1]:
@@ -179,9 +179,9 @@ def _nearest_first(
 
 @njit(cache=True, nogil=True)
 def _grow(
-    start: NDArray[np.int64],
+    start: NDArray[np.int32],
     column: NDArray[np.int32],
-    pick: NDArray[np.int64],
+    pick: NDArray[np.int32],
     order: NDArray[np.int32],
     columns: int,
 ) -> NDArray[np.bool_]:
@@ -198,7 +198,7 @@ def _grow(
     closed = np.zeros(columns, np.bool_)
     seen_by = np.full(columns, -1, np.int32)
     asked_by = np.empty(columns, np.int32)
-    asked_as = np.empty(columns, np.int64)
+    asked_as = np.empty(columns, np.int32)
     queue = np.empty(columns + 1, np.int32)
     gained = np.zeros(len(order), np.bool_)
     for turn in range(len(order)):
@@ -227,3 +227,20 @@ def _grow(
             pick[row], taken_by[free] = asked_as[free], row
             free = left
     return gained
+
+
+@njit(cache=True, nogil=True)
+def _fill_by_id(  # noqa: PLR0917  compiled code takes arrays one by one
+    partner: NDArray[np.int32],
+    cost_of: NDArray[np.float64],
+    pick: NDArray[np.int32],
+    column: NDArray[np.int32],
+    cost: NDArray[np.float64],
+    row_id: NDArray[np.int32],
+    column_id: NDArray[np.int32],
+) -> None:
+    """Name the picked pairs by what rows and columns were."""
+    for row in range(len(pick)):
+        if pick[row] >= 0:
+            partner[row_id[row]] = column_id[column[pick[row]]]
+            cost_of[row_id[row]] = cost[pick[row]]

@@ -1,7 +1,8 @@
 """Which found cell stands for which true one: one to one, within a radius."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,22 +32,19 @@ class Matching:
     truth_total: int
     found_total: int
 
+    @classmethod
+    def of_partners(
+        cls, partner: NDArray[np.int32], distance: NDArray[np.float64], *, found_total: int
+    ) -> Self:
+        """Give the matching in which true cell i has found cell ``partner[i]``, or none where that is -1."""
+        paired = np.flatnonzero(partner >= 0).astype(np.int32)
+        return cls(paired, partner[paired], distance[paired], len(partner), found_total)
+
     @property
     def counts(self) -> Counts:
         """Pairs as true positives; found without a pair as false positives, true without one as missed."""
         pairs = len(self.truth)
         return Counts(tp=pairs, fp=self.found_total - pairs, fn=self.truth_total - pairs)
-
-
-def matching_of(
-    pairs: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]], *, shape: tuple[int, int]
-) -> Matching:
-    """Give the matching of truth, found and distance of each pair, among so many true and found."""
-    truth, found, distance = pairs
-    partner, gap = np.full(shape[0], -1, np.int32), np.empty(shape[0])
-    partner[truth], gap[truth] = found, distance
-    matched = np.flatnonzero(partner >= 0).astype(np.int32)
-    return Matching(matched, partner[matched], gap[matched], *shape)
 
 
 def match_points(truth_xy: NDArray[np.float64], found_xy: NDArray[np.float64], *, radius: float) -> Matching:
@@ -62,8 +60,8 @@ def match_points(truth_xy: NDArray[np.float64], found_xy: NDArray[np.float64], *
     (array([0, 1], dtype=int32), array([0, 1], dtype=int32), Counts(tp=2, fp=0, fn=0))
     """
     truth_xy, found_xy = checked_points(truth_xy, "truth_xy"), checked_points(found_xy, "found_xy")
-    row, column, squared = Candidates.within(truth_xy, found_xy, radius=checked_radius(radius)).matched()
-    return matching_of((row, column, np.sqrt(squared)), shape=(len(truth_xy), len(found_xy)))
+    partner, squared = Candidates.within(truth_xy, found_xy, radius=checked_radius(radius)).matched()
+    return Matching.of_partners(partner, np.sqrt(squared), found_total=len(found_xy))
 
 
 def match_cells(truth: Cells, found: Cells, *, radius_um: float = 3.0, by_class: bool = False) -> Matching:
@@ -81,17 +79,16 @@ def match_cells(truth: Cells, found: Cells, *, radius_um: float = 3.0, by_class:
     Counts(tp=1, fp=0, fn=1)
     """
     mpp = shared_mpp(truth, found)
-    shape = (len(truth), len(found))
     if not by_class:
         matching = match_points(truth.xy, found.xy, radius=radius_um / mpp)
-        return matching_of((matching.truth, matching.found, matching.distance * mpp), shape=shape)
-    parts = []
+        return replace(matching, distance=matching.distance * mpp)
+    partner, distance = np.full(len(truth), -1, np.int32), np.full(len(truth), np.nan)
     for name in [*dict.fromkeys(truth.classes + found.classes), None]:
         rows, columns = _of_class(truth, name), _of_class(found, name)
         part = match_points(truth.xy[rows], found.xy[columns], radius=radius_um / mpp)
-        parts.append((rows[part.truth], columns[part.found], part.distance * mpp))
-    row, column, distance = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return matching_of((row, column, distance), shape=shape)
+        partner[rows[part.truth]] = columns[part.found]
+        distance[rows[part.truth]] = part.distance * mpp
+    return Matching.of_partners(partner, distance, found_total=len(found))
 
 
 def counts_by_class(matching: Matching, truth: Cells, found: Cells) -> dict[str, Counts]:

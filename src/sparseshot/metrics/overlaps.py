@@ -12,7 +12,7 @@ from sparseshot.errors import InputError
 from sparseshot.metrics.assignment import Candidates
 from sparseshot.metrics.counts import f1_score
 from sparseshot.metrics.curves import ScoredHits, gains_from
-from sparseshot.metrics.matching import Matching, matching_of
+from sparseshot.metrics.matching import Matching
 
 INTERSECTED_AT_ONCE = 50_000
 """Pairs of outlines whose common part is held in memory at a time."""
@@ -44,8 +44,8 @@ class Overlaps:
 
     def match(self, *, iou: float = 0.5) -> Matching:
         """Match as many as can be, one to one, among pairs of at least this IoU, those of high IoU first."""
-        candidates = self._candidates(self.iou >= iou)
-        return matching_of(candidates.matched(), shape=(len(self.truth_area), len(self.found_area)))
+        partner, distance = self._candidates(self.iou >= iou).matched()
+        return Matching.of_partners(partner, distance, found_total=len(self.found_area))
 
     def scored_hits(self, score: NDArray[np.floating], *, iou: float = 0.5) -> ScoredHits:
         """Give the scored hits for a precision–recall curve over the scores of what was found."""
