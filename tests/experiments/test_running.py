@@ -220,8 +220,10 @@ def test_jobs_below_one_are_refused(tmp_path: Path) -> None:
 
 
 CALLER = """
+import signal
 import sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts jobs in the background without it
 sys.path.insert(0, sys.argv[1])
 from tests.experiments.test_running import Sweep
 sweep = object.__new__(Sweep)
