@@ -84,7 +84,7 @@ def _limits(
 ) -> dict[float, NDArray[np.uint64]]:
     """Give for each fraction the largest key taken in each stratum, in linear time."""
     limits = {fraction: np.zeros(len(count), np.uint64) for fraction, count in counts.items()}
-    for stratum in np.unique(strata).tolist():
+    for stratum in range(int(strata.max(initial=-1)) + 1):
         ranks = {fraction: int(count[stratum]) - 1 for fraction, count in counts.items() if count[stratum]}
         if ranks:
             parted = np.partition(keys[strata == stratum], sorted(set(ranks.values())))

@@ -253,7 +253,8 @@ def test_chunks_make_no_difference(tmp_path: Path, chunk_bytes: int) -> None:
             values += batch.values.tolist()
             ids += batch.ids.tolist()
             first.append(batch.first)
-            assert len(batch.forms) == len(batch.ids)
+            assert len(batch.form) == len(batch.ids)
+            assert len(batch.forms) == len(batch.examples) <= len(batch.ids)
     assert len(ids) == 35
     assert len(values) == 15
     assert len(shapes) == 5 * (5 + 2 + 5 + 4 + 5 + 10 + 1 + 5)

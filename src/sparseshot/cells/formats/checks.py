@@ -51,7 +51,8 @@ def checked(
 
 def _unique(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any]:
     """Give the second and later of equal ids others: numbers after the largest, texts with ~2, ~3, …."""
-    if len(np.unique(keys_of(ids))) == len(ids):
+    keys = np.sort(keys_of(ids))  # a tenth of the time that sorting texts takes
+    if not (keys[1:] == keys[:-1]).any():
         return ids
     _, first = np.unique(ids, return_index=True)
     again = np.ones(len(ids), bool)

@@ -25,6 +25,8 @@ MORE, IN_FEATURES, END, TOO_DEEP, NOT_OBJECT = range(5)
 """How a scan ends: out of bytes; at the first feature; after the last; at an error."""
 
 DEEPEST = 100
+RECENT = 32
+"""So many forms are looked at for one like the next; a file has few, or as many as features."""
 _COORDINATES = np.frombuffer(b"coordinates", np.uint8)
 _FEATURES = np.frombuffer(b"features", np.uint8)
 _ID = np.frombuffer(b"id", np.uint8)
@@ -325,3 +327,27 @@ def spans(data: Any, start: Any, stop: Any) -> Any:
     for row in range(len(start)):
         rows[row, : stop[row] - start[row]] = data[start[row] : stop[row]]
     return rows
+
+
+@njit(cache=True)
+def alike(text: Any, starts: Any, ends: Any) -> Any:
+    """Give for each span of the text the first one like it, or itself if no recent one is."""
+    same = np.arange(len(starts))
+    recent, count = np.empty(RECENT, np.int64), 0
+    for span in range(len(starts)):
+        found = False
+        for k in range(min(count, RECENT)):
+            other = recent[k]
+            length = ends[span] - starts[span]
+            if length != ends[other] - starts[other]:
+                continue
+            byte = 0
+            while byte < length and text[starts[span] + byte] == text[starts[other] + byte]:
+                byte += 1
+            if byte == length:
+                same[span], found = other, True
+                break
+        if not found:
+            recent[count % RECENT] = span
+            count += 1
+    return same

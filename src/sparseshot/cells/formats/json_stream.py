@@ -19,6 +19,7 @@ from sparseshot.cells.formats.json_scan import (
     MORE,
     NOT_OBJECT,
     TOO_DEEP,
+    alike,
     scan,
     spans,
 )
@@ -72,7 +73,9 @@ class Batch(NamedTuple):
     """Some features of a file: their forms, and apart what was taken out of them.
 
     Attributes:
-        forms: JSON of each feature with numbers for what was taken out; see :mod:`.json_scan`.
+        forms: JSON, with numbers for what was taken out; see :mod:`.json_scan`.
+        examples: for each form a feature that has it.
+        form: ``(F,)`` number of the form of each feature.
         ids: ``(F,)`` ids; empty where a feature has none or the form still holds it.
         shapes: the coordinates of all; of a point or a line, the one ring is the list of positions.
         depths: ``(S,)`` how deep the numbers stand: 1 point, 2 several points or a line, 3 polygon,
@@ -84,6 +87,8 @@ class Batch(NamedTuple):
     """
 
     forms: list[bytes]
+    examples: NDArray[np.int64]
+    form: NDArray[np.int64]
     ids: NDArray[np.bytes_]
     shapes: Rings
     depths: NDArray[np.uint8]
@@ -146,13 +151,17 @@ class FeatureStream:
             raise FormatError(
                 self._where, f"an id has {longest:,} bytes; at most {LONGEST_ID_BYTES} are taken"
             )
-        text = room.text[: end[-1]].tobytes()
+        same = alike(room.text, start, end)
+        is_example = same == np.arange(count)
+        examples = np.flatnonzero(is_example)
         ids = spans(np.frombuffer(data, np.uint8), id_start, id_stop)
         shapes = room.shapes[: shapes_end[-1] + 1]
         polygons = room.polygons[: shapes[-1] + 1]
         rings = room.rings[: polygons[-1] + 1]
         return Batch(
-            forms=[text[a:b] for a, b in zip(start.tolist(), end.tolist(), strict=True)],
+            forms=[room.text[start[k] : end[k]].tobytes() for k in examples],
+            examples=examples,
+            form=(np.cumsum(is_example) - 1)[same],
             ids=ids.view(f"S{ids.shape[1]}")[:, 0],
             shapes=Rings(room.xy[: rings[-1]], rings, polygons, shapes),
             depths=room.depths[: shapes_end[-1]],

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells.formats.checks import LONGEST_ID_BYTES
 from sparseshot.cells.formats.json_stream import Batch, parsed
+from sparseshot.cells.rings import offsets
 from sparseshot.cells.table import KINDS
 from sparseshot.errors import FormatError
 
@@ -84,12 +85,15 @@ class Forms:
             for kept in (self._known, self._rows, self._own_ids, self._no_cells):
                 kept.clear()
         known = self._known
-        for number, text in enumerate(batch.forms):
+        for number, text in zip(batch.examples.tolist(), batch.forms, strict=True):
             if text not in known:
-                known[text] = self._understood(text, batch, number)
+                known[text] = self._understood(text, batch.first + number)
         codes = [known[text] for text in batch.forms]
-        code = np.array([each for of_feature in codes for each in of_feature], np.int64)
-        feature = np.repeat(np.arange(len(codes)), [len(of_feature) for of_feature in codes])
+        counts = np.array([len(of_form) for of_form in codes], np.int64)
+        feature = np.repeat(np.arange(len(batch.form)), counts[batch.form])
+        nth = np.arange(len(feature)) - np.repeat(offsets(counts[batch.form])[:-1], counts[batch.form])
+        flat = np.array([each for of_form in codes for each in of_form], np.int64)
+        code = flat[offsets(counts)[batch.form[feature]] + nth]
         if self._no_cells:
             gone = np.isin(code, list(self._no_cells))
             self.left_out += [self._no_cells[each] for each in code[gone].tolist()]
@@ -103,15 +107,13 @@ class Forms:
         nucleus = np.where(nucleus < 0, -1, first + nucleus)
         return Objects(feature, first + shape, nucleus, label, kind, layout, region == 1, ids)
 
-    def _understood(self, text: bytes, batch: Batch, number: int) -> tuple[int, ...]:
-        feature = parsed(text, self._where, f"feature {batch.first + number}")
+    def _understood(self, text: bytes, number: int) -> tuple[int, ...]:
+        feature = parsed(text, self._where, f"feature {number}")
         try:
             return tuple([self._object(each, each is feature) for each in _with_children(feature)])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise FormatError(
-                self._where, f"feature {batch.first + number} cannot be understood: {reason}"
-            ) from None
+            raise FormatError(self._where, f"feature {number} cannot be understood: {reason}") from None
 
     def _object(self, feature: Mapping[str, Any], id_taken_out: bool) -> int:
         code = len(self._rows)
