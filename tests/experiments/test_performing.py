@@ -40,7 +40,9 @@ def test_a_run_leaves_config_curves_metrics_and_panels(tmp_path: Path) -> None:
     assert result.state == "done"
     assert result.score("half") == metrics["evaluation"]["half"]["pooled"]
     for image, column in (("training", "marks"), ("test", "truth"), ("test", "half")):
-        assert read_panel(folder, image, column) is not None
+        panel = read_panel(folder, image, column)
+        assert panel is not None
+        assert panel.shape == (96, 96, 3), "as large as the image, which is smaller than a picture"
     assert read_panel(folder, "test", "marks") is None, "of test images nothing is given"
 
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sparseshot.files import replacing
+from sparseshot.images import Grid
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.evaluation import Known
 from sparseshot.training.pictures import Shown, picture_row
@@ -23,6 +24,8 @@ def write_panels(folder: Path, checkpoint: Checkpoint, *, given: Marked, unseen:
     (folder / FOLDER).mkdir(exist_ok=True)
     shown = (Shown(given.slide, given.truth or given.marks, given.marks), Shown(unseen.slide, unseen.truth))
     for name, image in zip(IMAGES, shown, strict=True):
+        grid = Grid.over(image.slide, checkpoint.mpp)
+        inside = np.s_[: grid.height, : grid.width]  # a picture is white where a small image ends
         pixels, marks, truth, _, half = picture_row(checkpoint, image, threshold=0.5)
         panels = {"image": pixels, "truth": truth, "half": half}
         if image.marks is not None:
@@ -31,7 +34,7 @@ def write_panels(folder: Path, checkpoint: Checkpoint, *, given: Marked, unseen:
             *_, panels["calibrated"] = picture_row(checkpoint, image, threshold=checkpoint.threshold)
         for column, panel in panels.items():
             with replacing(panel_path(folder, name, column)) as temporary:
-                Image.fromarray(panel).save(temporary, "PNG")
+                Image.fromarray(panel[inside]).save(temporary, "PNG")
 
 
 def panel_path(folder: Path, image: str, column: str) -> Path:

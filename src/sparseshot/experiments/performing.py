@@ -48,11 +48,12 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     evaluation = evaluate(checkpoint, test)
     recalls = exclusive_recalls(checkpoint, test) if run.task == "detect" and run.subject.classes else {}
     material = source.load()
-    # The image with the most cells, so that every method and fraction shows the same one.
-    given = max(material.training, key=lambda item: len(item.truth or item.marks))
-    write_panels(folder, checkpoint, given=given, unseen=max(test, key=lambda known: len(known.truth)))
     labelling = checkpoint.config.labelling
     marks = [len(labelling.positives(item.marks)) for item in material.training]
+    cells = [len(labelling.positives(known.truth)) for known in test]
+    # Where most is marked there is most to be seen, and every method shows the same image.
+    given, unseen = material.training[marks.index(max(marks))], test[cells.index(max(cells))]
+    write_panels(folder, checkpoint, given=given, unseen=unseen)
     return {
         "run": run.as_json(),
         "config": json.loads(checkpoint.config.to_json()),
