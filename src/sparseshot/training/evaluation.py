@@ -90,6 +90,7 @@ class _Seen:
     task: Task
     grid: Grid
     image: NDArray[np.uint8]
+    radius_um: float
 
 
 def evaluate(
@@ -106,7 +107,9 @@ def evaluate(
         known = replace(known, truth=labelling.positives(known.truth))  # noqa: PLW2901
         cells += len(known.truth)
         grid = Grid.over(known.slide, checkpoint.mpp)
-        counts[index] = count(known, _Seen(module, task, grid, grid.read(known.slide, grid.box)), thresholds)
+        image = grid.read(known.slide, grid.box)
+        seen = _Seen(module, task, grid, image, checkpoint.config.mark_radius_um)
+        counts[index] = count(known, seen, thresholds)
     pooled = f1_score(*counts.sum(axis=0).T)
     calibrated = None if checkpoint.threshold is None else _score(counts[:, -1], checkpoint.threshold)
     best = int(np.argmax(pooled))
@@ -130,7 +133,8 @@ def _score(counts: NDArray[np.int64], threshold: float) -> Score:
 
 def _pixels(known: Known, seen: _Seen, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
     p = pixel_probability(seen.network, seen.task, seen.image)
-    inside = rasterise(known.truth, p.shape, scale=1 / seen.grid.downsample, by="instance") > 0
+    scale, radius_px = 1 / seen.grid.downsample, seen.radius_um / seen.grid.mpp
+    inside = rasterise(known.truth, p.shape, scale=scale, by="instance", radius_px=radius_px) > 0
     true, other = np.sort(p[inside]), np.sort(p[~inside])
     tp = len(true) - np.searchsorted(true, thresholds.astype(np.float32))
     fp = len(other) - np.searchsorted(other, thresholds.astype(np.float32))
