@@ -25,8 +25,6 @@ MORE, IN_FEATURES, END, TOO_DEEP, NOT_OBJECT = range(5)
 """How a scan ends: out of bytes; at the first feature; after the last; at an error."""
 
 DEEPEST = 100
-RECENT = 32
-"""So many forms are looked at for one like the next; a file has few, or as many as features."""
 _COORDINATES = np.frombuffer(b"coordinates", np.uint8)
 _FEATURES = np.frombuffer(b"features", np.uint8)
 _ID = np.frombuffer(b"id", np.uint8)
@@ -75,13 +73,17 @@ def scan(data: Any, phase: int, room: Any, mark: Any) -> Any:  # noqa: PLR0912, 
         out += 1
         i += 1
         if c == ord('"'):
-            start, stop = i, _closing_quote(data, i)
-            if stop >= size:
+            start = i
+            while i < size and data[i] != ord('"'):
+                if data[i] == ord("\\") and i + 1 < size:
+                    text[out] = data[i]
+                    out, i = out + 1, i + 1
+                text[out] = data[i]
+                out, i = out + 1, i + 1
+            if i >= size:
                 break
-            for k in range(start, stop + 1):
-                text[out] = data[k]
-                out += 1
-            i = stop + 1
+            text[out] = ord('"')
+            out, stop, i = out + 1, i, i + 1
             if depth == 1:
                 key_start, key_stop = start, stop
             is_id = depth == 1 and _is_word(data, start, stop, _ID)
@@ -136,6 +138,55 @@ def scan(data: Any, phase: int, room: Any, mark: Any) -> Any:  # noqa: PLR0912, 
     return MORE, used, out, count
 
 
+@njit(cache=True, inline="always")
+def _short_number(data: Any, i: int) -> Any:
+    """Read a number of up to 15 digits without a power of ten, as nearly all are; -1 for any other."""
+    size = len(data)
+    negative = data[i] == ord("-")
+    i += negative
+    first, mantissa = i, 0
+    while i < size:
+        digit = int(data[i]) - 48
+        if digit < 0 or digit > 9:
+            break
+        mantissa = mantissa * 10 + digit
+        i += 1
+    decimals = 0
+    if i < size and data[i] == ord("."):
+        i += 1
+        point = i
+        while i < size:
+            digit = int(data[i]) - 48
+            if digit < 0 or digit > 9:
+                break
+            mantissa = mantissa * 10 + digit
+            i += 1
+        decimals = i - point
+    if i - first > 15 or i == first or i >= size or (data[i] | 32) == ord("e"):
+        return -1, 0.0
+    value = mantissa / _EXACT[decimals]
+    return i, -value if negative else value
+
+
+@njit(cache=True)
+def _positions(data: Any, i: int, xy: Any) -> Any:
+    """Read ``x,y],[x,y],[…`` as far as the numbers are short; tell where, how many, and if all was read."""
+    size, count = len(data), 0
+    while True:
+        j, x = _short_number(data, i)
+        if j < 0 or data[j] != ord(","):
+            return i, count, False
+        k, y = _short_number(data, j + 1)
+        if k < 0 or data[k] != ord("]"):
+            return i, count, False
+        xy[count, 0], xy[count, 1] = x, y
+        count += 1
+        i = k + 1
+        if i + 1 >= size or data[i] != ord(",") or data[i + 1] != ord("["):
+            return i, count, True
+        i += 2
+
+
 @njit(cache=True)
 def _coordinates(data: Any, i: int, vertex: int, ring: int, polygon: int, room: Any) -> Any:  # noqa: PLR0911, PLR0912, PLR0917
     """Read nested arrays of numbers from ``data[i]`` on; how deep they stand tells a point from a polygon."""
@@ -157,6 +208,12 @@ def _coordinates(data: Any, i: int, vertex: int, ring: int, polygon: int, room: 
                 return failed
             state, numbers = opened, 0
             i += 1
+            if depth == level:  # most positions are like this: the same in fewer steps
+                i, count, whole = _positions(data, i, room.xy[vertex:])
+                vertex += count
+                if whole:
+                    depth -= 1
+                    state = after_value
         elif c == ord("]"):
             if state == after_comma or (depth == level and numbers < 2):
                 return failed
@@ -317,37 +374,3 @@ def _write_mark(text: Any, out: int, mark: Any, number: int) -> int:
         number //= 10
     text[out + digits] = ord('"')
     return out + digits + 1
-
-
-@njit(cache=True)
-def spans(data: Any, start: Any, stop: Any) -> Any:
-    """Copy spans of the data into the rows of an array, filled up with zeros."""
-    width = max((stop - start).max(), 1)
-    rows = np.zeros((len(start), width), np.uint8)
-    for row in range(len(start)):
-        rows[row, : stop[row] - start[row]] = data[start[row] : stop[row]]
-    return rows
-
-
-@njit(cache=True)
-def alike(text: Any, starts: Any, ends: Any) -> Any:
-    """Give for each span of the text the first one like it, or itself if no recent one is."""
-    same = np.arange(len(starts))
-    recent, count = np.empty(RECENT, np.int64), 0
-    for span in range(len(starts)):
-        found = False
-        for k in range(min(count, RECENT)):
-            other = recent[k]
-            length = ends[span] - starts[span]
-            if length != ends[other] - starts[other]:
-                continue
-            byte = 0
-            while byte < length and text[starts[span] + byte] == text[starts[other] + byte]:
-                byte += 1
-            if byte == length:
-                same[span], found = other, True
-                break
-        if not found:
-            recent[count % RECENT] = span
-            count += 1
-    return same

@@ -19,10 +19,9 @@ from sparseshot.cells.formats.json_scan import (
     MORE,
     NOT_OBJECT,
     TOO_DEEP,
-    alike,
     scan,
-    spans,
 )
+from sparseshot.cells.formats.json_spans import alike, spans
 from sparseshot.cells.rings import Rings
 from sparseshot.errors import FormatError
 
