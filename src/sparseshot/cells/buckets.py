@@ -29,13 +29,14 @@ class Grid:
     y0: float
     side: float
     stride: int
+    rows: int
 
     @classmethod
     def over(cls, *points: NDArray[np.float64], side: float) -> Self:
         """Lay a grid of buckets of one side over every ``(N, 2)`` array of points."""
         filled = [xy for xy in points if len(xy)]
         if not filled:
-            return cls(0.0, 0.0, side, 1 + 2 * MARGIN)
+            return cls(0.0, 0.0, side, stride=2 * MARGIN, rows=2 * MARGIN)
         low = np.min([[column.min() for column in xy.T] for xy in filled], axis=0)
         high = np.max([[column.max() for column in xy.T] for xy in filled], axis=0)
         spans = (high - low) / side
@@ -44,23 +45,27 @@ class Grid:
                 f"a distance of {side:.3g} is too small beside an extent of {(high - low).max():.3g}; "
                 f"give both in the same unit"
             )
-        return cls(float(low[0]), float(low[1]), side, int(spans[0]) + 1 + 2 * MARGIN)
+        stride, rows = (int(span) + 1 + 2 * MARGIN for span in spans)
+        return cls(float(low[0]), float(low[1]), side, stride, rows)
 
-    def keys(self, xy: NDArray[np.float64]) -> NDArray[np.int64]:
+    def keys(self, xy: NDArray[np.float64]) -> NDArray[np.signedinteger]:
         """Number the bucket of each point; a step of one row is a step of ``stride``.
+
+        The numbers are int32 where these reach, for speed, and int64 where not.
 
         >>> grid = Grid.over(np.array([[0.0, 0.0], [30.0, 10.0]]), side=10.0)
         >>> grid.stride, grid.keys(np.array([[0.0, 0.0], [9.0, 1.0], [10.0, 0.0], [0.0, 10.0]]))
-        (8, array([18, 18, 19, 26]))
+        (8, array([18, 18, 19, 26], dtype=int32))
         """
-        keys = np.empty(len(xy), np.int64)
+        reaches = self.rows * self.stride < 2**31
+        keys: NDArray[np.signedinteger] = np.empty(len(xy), np.dtype(np.int32 if reaches else np.int64))
         _fill_keys(keys, xy, self.x0, self.y0, self.side, self.stride)
         return keys
 
 
 @njit(cache=True, nogil=True)
 def _fill_keys(  # noqa: PLR0917  compiled code takes arrays one by one
-    keys: NDArray[np.int64], xy: NDArray[np.float64], x0: float, y0: float, side: float, stride: int
+    keys: NDArray[np.signedinteger], xy: NDArray[np.float64], x0: float, y0: float, side: float, stride: int
 ) -> None:
     for i in range(len(xy)):
         row = np.int64((xy[i, 1] - y0) / side)
@@ -68,7 +73,7 @@ def _fill_keys(  # noqa: PLR0917  compiled code takes arrays one by one
         keys[i] = (row + MARGIN) * stride + column + MARGIN
 
 
-def sorted_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def sorted_keys(keys: NDArray[np.signedinteger]) -> tuple[NDArray[np.int32], NDArray[np.signedinteger]]:
     """Give the stable order of keys at or above 0, and the keys in that order; the array given is used up.
 
     A radix sort, eight bits at a time: unlike ``np.argsort`` it takes about the same time for each of ten
@@ -84,9 +89,9 @@ def sorted_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.
 
 @njit(cache=True, nogil=True)
 def _sort_by_digit(
-    keys: NDArray[np.int64],
+    keys: NDArray[np.signedinteger],
     order: NDArray[np.int32],
-    sorted_keys: NDArray[np.int64],
+    sorted_keys: NDArray[np.signedinteger],
     sorted_order: NDArray[np.int32],
     shift: int,
 ) -> None:

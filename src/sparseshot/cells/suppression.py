@@ -62,7 +62,7 @@ def suppress_cells(cells: Cells, *, radius_um: float) -> Cells:
 def _kept(  # noqa: PLR0912  one loop over the state of every bucket; apart it would pass twelve arrays
     xy: NDArray[np.float64],
     score: NDArray[np.float64],
-    keys: NDArray[np.int64],
+    keys: NDArray[np.signedinteger],
     stride: int,
     radius_squared: float,
 ) -> NDArray[np.bool_]:
@@ -125,7 +125,7 @@ def _kept(  # noqa: PLR0912  one loop over the state of every bucket; apart it w
 
 
 @njit(cache=True, nogil=True)
-def _bounds(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _bounds(keys: NDArray[np.signedinteger]) -> tuple[NDArray[np.int32], NDArray[np.signedinteger]]:
     """Give where each bucket starts among the sorted points, with the end of the last, and its key."""
     start = np.empty(len(keys) + 1, np.int32)
     buckets = 0
@@ -138,7 +138,7 @@ def _bounds(keys: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int6
 
 
 @njit(cache=True, nogil=True)
-def _nearby(bucket_key: NDArray[np.int64], stride: int) -> NDArray[np.int32]:
+def _nearby(bucket_key: NDArray[np.signedinteger], stride: int) -> NDArray[np.int32]:
     """Give, in each of the rows around a bucket, the first bucket not further left than the margin."""
     near = np.empty((len(bucket_key), ROWS), np.int32)
     for row in range(ROWS):

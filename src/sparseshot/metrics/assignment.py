@@ -96,9 +96,9 @@ class Candidates:
 @njit(cache=True, nogil=True)
 def _pairs_within(  # noqa: PLR0917  compiled code takes arrays one by one
     a: NDArray[np.float64],
-    a_keys: NDArray[np.int64],
+    a_keys: NDArray[np.signedinteger],
     b: NDArray[np.float64],
-    b_keys: NDArray[np.int64],
+    b_keys: NDArray[np.signedinteger],
     stride: int,
     radius_squared: float,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
