@@ -185,8 +185,8 @@ def test_outlines_are_those_of_the_objects() -> None:
     cells = segmented(slide, darkness_model(), 64, 170)
     assert cells.outline is not None
     np.testing.assert_allclose(np.sort(cells.xy[:, 0]), [100, 250, 300], atol=1)
-    np.testing.assert_allclose(shapely.area(cells.outline), np.pi * 15**2, rtol=0.15)
-    assert max(shapely.get_num_coordinates(cells.outline)) < 40  # simplified, not a staircase
+    np.testing.assert_allclose(shapely.area(cells.outline), np.pi * 15**2, rtol=0.2)
+    assert max(shapely.get_num_coordinates(cells.outline)) < 20  # no stairs of pixels
     assert cells.score is not None
     assert (cells.score > 0.8).all()
 

@@ -3,7 +3,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from sparseshot.prediction.objects import _squared_distance, split
+from sparseshot.prediction.objects import _squared_distance, _without_holes, split
 
 
 def blobs(seed: int, size: int, count: int) -> NDArray[np.bool_]:
@@ -50,6 +50,19 @@ def test_small_holes_are_filled_and_large_ones_and_bays_are_not() -> None:
     assert labels[10, 10] > 0
     assert labels[22, 22] == 0
     assert labels[6, 30] == 0
+
+
+@pytest.mark.parametrize("hole_px", [2, 3, 7, 30, 10_000])
+def test_holes_are_those_of_scipy(hole_px: int) -> None:
+    random = np.random.default_rng(hole_px)
+    for density in (0.45, 0.6, 0.8):
+        mask = ndimage.uniform_filter(random.random((90, 110)), 3) < density
+        ground, count = ndimage.label(~mask)
+        small = np.bincount(ground.ravel(), minlength=count + 1) < hole_px
+        small[0] = True
+        for side in (ground[0], ground[-1], ground[:, 0], ground[:, -1]):
+            small[side] = False
+        np.testing.assert_array_equal(_without_holes(mask, hole_px), mask | small[ground])
 
 
 @pytest.mark.parametrize("cap", [3, 100])

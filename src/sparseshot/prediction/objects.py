@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy import ndimage
 
 _LEVELS_PER_PX = 64
 
@@ -64,7 +63,7 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
     >>> [int(split(mask, waist_px=waist, hole_px=0, cap_px=9).labels.max()) for waist in (0.4, 2.0)]
     [2, 1]
     """
-    mask = _without_holes(mask, hole_px)
+    mask = _without_holes(mask, hole_px) if hole_px > 1 else mask
     height = _height(_squared_distance(mask, cap_px))
     place = np.flatnonzero(mask)
     # Stable, so that of equal heights the first in reading order goes first.
@@ -74,15 +73,44 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
     return Objects(labels, np.column_stack(np.divmod(peak, mask.shape[1])), np.sqrt(reach), area)
 
 
+@njit(cache=True, nogil=True)
 def _without_holes(mask: NDArray[np.bool_], hole_px: int) -> NDArray[np.bool_]:
-    if hole_px <= 1:
-        return mask
-    holes, count = ndimage.label(~mask)
-    small = np.bincount(holes.ravel(), minlength=count + 1) < hole_px
-    small[0] = True  # what is no hole
-    for side in (holes[0], holes[-1], holes[:, 0], holes[:, -1]):
-        small[side] = False  # it may go on outside
-    filled: NDArray[np.bool_] = mask | small[holes]
+    """Fill pieces of background of fewer pixels than ``hole_px`` that do not touch the border of the array.
+
+    From a pixel of background its piece is walked until it is known to be too large. The next pixel then most
+    often has a neighbour of which that is known already.
+    """
+    rows, columns = mask.shape
+    filled = mask.copy()
+    open_ground = np.zeros((rows, columns), np.bool_)
+    piece = np.empty((hole_px + 4, 2), np.int32)
+    for row in range(rows):
+        for column in range(columns):
+            if filled[row, column] or open_ground[row, column]:
+                continue
+            if (row and open_ground[row - 1, column]) or (column and open_ground[row, column - 1]):
+                open_ground[row, column] = True
+                continue
+            piece[0, 0], piece[0, 1] = row, column
+            filled[row, column] = True
+            walked, size, large = 0, 1, False
+            while walked < size and not large:
+                y, x = piece[walked]
+                walked += 1
+                large = y in (0, rows - 1) or x in (0, columns - 1)
+                for turn in range(4):
+                    r, c = y + (turn == 3) - (turn == 0), x + (turn == 2) - (turn == 1)
+                    if not large and not filled[r, c]:
+                        if open_ground[r, c] or size >= hole_px - 1:
+                            large = True
+                        else:
+                            piece[size, 0], piece[size, 1] = r, c
+                            filled[r, c] = True
+                            size += 1
+            if large:
+                for place in piece[:size]:
+                    filled[place[0], place[1]] = False
+                    open_ground[place[0], place[1]] = True
     return filled
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sparseshot.cells import Cells, trace
 from sparseshot.models.grid import foreground_probability
+from sparseshot.prediction.contours import contours
 from sparseshot.prediction.found import PLACE_DECIMALS, SCORE_DECIMALS, SlideFrame, in_reading_order
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.objects import split
@@ -88,7 +89,7 @@ class Segmenter:
         own &= objects.area_px * grid.mpp**2 >= self.least_um2
         objects = objects.chosen(own)
         total, votes = objects.tallies(p, kind, count=len(self.model.classes))
-        outline = self._on_slide(trace(objects.labels)[2], box.x0, box.y0)
+        outline = self._on_slide(contours(trace(objects.labels)[2], x0=box.x0, y0=box.y0))
         return self.frame.cells(
             shapely.get_coordinates(shapely.centroid(outline)),
             label=votes.argmax(axis=1),
@@ -126,14 +127,10 @@ class Segmenter:
                 kind[rows, columns] = part[1].numpy()[own]
         return p, kind
 
-    def _on_slide(self, outline: NDArray[np.object_], x0: int, y0: int) -> NDArray[np.object_]:
-        """Fill what is left of holes, simplify to half a pixel of the grid, and move to level 0."""
-        whole = shapely.polygons(shapely.get_exterior_ring(outline))
-        # First to its place on the grid, so that the arithmetic does not depend on the window.
-        placed = shapely.transform(whole, lambda xy: np.add(xy, (x0, y0)))
-        simple = shapely.simplify(placed, 0.5, preserve_topology=True)
+    def _on_slide(self, outline: NDArray[np.object_]) -> NDArray[np.object_]:
+        """Move outlines from the grid to level 0, and what reaches over the edge back onto the slide."""
         scale, size = self.frame.grid.downsample, self.frame.size
         on_slide: NDArray[np.object_] = shapely.transform(
-            simple, lambda xy: np.clip(np.round(xy * scale, PLACE_DECIMALS), 0, size)
+            outline, lambda xy: np.clip(np.round(xy * scale, PLACE_DECIMALS), 0, size)
         )
         return on_slide
