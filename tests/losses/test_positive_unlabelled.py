@@ -93,7 +93,8 @@ def test_the_prior_is_found_while_training(prior: float) -> None:
         optimiser.zero_grad()
         value.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-    assert float(estimate_prior(loss.marked, loss.everything)) == pytest.approx(prior, abs=0.05)
+    seen = loss.histograms
+    assert float(estimate_prior(seen.marked[0], seen.everything[0])) == pytest.approx(prior, abs=0.05)
     found = model(torch.tensor([[3.0, 0.0], [0.0, 0.0]])) > 0
     assert found.flatten().tolist() == [True, False]
 
@@ -101,7 +102,7 @@ def test_the_prior_is_found_while_training(prior: float) -> None:
 def test_evaluation_does_not_touch_the_estimate() -> None:
     loss = NonNegativePU().eval()
     loss(torch.zeros(3, 1), torch.tensor([0, 1, 0]))
-    assert loss.everything.sum() == 0
+    assert loss.histograms.everything.sum() == 0
 
 
 @pytest.mark.parametrize(

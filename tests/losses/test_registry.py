@@ -18,6 +18,7 @@ def test_known_names() -> None:
         "ece",
         "ece-plain",
         "ece-nki",
+        "adaptive",
         "ce",
         "focal",
         "huber",

@@ -11,6 +11,7 @@ when.
 >>> ExclusiveCrossEntropy()(logits, target, progress=0.1).backward()
 """
 
+from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy, estimate_marked_share
 from sparseshot.losses.early_learning import (
     EarlyLearningRegularisation,
     EmaTeacher,
@@ -42,6 +43,7 @@ from sparseshot.losses.targets import foreground_logit
 __all__ = [
     "LOSSES",
     "SCHEDULES",
+    "AdaptiveExclusiveCrossEntropy",
     "AnnotatedOnly",
     "BackgroundRecalibration",
     "Call",
@@ -64,6 +66,7 @@ __all__ = [
     "background_recalibration",
     "cross_entropy",
     "early_learning_regularisation",
+    "estimate_marked_share",
     "estimate_prior",
     "excluded_share",
     "exclusion_mask",

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import InputError
+from sparseshot.losses.histograms import LogitHistograms, above
 from sparseshot.losses.ordinary import cross_entropy
 from sparseshot.losses.parameters import check_not_negative
 from sparseshot.losses.plain import annotated_loss
@@ -88,9 +89,9 @@ def estimate_prior(marked: Tensor, everything: Tensor) -> Tensor:
     >>> float(estimate_prior(torch.tensor([0.0, 10.0]), torch.tensor([75.0, 25.0])))
     0.25
     """
-    above_marked = marked.flip(0).cumsum(0) / marked.sum().clamp(min=1e-12)
-    above = everything.flip(0).cumsum(0) / everything.sum().clamp(min=1e-12)
-    ratio = torch.where(above_marked >= 0.2, above / above_marked.clamp(min=1e-12), 1.0)
+    of_marks = above(marked) / marked.sum().clamp(min=1e-12)
+    of_all = above(everything) / everything.sum().clamp(min=1e-12)
+    ratio = torch.where(of_marks >= 0.2, of_all / of_marks.clamp(min=1e-12), 1.0)
     return ratio.min().clamp(1e-4, 1.0 - 1e-4)
 
 
@@ -126,11 +127,6 @@ class NonNegativePU(Loss):
     tensor(0.5000)
     """
 
-    RANGE, BINS, DECAY = 12.0, 96, 0.98
-
-    marked: Tensor
-    everything: Tensor
-
     def __init__(
         self,
         *,
@@ -150,20 +146,19 @@ class NonNegativePU(Loss):
             raise InputError(f"warm_up is {warm_up}; give a part of training, from 0 to 1")
         self.prior, self.surrogate, self.gamma, self.beta = prior, surrogate, gamma, beta
         self.warm_up, self.reduction = warm_up, reduction
-        self.register_buffer("marked", torch.zeros(self.BINS))
-        self.register_buffer("everything", torch.zeros(self.BINS))
+        self.histograms = LogitHistograms()
 
     def compute(self, call: Call) -> Tensor:
         """Compute the loss; a training step without a given prior also updates the estimate."""
         prior: float | Tensor | None = self.prior
         if prior is None:
             if self.training:
-                self._observe(call)
+                self.histograms.observe(read_batch(call.logits, call.target, call.annotated))
             if call.progress < self.warm_up:
                 return cross_entropy(
                     call.logits, call.target, annotated=call.annotated, reduction=self.reduction
                 )
-            prior = estimate_prior(self.marked, self.everything)
+            prior = estimate_prior(self.histograms.marked[0], self.histograms.everything[0])
         return non_negative_pu(
             call.logits,
             call.target,
@@ -174,14 +169,3 @@ class NonNegativePU(Loss):
             beta=self.beta,
             reduction=self.reduction,
         )
-
-    @torch.no_grad()
-    def _observe(self, call: Call) -> None:
-        batch = read_batch(call.logits.detach(), call.target, call.annotated)
-        logit = foreground_logit(batch.logits).clamp(-self.RANGE, self.RANGE).float()
-        for histogram, part in (
-            (self.marked, batch.annotated & (batch.label > 0)),
-            (self.everything, batch.counted),
-        ):
-            counts = torch.histc(logit[part], bins=self.BINS, min=-self.RANGE, max=self.RANGE)
-            histogram.mul_(self.DECAY).add_(counts)

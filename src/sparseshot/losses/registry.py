@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sparseshot.errors import InputError
+from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy
 from sparseshot.losses.early_learning import EarlyLearningRegularisation
 from sparseshot.losses.exclusive import PRESETS, ExclusiveCrossEntropy
 from sparseshot.losses.focal import BackgroundRecalibration, FocalLoss
@@ -22,6 +23,7 @@ LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(
         "ece": ExclusiveCrossEntropy,
         "ece-plain": partial(ExclusiveCrossEntropy, **PRESETS["plain"]),
         "ece-nki": partial(ExclusiveCrossEntropy, **PRESETS["nki"]),
+        "adaptive": AdaptiveExclusiveCrossEntropy,
         "ce": CrossEntropy,
         "focal": FocalLoss,
         "huber": HuberLoss,

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -94,11 +95,15 @@ class _Seen:
 
 
 def evaluate(
-    checkpoint: Checkpoint, images: Sequence[Known], *, network: nn.Module | None = None
+    checkpoint: Checkpoint,
+    images: Sequence[Known],
+    *,
+    network: nn.Module | None = None,
+    device: torch.device | str = "cpu",
 ) -> Evaluation:
     """Count what a model finds, misses and makes up."""
     task, labelling = checkpoint.config.make_task(), checkpoint.config.labelling
-    module = checkpoint.network(network)
+    module = checkpoint.network(network).to(device)
     thresholds = np.append(LADDER, [0.5] if checkpoint.threshold is None else [0.5, checkpoint.threshold])
     count = _pixels if task.name == "segment" else _objects
     counts = np.zeros((len(images), len(thresholds), 3), np.int64)

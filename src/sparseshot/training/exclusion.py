@@ -19,7 +19,7 @@ class ExclusionWatch:
         """Tell the share of unannotated locations excluded and, where the truth is known, how rightly.
 
         Precision is the share of excluded locations that hold a hidden cell, recall the share of
-        hidden cells' locations that were excluded.
+        hidden cells' locations that were excluded. The true share of marks is that of the batch.
         """
         if excluded is None:
             return {}
@@ -34,6 +34,7 @@ class ExclusionWatch:
             "excluded": share,
             "exclusion_precision": _share(hidden, excluded),
             "exclusion_recall": _share(excluded, hidden),
+            "true_marked_share": _share(batch.target > 0, batch.truth > 0),
         }
 
 

@@ -18,6 +18,9 @@ COLUMNS = (
     "excluded",
     "exclusion_precision",
     "exclusion_recall",
+    "alpha",
+    "marked_share",
+    "true_marked_share",
     "crops_per_second",
     "criterion",
     "threshold",
@@ -42,7 +45,7 @@ class RunLog:
         """Add one line; values that are None stay empty."""
         known = {name: value for name, value in values.items() if value is not None}
         with self._path.open("a", newline="") as file:
-            csv.DictWriter(file, COLUMNS).writerow({"step": step, **known})
+            csv.DictWriter(file, COLUMNS, extrasaction="ignore").writerow({"step": step, **known})
         for name, value in known.items():
             self._board.add_scalar(name, value, step)
 
@@ -75,6 +78,8 @@ class _Bar(_Quiet):
             texts.append(f"loss {loss:.4f}")
         if (excluded := values.get("excluded")) is not None:
             texts.append(f"excluded {excluded:.1%}")
+        if (share := values.get("marked_share")) is not None:
+            texts.append(f"marked ≈ {share:.0%}, α {values['alpha']:.2g}")
         if (speed := values.get("crops_per_second")) is not None:
             texts.append(f"{speed:.0f} crops/s")
         self._progress.update(self._task, completed=done, note=", ".join(texts))

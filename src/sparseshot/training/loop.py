@@ -164,7 +164,7 @@ class _Run:
             "loss": value,
             "learning_rate": float(self.schedule.get_last_lr()[0]),
         }
-        return told | self.watch.tell(excluded, batch)
+        return told | self.criterion.told() | self.watch.tell(excluded, batch)
 
     def look(self, held_out: Sequence[HeldOut], folder: Path) -> dict[str, float | None]:
         """Choose the threshold from held-out marks, and keep the weights if they are the best so far."""

@@ -6,6 +6,20 @@ from typing import Literal
 import torch
 from lightning_fabric import Fabric
 
+from sparseshot.errors import InputError
+
+
+def find_device(name: str = "auto") -> torch.device:
+    """Give the device of a name that PyTorch knows; ``auto`` is an accelerator, if there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
+        raise InputError(f"device is {name!r}, which this machine does not have ({error}); try cpu") from None
+    return device
+
 
 def fast_bfloat16(device: str) -> bool:
     """Tell whether the device computes bfloat16 faster than float32: by hardware, not by emulation."""
@@ -21,15 +35,12 @@ def make_fabric(
     precision: Literal["auto", "32", "bf16"] = "auto", *, device: str = "auto", nodes: int = 1
 ) -> Fabric:
     """Make the engine: one process, or as many as ``torchrun`` started, on whatever accelerator there is."""
-    if device == "auto":
-        device = (
-            "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        )
-    half = precision == "bf16" or (precision == "auto" and fast_bfloat16(device))
+    place = find_device(device)
+    half = precision == "bf16" or (precision == "auto" and fast_bfloat16(place.type))
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return Fabric(
-        accelerator=device,
-        devices=processes,
+        accelerator=place.type,
+        devices=processes if place.index is None else [place.index],
         num_nodes=nodes,
         strategy="ddp" if int(os.environ.get("WORLD_SIZE", "1")) > 1 else "auto",
         precision="bf16-mixed" if half else "32-true",

@@ -19,6 +19,7 @@ from sparseshot.training.config import PROFILES, TrainConfig
 from sparseshot.training.evaluation import Evaluation, Known, evaluate
 from sparseshot.training.inputs import Material, find_pairs, material_of_dataset, material_of_pairs
 from sparseshot.training.loop import MODEL, train
+from sparseshot.training.machine import find_device
 from sparseshot.training.pictures import Shown, write_picture
 from sparseshot.training.prepare import Marked, prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
@@ -179,12 +180,14 @@ def known_of_pairs(
     return known, [Shown(item.slide, item.truth) for item in known[:4]]
 
 
-def evaluate_run(run: Path, images: Sequence[Known], shown: Sequence[Shown], out: Path) -> Evaluation:
+def evaluate_run(
+    run: Path, images: Sequence[Known], shown: Sequence[Shown], out: Path, *, device: str = "cpu"
+) -> Evaluation:
     """Evaluate a run's model; write ``evaluation.json`` and ``evaluation.png`` to ``out``."""
     if not images:
         raise InputError("no images to evaluate on; choose another split or give --images")
     checkpoint = run_checkpoint(run)
-    result = evaluate(checkpoint, images)
+    result = evaluate(checkpoint, images, device=find_device(device))
     out.mkdir(parents=True, exist_ok=True)
     result.write(out / "evaluation.json")
     threshold = 0.5 if checkpoint.threshold is None else checkpoint.threshold

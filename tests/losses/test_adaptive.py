@@ -1,0 +1,169 @@
+"""The loss that finds out how much was marked: its estimate, its α, its state, several processes."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, multiprocessing, nn
+
+from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.losses import (
+    AdaptiveExclusiveCrossEntropy,
+    estimate_marked_share,
+    exclusive_cross_entropy,
+)
+
+N = 4000
+
+
+def points(share: float, generator: torch.Generator, *, classes: int = 1) -> tuple[Tensor, Tensor]:
+    """Draw locations of which a fifth are cells, a share of these marked; class c lies at 4 on axis c."""
+    kind = torch.randint(1, classes + 1, (N,), generator=generator)
+    truth = torch.where(torch.rand(N, generator=generator) < 0.2, kind, 0)
+    x = torch.randn(N, classes, generator=generator)
+    x += 4.0 * nn.functional.one_hot(truth, classes + 1)[:, 1:]
+    chance = share / truth.clamp(min=1)  # class 2 is marked half as often as class 1
+    marked = torch.rand(N, generator=generator) < chance
+    return x, torch.where(marked, truth, 0)
+
+
+def trained(
+    loss: AdaptiveExclusiveCrossEntropy, share: float, *, classes: int = 1, steps: int = 200
+) -> nn.Module:
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    channels = 1 if classes == 1 else classes + 1
+    model = nn.Linear(classes, channels)
+    optimiser = torch.optim.Adam(model.parameters(), 0.05)
+    for step in range(steps):
+        x, target = points(share, generator, classes=classes)
+        value = loss(model(x), target, progress=step / (steps - 1))
+        optimiser.zero_grad()
+        value.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    return model
+
+
+def test_the_share_of_marks_above_the_best_threshold() -> None:
+    marked = torch.tensor([[0.0, 2.0, 8.0], [0.0, 0.0, 0.0], [5.0, 0.0, 0.0]])
+    everything = torch.tensor([[500.0, 60.0, 20.0], [100.0, 1.0, 1.0], [5.0, 0.0, 0.0]])
+    share = estimate_marked_share(marked, everything)
+    assert share[0] == pytest.approx(8 / 20)
+    assert share[1].isnan()
+    assert share[2] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.3, 0.6, 1.0])
+def test_the_marked_share_is_found_and_half_is_the_right_threshold(share: float) -> None:
+    loss = AdaptiveExclusiveCrossEntropy()
+    model = trained(loss, share)
+    assert loss.told()["marked_share"] == pytest.approx(share, rel=0.25)
+    found = (model(torch.tensor([[4.0], [3.0], [0.5], [0.0]])) > 0).flatten().tolist()
+    assert found == [True, True, False, False]
+
+
+def test_each_class_has_its_own_share() -> None:
+    loss = AdaptiveExclusiveCrossEntropy()
+    trained(loss, 0.6, classes=2)
+    told = loss.told()
+    assert told["marked_share_1"] == pytest.approx(0.6, rel=0.25)
+    assert told["marked_share_2"] == pytest.approx(0.3, rel=0.25)
+    assert told["alpha_1"] > 1.5 * told["alpha_2"]
+
+
+def test_unannotated_locations_weigh_as_the_class_the_model_gives_them() -> None:
+    loss = AdaptiveExclusiveCrossEntropy(rho=1.0).eval()
+    logits, target = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(50).long()
+    target[:10] = 2
+    loss(logits, target)
+    loss.alpha = torch.tensor([0.5, 0.1])
+    losses = exclusive_cross_entropy(logits, target, rho=1.0, gamma=loss.gamma, reduction="none")
+    weight = torch.where(logits[:, 1] > logits[:, 2], 0.5, 0.1)
+    weight[:10] = 1.0
+    assert float(loss(logits, target)) == pytest.approx(float((losses * weight).mean()), rel=1e-6)
+
+
+def test_before_the_warm_up_and_without_marks_alpha_stays() -> None:
+    loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.5)
+    logits, target = torch.linspace(-3, 3, 200).unsqueeze(1), (torch.arange(200) > 100).long()
+    loss(logits, target, progress=0.4)
+    assert loss.told() == {"alpha": 0.2}
+    loss(logits, torch.zeros_like(target), progress=0.6)
+    assert "marked_share" in loss.told()  # the marks of the first batch
+    fresh = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0)
+    fresh(logits, torch.zeros_like(target), progress=1.0)
+    assert fresh.told() == {"alpha": 0.2}
+
+
+def test_evaluation_leaves_the_estimate_alone() -> None:
+    loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0).eval()
+    loss(torch.zeros(100, 1), torch.ones(100).long())
+    assert loss.told() == {"alpha": 0.2}
+    assert loss.histograms.everything.sum() == 0
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_a_loss_that_goes_on_from_its_state_gives_the_same(classes: int, tmp_path: Path) -> None:
+    loss = AdaptiveExclusiveCrossEntropy()
+    trained(loss, 0.3, classes=classes, steps=90)
+    torch.save(loss.state_dict(), tmp_path / "state.pt")
+    other = AdaptiveExclusiveCrossEntropy()
+    other.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    channels = 1 if classes == 1 else classes + 1
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(25):
+        x, target = points(0.3, generator, classes=classes)
+        logits = x.new_zeros(N, channels) + x[:, :1]
+        assert torch.equal(loss(logits, target, progress=0.7), other(logits, target, progress=0.7))
+    assert loss.told() == other.told()
+
+
+def test_some_background_always_stays_in() -> None:
+    loss = AdaptiveExclusiveCrossEntropy()
+    logits, target = torch.linspace(5, 9, 1000).unsqueeze(1), torch.zeros(1000).long()
+    excluded = loss.excluded(logits, target)
+    assert excluded is not None
+    assert 0.4 < float(excluded.float().mean()) <= 0.5
+
+
+def test_an_estimate_that_swings_late_is_told_once() -> None:
+    loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0)
+    logits = torch.cat([torch.full((500,), -4.0), torch.full((500,), 4.0)]).unsqueeze(1)
+    few, all_of_them = torch.zeros(1000).long(), torch.zeros(1000).long()
+    few[500:600], all_of_them[500:] = 1, 1
+    loss(logits, few, progress=0.6)
+    with pytest.warns(TrainingWarning, match=r"went from 20% to \d\d%"):
+        loss(logits, all_of_them, progress=0.7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss.histograms.marked.zero_()
+        loss(logits, few, progress=0.8)  # swings back
+
+
+@pytest.mark.parametrize(
+    "options", [{"k": -1.0}, {"first_alpha": 0.0}, {"warm_up": 2.0}, {"every": 0}, {"max_excluded": 0.0}]
+)
+def test_bad_options(options: dict[str, float]) -> None:
+    with pytest.raises(InputError, match=next(iter(options))):
+        AdaptiveExclusiveCrossEntropy(**options)  # type: ignore[arg-type]
+
+
+def _one_of_two(rank: int, file: str, results: "multiprocessing.SimpleQueue[dict[str, float]]") -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=2)
+    loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0)
+    logits = torch.cat([torch.full((500,), -4.0), torch.full((500,), 4.0)]).unsqueeze(1)
+    target = torch.zeros(1000).long()
+    target[500 : 600 + 200 * rank] = 1  # 20 % are marked here, 60 % there
+    loss(logits, target)
+    results.put(loss.told())
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_have_one_estimate(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    results = context.SimpleQueue()
+    multiprocessing.spawn(_one_of_two, (str(tmp_path / "meet"), results), nprocs=2)  # type: ignore[attr-defined]
+    told = [results.get(), results.get()]
+    assert told[0] == told[1]
+    assert told[0]["marked_share"] == pytest.approx(0.4)
