@@ -163,7 +163,7 @@ def _one_of_two(rank: int, file: str, results: "multiprocessing.SimpleQueue[dict
 def test_two_processes_have_one_estimate(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     results = context.SimpleQueue()
-    multiprocessing.spawn(_one_of_two, (str(tmp_path / "meet"), results), nprocs=2)  # type: ignore[attr-defined]
+    multiprocessing.spawn(_one_of_two, (str(tmp_path / "meet"), results), nprocs=2)  # type: ignore[attr-defined,no-untyped-call]
     told = [results.get(), results.get()]
     assert told[0] == told[1]
     assert told[0]["marked_share"] == pytest.approx(0.4)
