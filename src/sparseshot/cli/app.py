@@ -1,13 +1,18 @@
-"""One entry for every command: errors in one line, warnings in one line, exit codes 0, 1 and 2."""
+"""One entry for every command: errors in one line, warnings in one line, exit codes 0, 1, 2 and 130."""
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, TextIO
 
 import typer
 
 from sparseshot import __version__
 from sparseshot.errors import InputError, SparseshotError, SparseshotWarning
+
+DONE, FAILED, ASKED_WRONGLY, STOPPED = 0, 1, 2, 130
 
 app = typer.Typer(
     name="sparseshot",
@@ -16,7 +21,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_state = {"debug": False}
+
+
+@dataclass
+class _State:
+    debug: bool = False
+    can_go_on: bool = False
+
+
+_state = _State()
 
 
 def _show_version(wanted: bool) -> None:
@@ -27,13 +40,73 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[  # noqa: ARG001  its callback does the work
+    debug: Annotated[  # main() takes it from wherever it stands
+        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
+    ] = False,
+    version: Annotated[  # its callback does the work
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Find every cell in a slide from the few that somebody marked."""
-    _state["debug"] = debug
+    """Find every cell in a slide from the few that somebody marked.
+
+    Example: `sparseshot train --slide a.svs --marks a.geojson --out run`, then
+    `sparseshot predict run slides/*.svs --out found`
+    """
+
+
+@contextmanager
+def can_go_on() -> Iterator[None]:
+    """Say that what Ctrl-C stops in this block goes on when the same command is given again."""
+    _state.can_go_on = True
+    yield
+    _state.can_go_on = False
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; give 0 if it did its work, 1 if that failed, 2 if asked wrongly, 130 after Ctrl-C."""
+    from sparseshot.cli import commands  # noqa: F401  each module there adds its commands to the app
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    _state.debug, _state.can_go_on = "--debug" in arguments, False
+    with warnings.catch_warnings():
+        warnings.showwarning = _one_line_warning
+        try:
+            code = app(
+                args=[word for word in arguments if word != "--debug"],
+                prog_name="sparseshot",
+                standalone_mode=False,
+            )
+        except SystemExit as stop:
+            code = stop.code
+        except typer.Abort:
+            code = STOPPED
+        except Exception as error:  # whatever it is, it is told in one line
+            if _state.debug:
+                raise
+            return _tell(error)
+    if code == STOPPED:
+        typer.echo("stopped; the same command goes on" if _state.can_go_on else "stopped", err=True)
+    return code if isinstance(code, int) else DONE
+
+
+def _tell(error: Exception) -> int:
+    """Print an error in one line; give the exit code that fits."""
+    code = FAILED
+    if isinstance(error, typer.TyperException):
+        code = error.exit_code
+        text = " ".join(error.format_message().split()).rstrip(".")
+        if not text:  # no command was given, and the help is on the screen
+            return code
+        context = getattr(error, "ctx", None)
+        text += f"; see {context.command_path} --help" if context else ""
+    elif isinstance(error, SparseshotError | OSError):
+        code = ASKED_WRONGLY if isinstance(error, InputError) else FAILED
+        text = str(error)
+    else:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        text = f"{reason} (not foreseen: add --debug to see where, and please report it)"
+    typer.secho(f"error: {text}", fg=typer.colors.RED, err=True)
+    return code
 
 
 def _one_line_warning(
@@ -46,26 +119,8 @@ def _one_line_warning(
 ) -> None:
     if issubclass(category, SparseshotWarning):
         typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
-    elif _state["debug"]:
+    elif _state.debug:
         typer.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run one command; give 0 if it did its work, 1 if the work failed, 2 if it was asked wrongly."""
-    from sparseshot.cli import commands  # noqa: F401  each module there adds its commands to the app
-
-    with warnings.catch_warnings():
-        warnings.showwarning = _one_line_warning
-        try:
-            app(args=arguments, prog_name="sparseshot")
-        except SystemExit as stop:
-            return stop.code if isinstance(stop.code, int) else 0
-        except (SparseshotError, OSError) as error:
-            if _state["debug"]:
-                raise
-            typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
-            return 2 if isinstance(error, InputError) else 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from sparseshot.errors import InputError, SparseshotError
 from sparseshot.models.colour import network_input
 from sparseshot.models.tasks import Task
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.machine import fast_bfloat16
+from sparseshot.training.machine import fast_bfloat16, find_device
 from sparseshot.training.runs import run_checkpoint
 
 Precision = Literal["auto", "32", "bf16"]
@@ -89,7 +89,7 @@ class Model:
                     f"{type(module).__name__} has no {name}, so its tiles cannot be made to fit; "
                     f"see sparseshot.models.UNet"
                 )
-        place = _device(device)
+        place = find_device(device)
         half = precision == "bf16" or (precision == "auto" and fast_bfloat16(place.type))
         return cls(
             network=_folded(module).to(place, memory_format=torch.channels_last),  # type: ignore[call-overload]
@@ -144,17 +144,6 @@ def fingerprint(checkpoint: Checkpoint) -> str:
         digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
         digest.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
-        raise InputError(f"device is {name!r}, which this machine does not have ({error}); try cpu") from None
-    return device
 
 
 def _folded(network: nn.Module) -> nn.Module:

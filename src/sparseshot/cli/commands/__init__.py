@@ -3,5 +3,9 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-for _module in sorted(module.name for module in iter_modules(__path__)):
-    import_module(f"{__name__}.{_module}")
+_FIRST = ("demo", "train", "predict", "evaluate", "cells", "slide", "data")
+"""The order of the help; what is not named comes behind."""
+
+_names = sorted(module.name for module in iter_modules(__path__))
+for _name in sorted(_names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)):
+    import_module(f"{__name__}.{_name}")

@@ -6,32 +6,41 @@ from typing import Annotated
 import typer
 
 from sparseshot.cli.app import app
+from sparseshot.cli.options import FILES, Json, Mpp, Seed
+from sparseshot.cli.output import print_json, print_table
 
 Source = Annotated[Path, typer.Argument(help="A file of cells in any format.", show_default=False)]
 Target = Annotated[Path, typer.Argument(help="The end of its name decides the format.", show_default=False)]
-Mpp = Annotated[float | None, typer.Option(help="µm per level-0 pixel, where the file does not tell.")]
+Size = Annotated[str | None, typer.Option(help="Width and height of the slide in pixels, e.g. 1000x1000.")]
 
 
-@app.command()
+@app.command(rich_help_panel=FILES)
 def convert(
     source: Source,
     target: Target,
     from_format: Annotated[
-        str | None, typer.Option("--from", help="Format of IN, if not by content.")
+        str | None, typer.Option("--from", help="Format of the source, if not by content.")
     ] = None,
-    to_format: Annotated[str | None, typer.Option("--to", help="Format of OUT, if not by name.")] = None,
+    to_format: Annotated[
+        str | None, typer.Option("--to", help="Format of the target, if not by name.")
+    ] = None,
     mpp: Mpp = None,
-    size: Annotated[str | None, typer.Option(help="Width and height in pixels, e.g. 1000x1000.")] = None,
+    size: Size = None,
+    as_json: Json = False,
 ) -> None:
     """Convert cells from one format to another.
 
     Example: `sparseshot convert export.geojson cells.parquet`
     """
     from sparseshot.cells import read_cells, write_cells
+    from sparseshot.cells.summary import summary
 
     size_px = _size(size)
     cells = read_cells(source, format=from_format, mpp=mpp, size_px=size_px)
     write_cells(cells, target, format=to_format, size_px=size_px)
+    if as_json:
+        print_json({"file": target, **summary(cells)})
+        return
     typer.echo(f"{target}: {cells!r}")
 
 
@@ -46,16 +55,17 @@ def _size(text: str | None) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-@app.command()
+@app.command(rich_help_panel=FILES)
 def subset(
     source: Source,
     target: Target,
     fraction: Annotated[float | None, typer.Option(help="Of the marks of each class, e.g. 0.3.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed gives another choice.")] = 0,
+    seed: Seed = 0,
     variant: Annotated[
         Path | None, typer.Option(help="Write which marks were chosen to this file, to share it.")
     ] = None,
     apply: Annotated[Path | None, typer.Option(help="Take the marks of such a file instead.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Keep a fraction of the marks: every smaller fraction lies inside every larger one.
 
@@ -74,21 +84,23 @@ def subset(
     kept.write(target)
     if variant is not None:
         chosen.write(variant)
+    if as_json:
+        print_json({"file": target, "marks": len(kept), "of": len(cells), "variant": variant})
+        return
     typer.echo(f"{target}: {len(kept):,} of {len(cells):,} marks")
 
 
-@app.command()
+@app.command(rich_help_panel=FILES)
 def cells(
     file: Source,
     mpp: Mpp = None,
-    size: Annotated[str | None, typer.Option(help="Width and height of the slide, e.g. 1000x1000.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    size: Size = None,
+    as_json: Json = False,
 ) -> None:
     """Tell what a file of cells holds: counts, classes, extent, and what was mended.
 
     Example: `sparseshot cells export.geojson`
     """
-    import json
     import warnings
 
     from sparseshot.cells import read_cells
@@ -100,13 +112,12 @@ def cells(
         told = summary(read_cells(file, mpp=mpp, size_px=_size(size)))
     told["warnings"] = [str(each.message) for each in caught if issubclass(each.category, SparseshotWarning)]
     if as_json:
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        print_json(told)
         return
     _print_table(file, told)
 
 
 def _print_table(file: Path, told: dict[str, object]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=str(file), show_header=False, title_justify="left")
@@ -119,4 +130,4 @@ def _print_table(file: Path, told: dict[str, object]) -> None:
                 table.add_row(name, str(each))
         elif value is not None:
             table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
-    Console().print(table)
+    print_table(table)

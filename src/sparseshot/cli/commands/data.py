@@ -7,17 +7,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparseshot.cli.app import app
+from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.options import RESEARCH, Json, Root
+from sparseshot.cli.output import print_json, print_table, progress_bars
 
 if TYPE_CHECKING:
-    from sparseshot.datasets import DatasetInfo
+    from rich.progress import ProgressColumn
+
+    from sparseshot.datasets import DatasetInfo, Fetched
     from sparseshot.datasets.checking import Report
 
-data = typer.Typer(no_args_is_help=True, help="Benchmark data sets: list, check, fetch.")
-app.add_typer(data, name="data")
+data = typer.Typer(no_args_is_help=True)
+app.add_typer(data, name="data", rich_help_panel=RESEARCH)
+
+
+@data.callback()
+def _about() -> None:
+    """List, check and fetch benchmark data sets.
+
+    Example: `sparseshot data list`
+    """
+
 
 Name = Annotated[str, typer.Argument(help="Name of the data set, as `sparseshot data list` shows it.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 @data.command("list")
@@ -34,7 +46,7 @@ def list_datasets(
     from sparseshot.datasets.catalogue import CATALOGUE, catalogue_markdown
 
     if as_json:
-        _print_json([_as_json(info) for info in CATALOGUE.values()])
+        print_json([_as_json(info) for info in CATALOGUE.values()])
         return
     if as_markdown:
         typer.echo(catalogue_markdown())
@@ -55,13 +67,13 @@ def list_datasets(
             info.licence,
             "fetch" if info.archive else (info.page or "private"),
         )
-    _print(table)
+    print_table(table)
 
 
 @data.command("check")
 def check_dataset(
     name: Name,
-    root: Annotated[Path, typer.Option(help="Folder of the data set, or the folder around it.")],
+    root: Root,
     as_json: Json = False,
 ) -> None:
     """Hold a folder against the catalogue: files, counts, sizes, cells outside their image.
@@ -76,7 +88,7 @@ def check_dataset(
     with _bar(f"checking {info.title}") as progress:
         report = check(info, root, progress=progress)
     if as_json:
-        _print_json(report.as_json())
+        print_json(report.as_json())
     else:
         _show(report, info)
     if not report.ok:
@@ -93,6 +105,7 @@ def fetch_dataset(
     keep_archive: Annotated[
         bool, typer.Option("--keep-archive", help="Keep the downloaded archive.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Download and unpack a data set, or tell where to get it.
 
@@ -104,16 +117,35 @@ def fetch_dataset(
 
     info = dataset_info(name)
     if images := _images_there(info, out):
+        if as_json:
+            print_json({"name": info.name, "folder": out, "images": images, "fetched": False})
+            return
         typer.echo(f"{info.title} is in {out} already, {images} images; nothing to do.")
         typer.echo(f"Is it whole? sparseshot data check {info.name} --root {out}")
         return
-    typer.echo(f"{info.title}: {info.licence}; cite {info.citation}")
-    with _bar(f"fetching {info.title}", in_bytes=True) as progress:
+    typer.echo(f"{info.title}: {info.licence}; cite {info.citation}", err=as_json)
+    with can_go_on(), _bar(f"fetching {info.title}", in_bytes=True) as progress:
         fetched = fetch(info, out, address=address, keep_archive=keep_archive, progress=progress)
+    if as_json:
+        print_json(_fetched_as_json(info, fetched))
+        return
     checked = "as published" if fetched.verified else "the publisher gives none to compare with"
     typer.echo(f"{fetched.images} images in {fetched.folder}, from {fetched.size_bytes:,} bytes")
     typer.echo(f"MD5 {fetched.checksums.md5} ({checked})")
     typer.echo(f"SHA-256 {fetched.checksums.sha256}")
+
+
+def _fetched_as_json(info: "DatasetInfo", fetched: "Fetched") -> dict[str, object]:
+    return {
+        "name": info.name,
+        "folder": fetched.folder,
+        "images": fetched.images,
+        "fetched": True,
+        "bytes": fetched.size_bytes,
+        "md5": fetched.checksums.md5,
+        "sha256": fetched.checksums.sha256,
+        "as_published": fetched.verified,
+    }
 
 
 def _images_there(info: "DatasetInfo", out: Path) -> int:
@@ -159,7 +191,7 @@ def _show(report: "Report", info: "DatasetInfo") -> None:
             part.state,
         )
     typer.echo(f"{info.title} in {report.folder}")
-    _print(table)
+    print_table(table)
     used = ", ".join(f"{split} {count:,}" for split, count in report.used.items())
     typer.echo(f"used as: {used} ({info.splits.source})")
     for problem in report.problems:
@@ -168,37 +200,21 @@ def _show(report: "Report", info: "DatasetInfo") -> None:
         typer.echo(f"mended: {line}")
 
 
-def _print(table: object) -> None:
-    from rich.console import Console
-
-    console = Console()
-    # Not a terminal: a table in a pipe or file is not folded to 80 columns.
-    Console(width=None if console.is_terminal else 200, highlight=False).print(table)
-
-
-def _print_json(value: object) -> None:
-    import json
-
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
 @contextmanager
 def _bar(title: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int | None], None]]:
     """Show a progress bar on a terminal, and nothing elsewhere."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
         MofNCompleteColumn,
-        Progress,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
 
-    console = Console(stderr=True)
+    counts: tuple[ProgressColumn, ...]
     counts = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (MofNCompleteColumn(),)
     columns = (TextColumn("{task.description}"), BarColumn(), *counts, TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(title, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    with progress_bars(*columns) as bars:
+        task = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)

@@ -1,34 +1,37 @@
 """``sparseshot evaluate``: how good a model is, in numbers and as a picture."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sparseshot.cli.app import app
+from sparseshot.cli.options import TRAINING, Dataset, Device, Json, Mpp, OptionalRoot
+from sparseshot.cli.output import print_json, print_table
 from sparseshot.errors import InputError
 
 if TYPE_CHECKING:
     from sparseshot.training.evaluation import Evaluation
 
 
-@app.command()
+@app.command(rich_help_panel=TRAINING)
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or its model.pt.")],
-    dataset: Annotated[
-        str | None, typer.Option(help="A benchmark set; else the one it was trained on.")
-    ] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder of the benchmark set.")] = None,
-    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    dataset: Dataset = None,
+    root: OptionalRoot = None,
+    split: Annotated[
+        Literal["train", "validation", "test"], typer.Option(help="Part of the benchmark set.")
+    ] = "test",
     slide: Annotated[
         list[Path] | None, typer.Option("--slide", "--images", help="Your own exhaustively marked images.")
     ] = None,
     marks: Annotated[list[Path] | None, typer.Option(help="All cells of each --slide.")] = None,
-    mpp: Annotated[float | None, typer.Option(help="µm per pixel of images that do not tell.")] = None,
+    mpp: Mpp = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for evaluation.json and .png; else the run.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    device: Device = "auto",
+    as_json: Json = False,
 ) -> None:
     """Compare what a model finds with what there is.
 
@@ -49,21 +52,19 @@ def evaluate(
         images, shown = known_of_pairs(slide, marks or [], mpp=mpp)
     else:
         source = run_source(run)
-        name, folder = dataset or source.dataset, root or source.root
-        if name is None or folder is None:
+        name, place = dataset or source.dataset, root or source.root
+        if name is None or place is None:
             raise InputError("say what to evaluate on: --dataset with --root, or --images with --marks")
-        images, shown = known_of_dataset(name, folder, split=split, trained_on=source)  # type: ignore[arg-type]  # checked on loading
-    result = evaluate_run(run, images, shown, out or (run if run.is_dir() else run.parent))
-    if json:
-        import orjson
-
-        typer.echo(orjson.dumps(result).decode())
+        images, shown = known_of_dataset(name, place, split=split, trained_on=source)
+    folder = out or (run if run.is_dir() else run.parent)
+    result = evaluate_run(run, images, shown, folder, device=device)
+    if as_json:
+        print_json(result)
     else:
         _show(result)
 
 
 def _show(result: "Evaluation") -> None:
-    from rich.console import Console
     from rich.table import Table
 
     name = "Dice" if result.task == "segment" else "F1"
@@ -76,4 +77,4 @@ def _show(result: "Evaluation") -> None:
             pooled, mean, precision, recall = (f"{number:.3f}" for number in numbers)
             interval = f"{score.low:.3f}–{score.high:.3f}"
             table.add_row(where, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall)
-    Console().print(table)
+    print_table(table)

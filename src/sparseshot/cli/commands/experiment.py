@@ -1,25 +1,25 @@
 """``sparseshot experiment`` and ``sparseshot report``: run what is missing, and show what is there."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sparseshot.cli.app import app
+from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.options import RESEARCH, Json, OptionalRoot
+from sparseshot.cli.output import print_json
 from sparseshot.errors import InputError
 
 if TYPE_CHECKING:
     from sparseshot.experiments import Outcome
 
-INTERRUPTED = 130
 
-
-@app.command()
+@app.command(rich_help_panel=RESEARCH)
 def experiment(
     name: Annotated[
         str | None, typer.Argument(help="A TOML file, or the name of an experiment of --list.")
     ] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder of the data sets.")] = None,
+    root: OptionalRoot = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the runs; what is in it is not run again.")
     ] = None,
@@ -29,10 +29,12 @@ def experiment(
     only: Annotated[
         list[str] | None, typer.Option(help="Only runs with names like this, as 'tnbc-segment-*'.")
     ] = None,
-    profile: Annotated[str | None, typer.Option(help="`quick` or `paper`, instead of the file's.")] = None,
+    profile: Annotated[
+        Literal["quick", "paper"] | None, typer.Option(help="Size of the runs, instead of the file's.")
+    ] = None,
     list_them: Annotated[bool, typer.Option("--list", help="Show the experiments that come along.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs, and run nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run what is missing of an experiment: data sets, losses and fractions named in a TOML file.
 
@@ -56,18 +58,14 @@ def experiment(
         return
     if out is None:
         raise InputError("say where the runs go: --out DIR")
-    try:
-        with shown_progress() as progress:
-            outcome = run_experiment(file, root=root, out=out, jobs=jobs, only=only or (), progress=progress)
-    except KeyboardInterrupt:
-        typer.echo("stopped; the same command goes on", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    with can_go_on(), shown_progress() as progress:
+        outcome = run_experiment(file, root=root, out=out, jobs=jobs, only=only or (), progress=progress)
     _tell(outcome, out, as_json)
     if outcome.failed:
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=RESEARCH)
 def report(
     folder: Annotated[Path, typer.Argument(help="The --out of `sparseshot experiment`.")],
     out: Annotated[
@@ -90,6 +88,7 @@ def report(
             help="Also show images that not everybody may pass on: keep that report to yourself.",
         ),
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what runs gave, beside the paper's numbers: one HTML page with everything in it, and Markdown.
 
@@ -107,6 +106,9 @@ def report(
     if metrics_json is not None:
         write_raw_metrics(results, metrics_json)
         written.append(metrics_json)
+    if as_json:
+        print_json({"written": written})
+        return
     for path in written:
         typer.echo(path)
 
@@ -116,13 +118,11 @@ def _list_experiments(as_json: bool) -> None:
 
     files = [open_experiment(name).experiment for name in shipped_experiments()]
     if as_json:
-        import json
-
         entries = [
             {"name": e.name, "title": e.title, "about": e.about, "runs": len(e.runs), "datasets": e.datasets}
             for e in files
         ]
-        typer.echo(json.dumps(entries, indent=1, ensure_ascii=False))
+        print_json(entries)
         return
     width = max(len(each.name) for each in files)
     for each in files:
@@ -131,17 +131,16 @@ def _list_experiments(as_json: bool) -> None:
 
 
 def _print_lines(lines: list[str], as_json: bool) -> None:
-    import json
-
-    typer.echo(json.dumps(lines, indent=1) if as_json else "\n".join(lines))
+    if as_json:
+        print_json(lines)
+        return
+    typer.echo("\n".join(lines))
 
 
 def _tell(outcome: "Outcome", out: Path, as_json: bool) -> None:
     """Sum up."""
     done = [result for result in outcome.results if result.state == "done"]
     if as_json:
-        import json
-
         summary = {
             "runs": len(outcome.results),
             "ran": outcome.ran,
@@ -152,7 +151,7 @@ def _tell(outcome: "Outcome", out: Path, as_json: bool) -> None:
                 for result in done
             },
         }
-        typer.echo(json.dumps(summary, indent=1, ensure_ascii=False))
+        print_json(summary)
         return
     if not outcome.ran:
         typer.echo(f"nothing to do: all {len(done)} runs are done")

@@ -3,30 +3,30 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparseshot.cli.app import app
+from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.options import TRAINING, Device, Json, Mpp, Precision
+from sparseshot.cli.output import print_json, print_table, progress_bars
 
 if TYPE_CHECKING:
     from sparseshot.prediction import Model, Pace, Progress
     from sparseshot.prediction.many import Outcome
 
 
-@app.command()
+@app.command(rich_help_panel=TRAINING)
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a finished training run, or its model.pt.")],
     slides: Annotated[list[Path], typer.Argument(help="Slides or images, or folders of them.")],
     out: Annotated[Path, typer.Option(help="Folder for the results; each slide gets one in it.")],
-    mpp: Annotated[float | None, typer.Option(help="µm per pixel of slides that do not tell.")] = None,
+    mpp: Mpp = None,
     threshold: Annotated[
         float | None, typer.Option(help="Probability of a cell; else the one calibrated in training.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    precision: Annotated[
-        Literal["auto", "32", "bf16"], typer.Option(help="bf16 is faster where the hardware has it.")
-    ] = "auto",
+    device: Device = "auto",
+    precision: Precision = "auto",
     threads: Annotated[int, typer.Option(min=1, help="Threads that read tiles ahead of the network.")] = 2,
     tile_px: Annotated[int, typer.Option(min=64, help="Side of a tile; does not change the result.")] = 1024,
     batch: Annotated[
@@ -40,11 +40,11 @@ def predict(
     skip_bad_tiles: Annotated[
         bool, typer.Option("--skip-bad-tiles", help="Places that cannot be read are no failure.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find every cell of slides, and write GeoParquet, a QuPath file, a density map and counts.
 
-        sparseshot predict run slides/*.svs --out found
+    Example: `sparseshot predict run slides/*.svs --out found`
 
     Stopped at any moment, the same command goes on where it was; what is finished is skipped. A slide that
     fails does not stop the others; the exit code is then 1.
@@ -60,7 +60,7 @@ def predict(
             paths, model, out, mpp=mpp, tile_px=tile_px, pace=pace, tissue=not everywhere, as_json=as_json
         )
         return
-    with _bars(show=not as_json) as begin:
+    with can_go_on(), _bars() as begin:
         outcomes = predict_slides(
             paths,
             model,
@@ -73,7 +73,7 @@ def predict(
             begin=begin,
         )
     if as_json:
-        _print_json([_as_json(outcome) for outcome in outcomes])
+        print_json([_as_json(outcome) for outcome in outcomes])
     else:
         _show(outcomes)
     if any(outcome.error or not (outcome.is_whole or skip_bad_tiles) for outcome in outcomes):
@@ -103,7 +103,7 @@ def _estimate(
                 estimate_slide(slide, model, out, tile_px=tile_px, pace=pace, only_tissue=tissue)
             )
     if as_json:
-        _print_json([vars(each) | {"seconds": each.seconds} for each in estimates])
+        print_json([vars(each) | {"seconds": each.seconds} for each in estimates])
         return
     table = Table("slide", "tiles", "glass", "mm²", "time", "cells", "disk", "free", box=None, pad_edge=False)
     for each in estimates:
@@ -117,7 +117,7 @@ def _estimate(
             _size(each.bytes),
             _size(each.free_bytes),
         )
-    _print(table)
+    print_table(table)
     total = sum(each.seconds for each in estimates)
     typer.echo(f"in all about {_duration(total)}, {_size(sum(each.bytes for each in estimates))}")
 
@@ -141,7 +141,7 @@ def _show(outcomes: "list[Outcome]") -> None:
             "" if summary.skipped else _duration(summary.seconds),
             f"{state}: {summary.folder}",
         )
-    _print(table)
+    print_table(table)
     for outcome in outcomes:
         if outcome.error:
             typer.secho(f"error: {outcome.error}", fg=typer.colors.RED, err=True)
@@ -172,16 +172,13 @@ def _as_json(outcome: "Outcome") -> dict[str, Any]:
 
 
 @contextmanager
-def _bars(*, show: bool) -> "Iterator[Callable[[Path], Callable[[Progress], None] | None]]":
+def _bars() -> "Iterator[Callable[[Path], Callable[[Progress], None] | None]]":
     """Show a bar for each slide on a terminal, and nothing elsewhere."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
 
-    console = Console(stderr=True)
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     note = TextColumn("{task.fields[note]}")
-    with Bars(*columns, note, console=console, disable=not (show and console.is_terminal)) as bars:
+    with progress_bars(*columns, note, keep=True) as bars:
 
         def begin(path: Path) -> "Callable[[Progress], None]":
             task = bars.add_task(path.name, total=None, note="looking for tissue")
@@ -209,17 +206,3 @@ def _size(number: float) -> str:
             return f"{number:.0f} {unit}"
         number /= 1000
     return f"{number:.1f} TB"
-
-
-def _print(table: object) -> None:
-    from rich.console import Console
-
-    console = Console()
-    # Not a terminal: a table in a pipe or file is not folded to 80 columns.
-    Console(width=None if console.is_terminal else 200, highlight=False).print(table)
-
-
-def _print_json(value: object) -> None:
-    import json
-
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -6,20 +6,20 @@ from typing import Annotated
 import typer
 
 from sparseshot.cli.app import app
+from sparseshot.cli.options import FILES, Json, Mpp
+from sparseshot.cli.output import print_json
 
 
-@app.command("slide")
+@app.command("slide", rich_help_panel=FILES)
 def show_slide(
     file: Annotated[
         Path, typer.Argument(help="A whole slide, an OME-TIFF or a plain image.", show_default=False)
     ],
-    mpp: Annotated[
-        float | None, typer.Option(help="µm of a pixel, for files that do not tell or tell wrongly.")
-    ] = None,
+    mpp: Mpp = None,
     picture: Annotated[
         Path | None, typer.Option(help="Write a PNG of the slide with its tissue outlined.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show size, µm/px and levels of a slide, and how much of it is tissue.
 
@@ -37,10 +37,8 @@ def show_slide(
     if picture is not None:
         tissue.write_picture(picture)
     if as_json:
-        import orjson
-
         known = {
-            "file": str(file),
+            "file": file,
             "vendor": slide.vendor,
             "width": width,
             "height": height,
@@ -49,7 +47,7 @@ def show_slide(
             "tissue_share": tissue.share,
             "tissue_mm2": tissue.area_mm2,
         }
-        typer.echo(orjson.dumps(known, option=orjson.OPT_INDENT_2).decode())
+        print_json(known)
         return
     typer.echo(f"{slide.name}  {slide.vendor}")
     mm = slide.mpp / 1000

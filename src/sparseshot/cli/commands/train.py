@@ -1,21 +1,23 @@
 """``sparseshot train``: from images and a few marks to a model."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from sparseshot.cli.app import app
+from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.options import TRAINING, Dataset, Device, Json, Mpp, OptionalRoot, Precision, Seed
+from sparseshot.cli.output import print_json
 from sparseshot.errors import InputError
 
 
-@app.command()
+@app.command(rich_help_panel=TRAINING)
 def train(
     out: Annotated[
         Path, typer.Option(help="Folder of the run; the same command goes on with what is there.")
     ],
-    dataset: Annotated[str | None, typer.Option(help="A benchmark set; see `sparseshot data list`.")] = None,
-    root: Annotated[Path | None, typer.Option(help="Folder of the benchmark set.")] = None,
+    dataset: Dataset = None,
+    root: OptionalRoot = None,
     slide: Annotated[
         list[Path] | None, typer.Option("--slide", "--images", help="A slide or image, or a folder of them.")
     ] = None,
@@ -23,7 +25,7 @@ def train(
         list[Path] | None, typer.Option(help="The marks of each --slide, or a folder of files named alike.")
     ] = None,
     pairs: Annotated[Path | None, typer.Option(help="A CSV file with the columns slide and marks.")] = None,
-    task: Annotated[str, typer.Option(help="`segment` (outlines) or `detect` (places).")] = "segment",
+    task: Annotated[Literal["segment", "detect"], typer.Option(help="Find outlines, or places.")] = "segment",
     loss: Annotated[
         str, typer.Option(help="A loss by its short name: ece, ce, focal, huber, nnpu, …")
     ] = "ece",
@@ -42,17 +44,18 @@ def train(
     exhaustive_class: Annotated[
         str, typer.Option(help="Annotations of this class are regions where everything is marked.")
     ] = "Exhaustive",
-    mpp: Annotated[float | None, typer.Option(help="µm per pixel of slides that do not tell.")] = None,
+    mpp: Mpp = None,
     profile: Annotated[
-        str, typer.Option(help="`quick`: minutes on two cores; `paper`: full size.")
+        Literal["quick", "paper"], typer.Option(help="Minutes on two cores, or full size.")
     ] = "quick",
     config: Annotated[Path | None, typer.Option(help="A TOML file with settings of TrainConfig.")] = None,
     steps: Annotated[int | None, typer.Option(help="Optimiser steps; else the profile's.")] = None,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    seed: Seed = 0,
     rounds: Annotated[int, typer.Option(help="Rounds of weak supervision; 1: none.")] = 1,
     tau: Annotated[float, typer.Option(help="How sure a prediction must be to become a mark.")] = 0.75,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="auto, 32 or bf16.")] = "auto",
+    device: Device = "auto",
+    precision: Precision = "auto",
+    as_json: Json = False,
 ) -> None:
     """Train a model from sparsely marked images.
 
@@ -96,13 +99,14 @@ def train(
         mpp=mpp,
         exhaustive_class=exhaustive_class,
     )
-    checkpoint = train_run(
-        make_config(profile, config, settings),
-        source,
-        out,
-        weak=WeakSupervision(rounds, tau),
-        fabric=make_fabric(precision, device=device),  # type: ignore[arg-type]  # checked by the configuration
-    )
+    fabric = make_fabric(precision, device=device)
+    configuration = make_config(profile, config, settings)
+    with can_go_on():
+        checkpoint = train_run(configuration, source, out, weak=WeakSupervision(rounds, tau), fabric=fabric)
+    if as_json:
+        model = {"model": out / "model.pt", "steps": checkpoint.step, "threshold": checkpoint.threshold}
+        print_json(model | {"criterion": checkpoint.criterion})
+        return
     threshold = (
         "none: no marks were held out" if checkpoint.threshold is None else f"{checkpoint.threshold:.3f}"
     )

@@ -1,0 +1,47 @@
+"""The commands of the app, and whether what somebody would type is understood."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import typer.main
+
+from sparseshot.cli import commands  # noqa: F401  adds the commands to the app
+from sparseshot.cli.app import app
+
+Command = Any  # what typer makes of a function; its class has no public name
+
+
+def tree() -> Command:
+    """Give the app as typer runs it."""
+    return typer.main.get_command(app)
+
+
+def all_commands() -> dict[str, Command]:
+    """Give every command and group by what is typed: ``train``, ``data``, ``data list``, …; "" is the app."""
+    return dict(_below("", tree()))
+
+
+def leaves() -> dict[str, Command]:
+    """Give the commands that do something."""
+    return {name: command for name, command in all_commands().items() if not hasattr(command, "commands")}
+
+
+def _below(name: str, command: Command) -> Iterator[tuple[str, Command]]:
+    yield name, command
+    for part, child in getattr(command, "commands", {}).items():
+        yield from _below(f"{name} {part}".strip(), child)
+
+
+def understand(words: Sequence[str]) -> str:
+    """Parse ``sparseshot …`` without running it; give the command, or raise what a user is told."""
+    program, *rest = words
+    assert program == "sparseshot", f"{shlex.join(words)} is no command of sparseshot"
+    command, name = tree(), ""
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        part, *rest = rest
+        assert part in command.commands, f"sparseshot {name} has no command {part!r}"
+        command, name = command.commands[part], f"{name} {part}".strip()
+    if not hasattr(command, "commands"):
+        command.make_context(f"sparseshot {name}", list(rest))
+    return name

@@ -1,0 +1,186 @@
+"""What all commands have in common: help, examples, flags, exit codes, errors in one line."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+import typer
+from tests.cli.app_tree import all_commands, leaves, understand
+
+from sparseshot.cli import app as app_module
+from sparseshot.cli import main
+
+SHARED = ("--json", "--mpp", "--device", "--precision", "--seed", "--root", "--dataset")
+
+
+@pytest.mark.parametrize("name", all_commands())
+def test_help_tells_what_it_does_and_has_an_example_that_is_understood(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main([*name.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Usage: sparseshot {name}" in shown
+    text = all_commands()[name].help
+    examples = re.findall(r"`(sparseshot [^`]+)`|^ {4}(sparseshot .+)$", text, flags=re.MULTILINE)
+    typed = [next(filter(None, groups)) for groups in examples]
+    understood = [understand(shlex.split(example)) for example in typed]
+    assert any(command.startswith(name) for command in understood)
+    assert all(example.split(" --")[0] in shown for example in typed)
+
+
+@pytest.mark.parametrize("name", leaves())
+def test_every_option_is_explained_and_results_come_as_json_too(name: str) -> None:
+    parameters = leaves()[name].params
+    assert all(parameter.help for parameter in parameters if parameter.name != "help")
+    assert "--json" in {flag for parameter in parameters for flag in parameter.opts}
+
+
+def test_what_is_called_alike_is_alike() -> None:
+    meanings = defaultdict(set)
+    for command in leaves().values():
+        for parameter in command.params:
+            for flag in set(parameter.opts) & set(SHARED):
+                meanings[flag].add((parameter.help, parameter.name))
+    assert set(meanings) == set(SHARED)
+    assert {flag: told for flag, told in meanings.items() if len(told) > 1} == {}
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = """
+import sys
+from sparseshot.cli import main
+from tests.cli.app_tree import all_commands
+for name in all_commands():
+    assert main([*name.split(), "--help"]) == 0
+print("loaded:", *({"numpy", "torch", "matplotlib", "pyarrow", "shapely"} & set(sys.modules)))
+"""
+    root = Path(__file__).parents[2]
+    ran = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "loaded:"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["train"], "Missing option '--out'; see sparseshot train --help"),
+        (["train", "--out", "o", "--task", "count"], "'count' is not one of 'segment', 'detect'"),
+        (["train", "--out", "o", "--seed", "x"], "'--seed'"),
+        (["data", "check", "tnbc", "--rot", "data"], "No such option: --rot"),
+        (["train", "--out", "o"], "say what to train on"),
+    ],
+)
+def test_asked_wrongly_is_exit_code_two_and_one_line(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line.startswith("error: ")
+    assert told in line
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "Usage: sparseshot" in capsys.readouterr().out
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_traceback_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("deep\ninside")
+
+    monkeypatch.setattr("sparseshot.cells.read_cells", fail)
+    assert main(["cells", "a.csv"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: KeyError: 'deep\\ninside' (not foreseen")
+    for arguments in (["--debug", "cells", "a.csv"], ["cells", "a.csv", "--debug"]):
+        with pytest.raises(KeyError):
+            main(arguments)
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "told"), [(True, "stopped; the same command goes on\n"), (False, "stopped\n")]
+)
+def test_interrupted_is_exit_code_130_and_one_line(
+    goes_on: bool, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        if goes_on:
+            with app_module.can_go_on():
+                raise KeyboardInterrupt
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparseshot.cells.read_cells", work)
+    assert main(["cells", "a.csv"]) == 130
+    assert capsys.readouterr().err == told
+
+
+def test_after_a_block_that_could_go_on_it_no_longer_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        with app_module.can_go_on():
+            pass
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparseshot.cells.read_cells", work)
+    assert main(["cells", "a.csv"]) == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error_message() -> None:
+    command = f"{sys.executable} -m sparseshot data list --json | head -1"
+    ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert ran.stdout == "[\n"
+    assert ran.stderr == ""
+
+
+def test_the_shell_completes_commands_options_and_choices() -> None:
+    def completed(line: str) -> list[str]:
+        environment = os.environ | {
+            "_SPARSESHOT_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split(" ")) - 1),
+        }
+        script = Path(sys.executable).parent / "sparseshot"
+        return subprocess.run(
+            [script], env=environment, capture_output=True, text=True, check=True
+        ).stdout.split()
+
+    assert completed("sparseshot tra") == ["train"]
+    assert completed("sparseshot data f") == ["fetch"]
+    assert completed("sparseshot train --task d") == ["detect"]
+    assert "--json" in completed("sparseshot predict --j")
+
+
+def test_a_bar_is_for_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from sparseshot.cli.output import progress_bars
+
+    with progress_bars("{task.description}") as bars:
+        bars.advance(bars.add_task("work", total=2))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    from sparseshot.cli.output import print_json
+
+    print_json({"path": Path("a/b"), "recall": float("nan")})
+    assert json.loads(capsys.readouterr().out) == {"path": "a/b", "recall": None}
+
+
+def test_an_unknown_exit_of_typer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(*_: object, **__: object) -> None:
+        raise typer.Exit(1)
+
+    monkeypatch.setattr("sparseshot.cells.read_cells", leave)
+    assert main(["cells", "a.csv"]) == 1

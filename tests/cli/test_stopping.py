@@ -1,0 +1,80 @@
+"""Ctrl-C: one line, exit code 130, nothing half-written, and the same command goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.experiments.tiny_data import TINY_SETTINGS, own_images
+from tests.images import slide_files
+from tests.prediction.networks import random_detector, save
+
+from sparseshot.cli import main
+from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.prediction import read_prediction
+
+# A shell starts jobs in the background deaf to Ctrl-C.
+LISTENING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from sparseshot.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def interrupt(arguments: list[str], *, when: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command, and press Ctrl-C as soon as there is something at ``when``."""
+    command = [sys.executable, "-c", LISTENING, *arguments]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 120
+        while not when.exists():
+            assert time.monotonic() < until
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(command, process.returncode, stderr=err)
+
+
+def half_written(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if ".part" in path.name]
+
+
+@pytest.mark.slow
+def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own_images(tmp_path)
+    settings = TINY_SETTINGS.replace("[settings]", "").replace("steps = 8", "steps = 3000")
+    (tmp_path / "tiny.toml").write_text(settings)
+    arguments = ["train", "--pairs", "train.csv", "--mpp", "0.25", "--config", "tiny.toml", "--out", "run"]
+    ran = interrupt(arguments, when=tmp_path / "run" / "last.pt", folder=tmp_path)
+    assert ran.returncode == 130
+    assert ran.stderr.splitlines()[-1] == "stopped; the same command goes on"
+    assert "Traceback" not in ran.stderr
+    assert half_written(tmp_path) == []
+    assert not (tmp_path / "run" / "model.pt").exists()
+    # Going on is a test of the loop; here it is enough that the folder is accepted and the steps kept.
+    from sparseshot.training.checkpoint import Checkpoint
+
+    assert 0 < Checkpoint.load(tmp_path / "run" / "last.pt").step < 3000
+
+
+@pytest.mark.slow
+def test_prediction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(random_detector(threshold=0.8), tmp_path / "run")
+    tissue = SyntheticTissue(seed=1, size_px=(500, 900), mpp=0.5, tissue_fraction=1)
+    slide_files.write_aperio(tmp_path / "a.svs", tissue.read(0, 0, 500, 900), mpp=0.5)
+    arguments = ["predict", "run", "a.svs", "--out", "found", "--tile-px", "64", "--device", "cpu"]
+    first_shard = tmp_path / "found" / "a.svs" / "cells" / "00000.parquet"
+    ran = interrupt(arguments, when=first_shard, folder=tmp_path)
+    assert (ran.returncode, ran.stderr) == (130, "stopped; the same command goes on\n")
+    assert half_written(tmp_path) == []
+    assert not (tmp_path / "found" / "a.svs" / "summary.json").exists()
+    assert main(arguments) == 0
+    assert len(read_prediction(tmp_path / "found" / "a.svs")) > 20
