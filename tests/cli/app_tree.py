@@ -45,3 +45,15 @@ def understand(words: Sequence[str]) -> str:
     if not hasattr(command, "commands"):
         command.make_context(f"sparseshot {name}", list(rest))
     return name
+
+
+def mentioned(words: Sequence[str]) -> None:
+    """See that a command named in a text, with or without all it needs, exists and has the flags named."""
+    command = tree()
+    for word in words[1:]:
+        if hasattr(command, "commands") and not word.startswith("-"):
+            assert word.split("|")[0] in command.commands, f"there is no command {' '.join(words)}"
+            command = command.commands[word.split("|")[0]]
+    flags = {flag for parameter in command.params for flag in parameter.opts} | {"--help"}
+    unknown = {word.split("=")[0] for word in words if word.startswith("-")} - flags
+    assert not unknown, f"{' '.join(words)}: there is no {unknown}"

@@ -128,6 +128,8 @@ def _print_table(file: Path, told: dict[str, object]) -> None:
         elif isinstance(value, list):
             for each in value:
                 table.add_row(name, str(each))
+        elif isinstance(value, bool):
+            table.add_row(name, "yes" if value else "no")
         elif value is not None:
             table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
     print_table(table)

@@ -1,0 +1,59 @@
+"""A small folder in which the commands and examples of the docs find what they name."""
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.datasets import made
+from tests.experiments.made_results import write_results
+from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
+from tests.images import slide_files
+from tests.prediction.networks import random_detector, save
+
+from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.experiments import open_experiment
+
+SLIDES = (
+    "a.svs",
+    "b.svs",
+    "biopsy.svs",
+    "slides/a.svs",
+    "slides/b.svs",
+    "CMU-1-Small-Region.svs",
+    "TCGA-G9-6342-01Z-00-DX1-2.svs",
+    "TCGA-MH-A560-01Z-00-DX2_4.svs",
+)
+MARKS = (
+    "a.geojson",
+    "b.geojson",
+    "b_all.geojson",
+    "marks.geojson",
+    "export.geojson",
+    "marks/a.geojson",
+    "marks/b.geojson",
+)
+SIZE_PX = (480, 400)
+
+
+def build(folder: Path) -> Path:
+    """Write slides, marks, a data set, a run, results of an experiment, and settings for short training."""
+    tissue = SyntheticTissue(seed=1, size_px=SIZE_PX, mpp=0.25, tissue_fraction=1)
+    first = slide_files.write_aperio(folder / "first.svs", tissue.read(0, 0, *SIZE_PX), mpp=0.25)
+    tissue.cells(outlines=True).write(folder / "first.geojson")
+    for name in (*SLIDES, *MARKS):
+        (folder / name).parent.mkdir(exist_ok=True)
+        os.link(first.with_suffix(Path(name).suffix), folder / name)
+    (folder / "pairs.csv").write_text("slide,marks\na.svs,a.geojson\nb.svs,b.geojson\n")
+    shutil.copy(folder / "pairs.csv", folder / "train.csv")
+    shutil.copy(folder / "pairs.csv", folder / "test.csv")
+    (folder / "tiny.toml").write_text(TINY_SETTINGS.replace("[settings]", ""))
+    tiny_tnbc(folder / "data")
+    for number in range(1, 4):
+        consep = folder / "data" / "consep" / "Train"
+        made.image(consep / "Images" / f"train_{number}.png")
+        made.hovernet(consep / "Labels" / f"train_{number}.mat", types=(1, 2, 3))
+    save(random_detector(threshold=0.8), folder / "run")
+    headline = open_experiment("tnbc-headline").experiment
+    write_results(folder / "runs", headline)
+    (folder / "docs" / "results").mkdir(parents=True)
+    return folder
