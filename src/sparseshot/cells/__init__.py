@@ -1,10 +1,22 @@
 """What people marked and what a model found: one table, its formats, its nested sparse variants."""
 
 from sparseshot.cells.formats.registry import read_cells, write_cells
+from sparseshot.cells.marking import MARKINGS, choose_marks
 from sparseshot.cells.raster import rasterise
 from sparseshot.cells.subsets import nested_subsets, subset
 from sparseshot.cells.table import Cells
 from sparseshot.cells.trace import trace
 from sparseshot.cells.variant import Variant
 
-__all__ = ["Cells", "Variant", "nested_subsets", "rasterise", "read_cells", "subset", "trace", "write_cells"]
+__all__ = [
+    "MARKINGS",
+    "Cells",
+    "Variant",
+    "choose_marks",
+    "nested_subsets",
+    "rasterise",
+    "read_cells",
+    "subset",
+    "trace",
+    "write_cells",
+]

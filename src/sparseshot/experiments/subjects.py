@@ -43,6 +43,7 @@ class Subject:
         classes: those to look for; empty: every cell.
         negative_classes: those whose marks are certain negatives.
         own: where one's own images are; None for a set of the catalogue.
+        marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
 
     >>> Subject("brca_m2c", ("lymphocyte",), ("tumour",)).name
     'brca_m2c.lymphocyte~tumour'
@@ -54,18 +55,21 @@ class Subject:
     classes: tuple[str, ...] = ()
     negative_classes: tuple[str, ...] = ()
     own: OwnData | None = None
+    marking: str = "random"
 
     @property
     def name(self) -> str:
         """Short and fit for a folder."""
         wanted = "." + "+".join(map(_slug, self.classes)) if self.classes else ""
-        return self.dataset + wanted + "".join(f"~{_slug(name)}" for name in self.negative_classes)
+        without = "".join(f"~{_slug(name)}" for name in self.negative_classes)
+        return self.dataset + wanted + without + ("" if self.marking == "random" else f"@{self.marking}")
 
     @property
     def title(self) -> str:
         """For people."""
         data = dataset_info(self.dataset).title if self.own is None else self.own.title
-        return f"{data}, {' and '.join(self.classes)}" if self.classes else data
+        wanted = f", {' and '.join(self.classes)}" if self.classes else ""
+        return data + wanted + ("" if self.marking == "random" else f", marked by {self.marking}")
 
     @property
     def licence(self) -> str:
@@ -83,11 +87,14 @@ class Subject:
     def source(self, root: Path | None, *, fraction: float, seed: int) -> Source:
         """Give what a run is trained on."""
         if self.own is None:
-            return Source(dataset=self.dataset, root=_needed(root), fraction=fraction, seed=seed)
+            return Source(
+                dataset=self.dataset, root=_needed(root), fraction=fraction, seed=seed, marking=self.marking
+            )
         return Source(
             pairs=tuple(pairs_in_csv(Path(self.own.train))),
             fraction=fraction,
             seed=seed,
+            marking=self.marking,
             mpp=self.own.mpp,
             exhaustive_class=self.own.exhaustive_class,
         )
@@ -114,6 +121,7 @@ class Subject:
             tuple(values["classes"]),
             tuple(values["negative_classes"]),
             None if own is None else OwnData(**own),
+            values.get("marking", "random"),
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sparseshot.cells import MARKINGS
 from sparseshot.datasets import CATALOGUE, dataset_info
 from sparseshot.datasets.layout import find_layout
 from sparseshot.errors import DataNotFoundError, InputError
@@ -24,13 +25,14 @@ from sparseshot.training.runs import make_config
 _FILE_KEYS = ("title", "about", "profile", "paper_table", "settings", "losses", "data", "grid")
 _LOSS_KEYS = ("loss", "title", "options", "rounds", "tau", "paper")
 _DATA_KEYS = ("title", "train", "test", "mpp", "exhaustive_class")
-_GRID_KEYS = ("datasets", "tasks", "losses", "fractions", "seeds", "classes", "negative_classes")
+_GRID_KEYS = ("datasets", "tasks", "losses", "fractions", "seeds", "classes", "negative_classes", "marking")
 _SAID_BY_GRIDS = ("task", "loss", "loss_options", "classes", "negative_classes", "seed")
 _OR_WITHOUT = "or run the other data sets alone: --only 'NAME*'"
 _TITLES = {
     "ece": "exclusive cross-entropy",
     "ece-plain": "exclusive cross-entropy, no re-weighting",
     "ece-nki": "exclusive cross-entropy, the authors' package",
+    "adaptive": "adaptive exclusive cross-entropy",
     "ce": "cross-entropy",
     "focal": "focal loss",
     "huber": "Huber loss",
@@ -226,10 +228,12 @@ def _subjects(grid: TomlTable, own: Mapping[str, OwnData]) -> list[Subject]:
     )
     for both in set(classes) & set(negative):
         raise grid.wrong("negative_classes", f"{both!r} is to be learned and a negative", both)
+    marking = grid.string("marking", "random")
+    grid.check_known("marking", marking, MARKINGS, kind="marking")
     subjects = []
     for name in grid.strings("datasets"):
         if name in own:
-            subjects.append(Subject(name, classes, negative, own[name]))
+            subjects.append(Subject(name, classes, negative, own[name], marking))
             continue
         try:
             info = dataset_info(name)
@@ -239,7 +243,7 @@ def _subjects(grid: TomlTable, own: Mapping[str, OwnData]) -> list[Subject]:
         for key, chosen in (("classes", classes), ("negative_classes", negative)):
             for each in chosen if info.classes else ():
                 grid.check_known(key, each, info.classes, kind=f"class in {info.title},")
-        subjects.append(Subject(info.name, classes, negative))
+        subjects.append(Subject(info.name, classes, negative, marking=marking))
     return subjects
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sparseshot.cells import read_cells, subset
+from sparseshot.cells import choose_marks, read_cells
 from sparseshot.datasets import Dataset, Sample, load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.images import open_slide, tissue_mask
@@ -38,7 +38,9 @@ class Material:
     validation: tuple[Marked, ...] = ()
 
 
-def material_of_dataset(name: str, root: Path, *, fraction: float, seed: int) -> Material:
+def material_of_dataset(
+    name: str, root: Path, *, fraction: float, seed: int, marking: str = "random"
+) -> Material:
     """Load a benchmark set, keep a fraction of its marks, and remember the rest as the truth.
 
     Training and validation images have the same fraction of their marks: nobody who marks sparsely has a
@@ -47,7 +49,8 @@ def material_of_dataset(name: str, root: Path, *, fraction: float, seed: int) ->
     """
     training, validation = training_splits(name, root)
     return Material(
-        tuple(_thinned(training.samples, fraction, seed)), tuple(_thinned(validation.samples, fraction, seed))
+        tuple(_thinned(training.samples, fraction, seed, marking)),
+        tuple(_thinned(validation.samples, fraction, seed, marking)),
     )
 
 
@@ -60,8 +63,8 @@ def training_splits(name: str, root: Path) -> tuple[Dataset, Dataset]:
         return training.hold_out(1 / 6)
 
 
-def _thinned(samples: Sequence[Sample], fraction: float, seed: int) -> list[Marked]:
-    marks = subset([sample.cells for sample in samples], fraction, seed=seed)
+def _thinned(samples: Sequence[Sample], fraction: float, seed: int, marking: str) -> list[Marked]:
+    marks = choose_marks([sample.cells for sample in samples], fraction, seed=seed, marking=marking)
     return [
         Marked(open_slide(sample.image, mpp=sample.mpp), few, sample.cells)
         for sample, few in zip(samples, marks, strict=True)
@@ -75,6 +78,7 @@ def material_of_pairs(
     exhaustive_class: str,
     fraction: float,
     seed: int,
+    marking: str = "random",
 ) -> Material:
     """Open one's own images or slides with the marks of each."""
     if not pairs:
@@ -85,7 +89,7 @@ def material_of_pairs(
         for slide, (_, file) in zip(slides, pairs, strict=True)
     ]
     if fraction < 1:
-        marks = subset(marks, fraction, seed=seed)
+        marks = choose_marks(marks, fraction, seed=seed, marking=marking)
     return Material(
         tuple(
             Marked(slide, cells, tissue=tissue_mask(slide))

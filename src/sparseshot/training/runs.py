@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from lightning_fabric import Fabric
 
+from sparseshot.cells import MARKINGS
 from sparseshot.datasets import Split, load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.files import replacing
@@ -37,6 +38,7 @@ class Source:
         pairs: images or slides and the files of their marks.
         fraction: share of the marks that is kept.
         seed: which marks are kept.
+        marking: how they are chosen, one of :data:`sparseshot.cells.MARKINGS`.
         mpp: µm per pixel of slides that do not tell.
         exhaustive_class: annotations of this class are regions where everything is marked.
     """
@@ -46,12 +48,15 @@ class Source:
     pairs: tuple[tuple[Path, Path], ...] = ()
     fraction: float = 1.0
     seed: int = 0
+    marking: str = "random"
     mpp: float | None = None
     exhaustive_class: str = "Exhaustive"
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise InputError(f"fraction is {self.fraction}; give a share of the marks above 0, up to 1")
+        if self.marking not in MARKINGS:
+            raise InputError(f"there is no marking {self.marking!r}; there are {', '.join(MARKINGS)}")
         if self.root is not None and not self.root.is_dir():
             raise DataNotFoundError(
                 self.root, "there is no such folder; give the one that holds the data set"
@@ -60,13 +65,16 @@ class Source:
     def load(self) -> Material:
         """Open everything."""
         if self.dataset is not None and self.root is not None:
-            return material_of_dataset(self.dataset, self.root, fraction=self.fraction, seed=self.seed)
+            return material_of_dataset(
+                self.dataset, self.root, fraction=self.fraction, seed=self.seed, marking=self.marking
+            )
         return material_of_pairs(
             self.pairs,
             mpp=self.mpp,
             exhaustive_class=self.exhaustive_class,
             fraction=self.fraction,
             seed=self.seed,
+            marking=self.marking,
         )
 
     def to_json(self) -> str:

@@ -35,6 +35,9 @@ def train(
     fraction: Annotated[
         float, typer.Option(help="Keep this share of the marks, to simulate sparse ones.")
     ] = 1.0,
+    marking: Annotated[
+        str, typer.Option(help="How that share is chosen: random, large, corner, images or classes.")
+    ] = "random",
     classes: Annotated[
         str, typer.Option(help="Classes to learn, with commas; none: any mark is a cell.")
     ] = "",
@@ -95,6 +98,7 @@ def train(
         root=root,
         pairs=found,
         fraction=fraction,
+        marking=marking,
         seed=seed,
         mpp=mpp,
         exhaustive_class=exhaustive_class,

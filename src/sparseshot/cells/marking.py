@@ -1,0 +1,83 @@
+"""How people mark: not always at random, but the large ones, one corner, some images, some classes.
+
+A simulation that only ever thins marks at random tells how a method does with marks that nobody makes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
+from sparseshot.cells.subsets import subset
+from sparseshot.cells.table import Cells
+from sparseshot.errors import InputError
+
+
+def choose_marks(
+    tables: Sequence[Cells], fraction: float, *, seed: int, marking: str = "random"
+) -> list[Cells]:
+    """Keep a fraction of the marks of a data set, chosen as somebody may have marked them.
+
+    Args:
+        tables: one for each image.
+        fraction: in (0, 1].
+        seed: of what is random: all of ``random``, the order of images in ``images``.
+        marking: ``random``: each mark with the same chance; ``large``: the largest of the whole set;
+            ``corner``: in each image those nearest to its upper left corner; ``images``: every cell of some
+            images, none of the others; ``classes``: the most frequent classes first.
+
+    >>> cells = Cells(np.array([[9.0, 9.0], [1.0, 1.0], [5.0, 5.0], [2.0, 3.0]]))
+    >>> choose_marks([cells], 0.5, seed=0, marking="corner")[0].xy.tolist()
+    [[1.0, 1.0], [2.0, 3.0]]
+    """
+    if marking == "random":
+        return subset(tables, fraction, seed=seed)
+    if marking not in ORDERS:
+        raise InputError(f"there is no marking {marking!r}; there are {', '.join(MARKINGS)}")
+    sizes = [len(table) for table in tables]
+    order = ORDERS[marking](tables, seed)
+    wanted = np.zeros(sum(sizes), bool)
+    wanted[order[: max(1, round(fraction * len(order)))]] = True
+    parts = np.split(wanted, np.cumsum(sizes)[:-1])
+    return [table[part] for table, part in zip(tables, parts, strict=True)]
+
+
+def _largest_first(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:  # noqa: ARG001
+    if any(table.outline is None for table in tables):
+        raise InputError("marks without outlines have no size; choose another marking than large")
+    area = np.concatenate([shapely.area(table.outline) for table in tables])
+    return np.argsort(-np.nan_to_num(area), kind="stable")
+
+
+def _from_the_corner(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:  # noqa: ARG001
+    """Go through all images at once, in each from its corner: so far, and no image is behind another."""
+    ranks = [np.argsort(np.argsort(table.xy.sum(axis=1), kind="stable")) for table in tables]
+    done = np.concatenate([rank / max(len(rank), 1) for rank in ranks])
+    return np.argsort(done, kind="stable")
+
+
+def _image_by_image(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:
+    place = np.random.default_rng(seed).permutation(len(tables))
+    return np.argsort(np.repeat(place, [len(table) for table in tables]), kind="stable")
+
+
+def _class_by_class(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:  # noqa: ARG001
+    names = np.concatenate([np.array([*table.classes, ""], object)[table.label] for table in tables])
+    kinds, which, counts = np.unique(names.astype(str), return_inverse=True, return_counts=True)
+    if len(kinds) < 2:
+        raise InputError("marks of one class cannot be chosen by class; choose another marking than classes")
+    return np.argsort(-counts[which] * (len(kinds) + 1) + which, kind="stable")
+
+
+ORDERS: Mapping[str, Callable[[Sequence[Cells], int], NDArray[np.intp]]] = MappingProxyType(
+    {
+        "large": _largest_first,
+        "corner": _from_the_corner,
+        "images": _image_by_image,
+        "classes": _class_by_class,
+    }
+)
+MARKINGS = ("random", *ORDERS)
+"""How marks can be chosen."""
