@@ -137,8 +137,8 @@ def test_toml_is_understood(block: Block, stage: Path) -> None:
     path.write_text(block.text)
     table = tomllib.loads(block.text)
     if "grid" in table:
-        ExperimentFile.read(path).check_data(stage / "data", {"mine"} & set(table.get("data", {})))
-    elif all("parts" in entry for entry in table.values() if isinstance(entry, dict)) and table:
+        ExperimentFile.read(path).check_data(stage / "data", set(table.get("data", {})))
+    elif all(isinstance(entry, dict) and "parts" in entry for entry in table.values()):
         catalogue = tomllib.loads((ROOT / "src/sparseshot/datasets/catalogue.toml").read_text())
         for name, entry in table.items():
             assert all(part in catalogue[name]["parts"] for part in entry["parts"])

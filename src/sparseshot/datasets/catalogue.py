@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from sparseshot.errors import InputError
 
 Split = Literal["train", "validation", "test"]
+"""Part of a data set."""
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 

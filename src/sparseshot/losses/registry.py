@@ -39,6 +39,7 @@ LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(
 SCHEDULES: Mapping[str, Callable[..., Schedule]] = MappingProxyType(
     {"constant": Constant, "linear": Linear, "sigmoid": Sigmoid, "logistic": Logistic}
 )
+"""Schedules of the exclusion threshold by the names that configuration files use."""
 
 
 def make_loss(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Loss:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sparseshot.errors import InputError
 
 Schedule = Callable[[float], float]
+"""From progress in [0, 1] to the exclusion threshold."""
 
 SMALLEST_RHO = 1e-9
 """What a schedule gives instead of 0, which is no threshold: it would exclude whatever the model says."""

@@ -1,0 +1,35 @@
+"""The site builds without a warning: every page in its navigation, every link and anchor there."""
+
+import os
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import sparseshot
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    ran = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_reference_has_every_public_name_in_markdown(site: Path) -> None:
+    for room in sparseshot._NAMES_OF:
+        page = unescape((site / "reference" / room / "index.html").read_text())
+        module = __import__(f"sparseshot.{room}", fromlist=["__all__"])
+        for name in getattr(module, "__all__", sparseshot._NAMES_OF[room]):
+            assert re.search(rf'id="sparseshot\.{room}\.(\w+\.)*{name}"', page), f"{name} is missing"
+        assert not re.search(r":(func|class|meth|data|mod):|\.\. math::", page)
+    assert not list(site.rglob("*.py"))
