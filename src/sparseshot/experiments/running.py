@@ -162,7 +162,7 @@ def alone_in(out: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise OutputError(
-                out, "another `sparseshot experiment` is at work here; wait for it, or choose another --out"
+                out, "another sparseshot is at work here; wait for it, or choose another --out"
             ) from error
         yield
 
@@ -208,7 +208,7 @@ class _Workers:
                 names = [one.run.name for one in working.values()]
                 progress.working({name: run_folder(self.out, name) for name in names})
         finally:
-            _stop([one.process for one in working.values()])
+            stop([one.process for one in working.values()])
 
     def _start(self, run: Run, slot: int) -> _Working:
         folder = run_folder(self.out, run.name)
@@ -263,7 +263,8 @@ def how_it_died(code: int, output: Path) -> str:
     return f"ended with code {code}: {lines[-1] if lines else 'it said nothing'}"
 
 
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Let workers end, by closing what they listen to; kill those that do not."""
     for process in processes:
         if process.stdin is not None:
             process.stdin.close()

@@ -21,11 +21,7 @@ STOPPED = 3
 
 def main(folder: Path) -> int:
     """Do the run that stands in ``folder``; give 0, or 1 after writing down what went wrong."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is for whoever started it, who then closes the input
-    if stat.S_ISFIFO(os.fstat(0).st_mode):  # started by hand, the input may be anything
-        threading.Thread(target=_end_with_the_starter, daemon=True).start()
+    end_with_the_starter()
     try:
         told = read_json(folder / RUN)
         root = None if told["root"] is None else Path(told["root"])
@@ -37,7 +33,14 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _end_with_the_starter() -> None:
+def end_with_the_starter() -> None:
+    """End this process when standard input closes; leave Ctrl-C to whoever started it, who then closes it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if stat.S_ISFIFO(os.fstat(0).st_mode):  # started by hand, the input may be anything
+        threading.Thread(target=_wait_for_the_end, daemon=True).start()
+
+
+def _wait_for_the_end() -> None:
     os.read(0, 1)
     os._exit(STOPPED)  # training is in C code much of the time, and would not hear anything gentler
 

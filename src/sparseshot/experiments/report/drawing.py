@@ -15,10 +15,10 @@ from sparseshot.experiments.report.comparisons import Comparison, Row, percent
 from sparseshot.experiments.results import POINTS, Result
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the paper's four always have the same.
-_COLOURS = {"ece": "#0072B2", "ce": "#D55E00", "focal": "#009E73", "huber": "#CC79A7", "oracle": "#222222"}
+COLOURS = {"ece": "#0072B2", "ce": "#D55E00", "focal": "#009E73", "huber": "#CC79A7", "oracle": "#222222"}
 _MARKERS = {"ece": "o", "ce": "s", "focal": "^", "huber": "D", "oracle": "*"}
 _FURTHER = ("#E69F00", "#56B4E9", "#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
-_STYLE: Any = {  # its keys are a type of thousands of words in some versions
+STYLE: Any = {  # its keys are a type of thousands of words in some versions
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -46,7 +46,7 @@ _EXCLUSION = {
 def draw_curves(comparison: Comparison) -> bytes:
     """Draw Dice or F1 over the fraction of the marks, at both operating points, the paper's dashed; SVG."""
     looks = _looks(comparison.rows)
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         canvas = Canvas(figsize=(9.6, 4.2), layout="constrained")
         axes = canvas.subplots(1, 2, sharey=True)
         for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
@@ -69,12 +69,12 @@ def draw_curves(comparison: Comparison) -> bytes:
             axis.set_ylim(0, 1)
         axes[0].set_ylabel(comparison.measure)
         _legend(canvas, comparison.rows, looks)
-        return _svg(canvas)
+        return as_svg(canvas)
 
 
 def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
     """Draw what a method excluded over training and how right that was, a line for each fraction; SVG."""
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         canvas = Canvas(figsize=(9.6, 3.0), layout="constrained")
         axes = canvas.subplots(1, 3)
         for axis, (column, title) in zip(axes, _EXCLUSION.items(), strict=True):
@@ -91,7 +91,7 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
             if log
         ]
         canvas.legend(handles=handles, loc="outside right center", title="marks given")
-        return _svg(canvas)
+        return as_svg(canvas)
 
 
 def draw_panels(chosen: Sequence[Result]) -> bytes:
@@ -100,7 +100,7 @@ def draw_panels(chosen: Sequence[Result]) -> bytes:
     titles += [
         f"{result.run.method.name}, {point}" for result in chosen for point in ("at 0.5", "calibrated")
     ]
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         canvas = Canvas(figsize=(1.5 * len(titles), 1.62 * len(IMAGES)), layout="constrained")
         axes = canvas.subplots(len(IMAGES), len(titles))
         for row, image in enumerate(IMAGES):
@@ -127,8 +127,7 @@ def _looks(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
     further = iter(_FURTHER * (1 + len(rows) // len(_FURTHER)))
     names = [row.method.name for row in rows]
     return {
-        name: (_COLOURS[name] if name in _COLOURS else next(further), _MARKERS.get(name, "v"))
-        for name in names
+        name: (COLOURS[name] if name in COLOURS else next(further), _MARKERS.get(name, "v")) for name in names
     }
 
 
@@ -144,7 +143,8 @@ def _legend(canvas: Canvas, rows: Sequence[Row], looks: Mapping[str, tuple[str, 
     canvas.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))
 
 
-def _svg(canvas: Canvas) -> bytes:
+def as_svg(canvas: Canvas) -> bytes:
+    """Give a drawing as an SVG file."""
     file = io.BytesIO()
     canvas.savefig(file, format="svg", metadata={"Date": None})  # no date: the same figure, the same file
     return file.getvalue()
