@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONUTF8 := 1
 
-.PHONY: test lint types unit bench clean
+.PHONY: demo test lint types unit bench clean
 
 test: lint types unit
+
+demo: $(VENV)/.installed
+	$(BIN)/sparseshot demo --out demo
 
 $(VENV)/.installed: pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

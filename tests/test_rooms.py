@@ -19,6 +19,7 @@ ROOMS = (
     "training",
     "prediction",
     "experiments",
+    "demo",
     "studio",
     "cli",
 )

@@ -1,0 +1,83 @@
+"""What the demo makes and trains, as one frozen value."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells, nested_subsets
+from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.training import TrainConfig
+
+LOSSES = ("ce", "ece")
+"""The losses that are compared; the last is the one whose cells a user would take."""
+
+TITLES: Mapping[str, str] = {
+    "ce": "Cross-entropy",
+    "ece": "Exclusive cross-entropy",
+    "adaptive": "Adaptive exclusive cross-entropy",
+}
+
+
+@dataclass(frozen=True)
+class DemoPlan:
+    """Everything that decides what the demo becomes.
+
+    Attributes:
+        losses: short names, as on the command line.
+        seed: of the slide, of the choice of marks and of training.
+        width_px: of the slide, at 0.25 µm.
+        height_px: of the slide.
+        tissue_fraction: share of the slide that is tissue.
+        marked: share of the cells that get a mark.
+        steps: of training.
+        crop_px: side of a training crop.
+        channels: width of the network.
+        view_um: side of the place that is shown closely.
+    """
+
+    losses: tuple[str, ...] = LOSSES
+    seed: int = 5
+    width_px: int = 6000
+    height_px: int = 4500
+    tissue_fraction: float = 0.7
+    marked: float = 0.2
+    steps: int = 300
+    crop_px: int = 128
+    channels: int = 16
+    view_um: float = 150.0
+
+    def tissue(self) -> SyntheticTissue:
+        """Give the slide."""
+        return SyntheticTissue(
+            seed=self.seed, size_px=(self.width_px, self.height_px), tissue_fraction=self.tissue_fraction
+        )
+
+    def is_marked(self, cells: Cells) -> NDArray[np.bool_]:
+        """Tell which of the slide's cells get a mark."""
+        (chosen,) = nested_subsets(cells, [self.marked], seed=self.seed)[self.marked]
+        return chosen
+
+    def config(self, loss: str) -> TrainConfig:
+        """Give the settings of a training; those of the full demo are the defaults of `sparseshot train`."""
+        return TrainConfig(
+            task="detect", loss=loss, steps=self.steps, crop_px=self.crop_px, width=self.channels
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Give the plan as JSON has it."""
+        return asdict(self) | {"losses": list(self.losses)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read what :meth:`as_json` gave."""
+        return cls(**{**values, "losses": tuple(values["losses"])})
+
+
+FULL = DemoPlan()
+QUICK = DemoPlan(
+    width_px=1600, height_px=1200, tissue_fraction=1.0, steps=40, crop_px=64, channels=8, view_um=100.0
+)
+"""Seconds instead of minutes: shows that everything works, not how well."""
