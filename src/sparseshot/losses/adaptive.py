@@ -16,55 +16,68 @@ from sparseshot.losses.schedules import Constant, Schedule
 from sparseshot.losses.signature import Call, Loss
 from sparseshot.losses.targets import Reduction, check_reduction, number_of_classes, read_batch, reduced
 
-_FEW_MARKS = 50
-"""With fewer marked locations in the histograms than this there is no estimate yet."""
+_FEW_MARKS = 20
+"""With fewer marks in the histograms than this there is no estimate yet."""
+
+_SMALLEST_ALPHA = 1e-3
+
+_SUREST = 0.2
+"""The share of the marks that an estimate looks at."""
 
 _SWING = 2.0
 """A ratio of one estimate to the next that deserves a warning, late in training."""
 
 
-def estimate_marked_share(marked: Tensor, everything: Tensor) -> Tensor:
+def estimate_marked_share(marked: Tensor, everything: Tensor, *, chance: float | Tensor = 0.0) -> Tensor:
     """Estimate ĉ, the share of the true cells that were marked, from two histograms over the same bins.
 
-    Among all thresholds q it takes the one with the highest recall² / P(predicted positive), which needs no
-    negatives (Lee & Liu 2003) and is about where F1 is highest; what is above q is what the model holds for
-    cells. ĉ is the share of marks among it: c times the precision of the model at q, so a little low.
+    Above the threshold that a fifth of the marks reach, the model is surest, and what is not marked is for
+    the most part a cell that was missed. So ĉ is the share of marks among all that is above: c times the
+    precision there, a little low. It holds if the marks were chosen without regard to how sure a model would
+    be of them.
 
     Args:
         marked: ``(…, bins)`` how many marked locations have a logit in each bin.
         everything: ``(…, bins)`` the same for all locations, marked ones included.
+        chance: the share of unmarked ones that count as marked by chance.
 
     Returns:
         ``(…)``; NaN where nothing is marked.
 
-    >>> marked, everything = torch.tensor([0.0, 1.0, 9.0]), torch.tensor([900.0, 50.0, 30.0])
-    >>> estimate_marked_share(marked, everything)  # 9 of the 30 locations that the model calls cells
+    >>> marked, everything = torch.tensor([0.0, 4.0, 6.0]), torch.tensor([900.0, 50.0, 20.0])
+    >>> estimate_marked_share(marked, everything)  # 6 of the 20 locations of which the model is surest
     tensor(0.3000)
     """
     marked, everything = above(marked), above(everything)
-    best = (marked**2 / everything.clamp(min=1e-12)).argmax(-1, keepdim=True)
-    share = marked.gather(-1, best) / everything.gather(-1, best).clamp(min=1e-12)
+    surest = ((marked >= _SUREST * marked[..., :1]).sum(-1, keepdim=True) - 1).clamp(min=0)
+    share = marked.gather(-1, surest) / everything.gather(-1, surest).clamp(min=1e-12)
+    share = ((share - chance) / (1.0 - chance)).clamp(min=0.0)
     return torch.where(marked[..., :1] > 0, share, torch.nan).squeeze(-1)
 
 
 class AdaptiveExclusiveCrossEntropy(Loss):
-    r"""Exclusive cross-entropy whose α follows an estimate of how much was marked; nothing has to be set.
+    r"""Exclusive cross-entropy that sets α and ρ by an estimate of how much was marked.
 
-    If a share c of the true cells is marked, the model settles at p = c / (c + α(1 − c)) on a cell, and
-    exclusion begins only where that exceeds ρ. So one α fits one c. This loss watches the model's logits on
-    marks and everywhere, estimates c (:func:`estimate_marked_share`) and takes
+    If a share c of the true cells is marked, a location that is a cell with probability p* settles at odds of
+    c p* / (α(1 − c p*)); so one α fits one c. This loss watches the model's logits on marks and everywhere,
+    estimates c (:func:`estimate_marked_share`), and takes
 
-    .. math:: \alpha = \min(1, \; k \, \hat c / (1 - \hat c))
+    .. math:: \alpha = \frac{z \hat c}{1 - z \hat c}, \qquad \rho = \max(\rho(t), \hat c / (2 - \hat c))
 
-    for each class by itself: an unannotated location has the α of the class the model would give it. The
-    estimates are part of ``state_dict()``, and the same in all processes of a distributed run.
+    With this α a location with p* = z settles at one half, however much was marked; with this ρ a location is
+    left out only where it is more likely than not a cell that was missed: with everything marked, nowhere.
+    Each class has its own α: an unannotated location has that of the class the model would give it.
+
+    The estimates are part of ``state_dict()``, and the same in all processes of a distributed run.
 
     Args:
-        k: how strongly unmarked cells are held down at most; below 1, or they would stay under one half.
+        area_certainty: z where marks are areas.
+        point_certainty: z where marks are points (:func:`~sparseshot.losses.histograms.marks_are_points`), as
+            on the grid of a detector, which is never quite sure of the place.
         first_alpha: α until there is an estimate.
         warm_up: the part of training before the first estimate: a model that does not rank yet knows nothing.
         every: training steps from one estimate to the next.
-        rho: threshold of exclusion as a schedule over progress, or one number.
+        rho: lowest threshold of exclusion as a schedule over progress, or one number.
         gamma: focal exponent of the unannotated part.
         max_excluded: bound on the excluded share of the unannotated locations of a batch, so that some
             background always stays in.
@@ -81,17 +94,19 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     def __init__(
         self,
         *,
-        k: float = 0.75,
+        area_certainty: float = 0.5,
+        point_certainty: float = 0.35,
         first_alpha: float = PRESETS["paper"]["alpha"],
         warm_up: float = 0.15,
         every: int = 20,
-        rho: Schedule | float = PRESETS["paper"]["rho"],
+        rho: Schedule | float = 0.75,
         gamma: float = PRESETS["paper"]["gamma"],
         max_excluded: float = 0.5,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        check_not_negative("k", k)
+        check_share("area_certainty", area_certainty)
+        check_share("point_certainty", point_certainty)
         check_share("first_alpha", first_alpha)
         check_not_negative("gamma", gamma)
         check_share("max_excluded", max_excluded)
@@ -100,7 +115,8 @@ class AdaptiveExclusiveCrossEntropy(Loss):
             raise InputError(f"warm_up is {warm_up}; give a part of training, from 0 to 1")
         if every < 1:
             raise InputError(f"every is {every}; give a number of steps, at least 1")
-        self.k, self.first_alpha, self.warm_up, self.every = k, first_alpha, warm_up, every
+        self.area_certainty, self.point_certainty = area_certainty, point_certainty
+        self.first_alpha, self.warm_up, self.every = first_alpha, warm_up, every
         self.rho = rho if callable(rho) else Constant(rho)
         self.gamma, self.max_excluded, self.reduction = gamma, max_excluded, reduction
         self._warned = False
@@ -108,7 +124,7 @@ class AdaptiveExclusiveCrossEntropy(Loss):
 
     def _reset(self, classes: int) -> None:
         """Begin with no knowledge of so many classes."""
-        self.histograms = LogitHistograms(classes)
+        self.histograms = LogitHistograms(classes, objects=True)
         # Not buffers: on the CPU they can be read in every step without waiting for a GPU.
         self.share, self.alpha = torch.full((classes,), torch.nan), torch.full((classes,), self.first_alpha)
         self.steps = 0
@@ -123,7 +139,7 @@ class AdaptiveExclusiveCrossEntropy(Loss):
             self.steps += 1
             if call.progress >= self.warm_up and self.steps % self.every == 0:
                 self._estimate(call.progress)
-        rho = self.rho(call.progress)
+        rho = self._threshold(call.progress)
         if len(self.alpha) == 1:
             return exclusive_cross_entropy(
                 call.logits,
@@ -154,10 +170,15 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         return exclusion_mask(
             call.logits,
             call.target,
-            rho=self.rho(call.progress),
+            rho=self._threshold(call.progress),
             annotated=call.annotated,
             max_excluded=self.max_excluded,
         )
+
+    def _threshold(self, progress: float) -> float:
+        """Give ρ: the schedule's, or where an unmarked location is as likely a missed cell as background."""
+        share = min(float(self.share.nan_to_num(0.0).min()), 1.0)
+        return max(self.rho(progress), share / (2.0 - share))
 
     def told(self) -> dict[str, float]:
         """Tell the estimated share of marks and α; with several classes their mean, then one by one."""
@@ -170,11 +191,13 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         return told
 
     def _estimate(self, progress: float) -> None:
-        marked, everything = self.histograms.marked.cpu(), self.histograms.everything.cpu()
-        enough = marked.sum(-1) >= _FEW_MARKS
-        share = torch.where(enough, estimate_marked_share(marked, everything), self.share)
+        seen = self.histograms
+        marked, everything = seen.marked.cpu(), seen.everything.cpu()
+        share = estimate_marked_share(marked, everything, chance=seen.chance.cpu())
+        share = torch.where(marked.sum(-1) >= _FEW_MARKS, share, self.share)
         self._warn_of_swing(share, progress)
-        alpha = (self.k * share / (1.0 - share).clamp(min=1e-6)).clamp(max=1.0)
+        certain = (self.point_certainty if seen.points else self.area_certainty) * share
+        alpha = (certain / (1.0 - certain)).clamp(_SMALLEST_ALPHA, 1.0)
         self.share, self.alpha = share, torch.where(share.isnan(), self.alpha, alpha)
 
     def _warn_of_swing(self, share: Tensor, progress: float) -> None:
@@ -207,7 +230,7 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     def extra_repr(self) -> str:
         """Say the parameters."""
         return (
-            f"k={self.k}, first_alpha={self.first_alpha}, warm_up={self.warm_up}, every={self.every}, "
-            f"rho={self.rho}, gamma={self.gamma}, max_excluded={self.max_excluded}, "
-            f"reduction={self.reduction!r}"
+            f"area_certainty={self.area_certainty}, point_certainty={self.point_certainty}, "
+            f"first_alpha={self.first_alpha}, warm_up={self.warm_up}, every={self.every}, rho={self.rho}, "
+            f"gamma={self.gamma}, max_excluded={self.max_excluded}, reduction={self.reduction!r}"
         )

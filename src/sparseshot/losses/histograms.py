@@ -3,53 +3,151 @@
 They are all that estimates of how much was marked, or of how much there is, need to know of the last batches.
 """
 
+from typing import Any, NamedTuple
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sparseshot.losses.targets import Batch, foreground_logit
+
+_ENOUGH = 20
+"""So many marked locations tell whether marks are points."""
+
+_FEW_NEIGHBOURS = 3.5
+
+
+class _Seen(NamedTuple):
+    """Foreground logits and classes, from 0, of what counts: marks, and everything.
+
+    The last is how many locations have a mark beside them.
+    """
+
+    marked: Tensor
+    class_of_marked: Tensor
+    everything: Tensor
+    class_of_everything: Tensor
+    beside: Tensor
 
 
 class LogitHistograms(nn.Module):
     """Histograms of the foreground logit over the last fifty batches or so, one for each class.
 
-    A mark counts for its own class, any location for the class the model would give it. Old batches fade.
-    Under ``torch.distributed`` all processes count together, so that each has the same.
+    A mark counts for its own class, everything for the class the model would give it. Old batches fade. Under
+    ``torch.distributed`` all processes count together, so that each has the same.
 
     Args:
         classes: how many to tell apart; 1 counts all foreground together.
+        objects: count cells instead of locations where marks are points (:func:`marks_are_points`): on the
+            grid of a detector a model cannot know in which of a few places a cell will be, and every one of
+            them would count as another cell. A cell is then a peak of the logits, marked if a mark lies at it
+            or beside it, as some do by :attr:`chance`.
     """
 
     RANGE, BINS, DECAY = 12.0, 96, 0.98
 
-    marked: Tensor
-    everything: Tensor
+    counts: Tensor
 
-    def __init__(self, classes: int = 1) -> None:
+    def __init__(self, classes: int = 1, *, objects: bool = False) -> None:
         super().__init__()
         self.classes = classes
-        self.register_buffer("marked", torch.zeros(classes, self.BINS))
-        self.register_buffer("everything", torch.zeros(classes, self.BINS))
+        self.points: bool | None = None if objects else False
+        # A row for marks and one for everything; last the locations with a mark beside them, and all.
+        self.register_buffer("counts", torch.zeros(2, classes * self.BINS + 1))
+
+    @property
+    def marked(self) -> Tensor:
+        """``(classes, bins)`` counts of marks."""
+        return self.counts[0, :-1].view(self.classes, self.BINS)
+
+    @property
+    def everything(self) -> Tensor:
+        """``(classes, bins)`` counts of everything, marks included."""
+        return self.counts[1, :-1].view(self.classes, self.BINS)
+
+    @property
+    def chance(self) -> Tensor:
+        """The share of locations that have a mark beside them, where cells are counted; else 0."""
+        return self.counts[0, -1] / self.counts[1, -1].clamp(min=1.0)
 
     @torch.no_grad()
     def observe(self, batch: Batch) -> None:
-        """Add a batch."""
-        logit = foreground_logit(batch.logits.detach())
-        bins = ((logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).long().clamp_(0, self.BINS - 1)
-        of_mark = of_any = bins
-        if self.classes > 1:
-            of_mark = bins + self.BINS * (batch.label - 1)
-            of_any = bins + self.BINS * batch.logits.detach()[:, 1:].argmax(1)
-        size = self.classes * self.BINS
-        counts = torch.stack(
-            [
-                torch.bincount(of_mark[batch.label > 0], minlength=size),
-                torch.bincount(of_any[batch.counted], minlength=size),
-            ]
-        ).to(self.marked)
+        """Add a batch; until it is known whether marks are points, nothing is counted."""
+        batch = batch._replace(logits=batch.logits.detach())
+        if self.points is None:
+            self.points = marks_are_points(batch.label)
+        counts = torch.zeros_like(self.counts)
+        if self.points is not None:
+            seen = _peaks(batch) if self.points else _locations(batch)
+            counts[0, :-1] = self._histogram(seen.marked, seen.class_of_marked)
+            counts[1, :-1] = self._histogram(seen.everything, seen.class_of_everything)
+            counts[0, -1], counts[1, -1] = seen.beside, batch.counted.sum()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(counts)
-        for histogram, added in zip((self.marked, self.everything), counts, strict=True):
-            histogram.mul_(self.DECAY).add_(added.view_as(histogram))
+        self.counts.mul_(self.DECAY).add_(counts)
+
+    def _histogram(self, logit: Tensor, kind: Tensor) -> Tensor:
+        bins = ((logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).long().clamp_(0, self.BINS - 1)
+        if self.classes > 1:
+            bins += kind * self.BINS
+        return torch.bincount(bins, minlength=self.classes * self.BINS)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Give what is known of the marks."""
+        return {"points": self.points}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take back what was known of the marks."""
+        self.points = state["points"]
+
+
+def marks_are_points(label: Tensor) -> bool | None:
+    """Tell whether marked locations of images ``(N, H, W)`` stand alone; None if there are too few to tell.
+
+    In an area a marked location has at least four marked neighbours in the mean; points have that many only
+    if every second location is one.
+
+    >>> label = torch.zeros(1, 40, 40, dtype=torch.long)
+    >>> label[:, ::3, ::3] = 1
+    >>> marks_are_points(label), marks_are_points(label.roll(1, 1) + label + label.roll(1, 2))
+    (True, True)
+    >>> marks_are_points(label.repeat_interleave(3, 1).repeat_interleave(3, 2))
+    False
+    """
+    marked = label > 0
+    if int(marked.sum()) < _ENOUGH:
+        return None
+    if label.ndim != 3:
+        return False
+    around = F.avg_pool2d(marked.float().unsqueeze(1), 3, stride=1, padding=1, divisor_override=1)[:, 0] - 1
+    return bool(around[marked].mean() < _FEW_NEIGHBOURS)
+
+
+def _locations(batch: Batch) -> _Seen:
+    logit, kind = foreground_logit(batch.logits), _likeliest(batch.logits)
+    marked, counted = batch.label > 0, batch.counted
+    nothing = logit.new_zeros(())
+    return _Seen(logit[marked], batch.label[marked] - 1, logit[counted], kind[counted], nothing)
+
+
+def _peaks(batch: Batch) -> _Seen:
+    """Let a cell be a peak among its neighbours, marked if it or one of them is."""
+    logit, kind = foreground_logit(batch.logits), _likeliest(batch.logits)
+    peak = batch.counted & (logit == _highest_around(logit))
+    label = _highest_around(batch.label.to(logit)).long()
+    marked = peak & (label > 0)
+    beside = (batch.counted & (label > 0)).sum()
+    return _Seen(logit[marked], label[marked] - 1, logit[peak], kind[peak], beside)
+
+
+def _highest_around(values: Tensor) -> Tensor:
+    return F.max_pool2d(values.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
+
+
+def _likeliest(logits: Tensor) -> Tensor:
+    if logits.shape[1] == 1:
+        return torch.zeros_like(logits[:, 0], dtype=torch.long)
+    return logits[:, 1:].argmax(1)
 
 
 def above(histogram: Tensor) -> Tensor:
