@@ -95,7 +95,7 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         self,
         *,
         area_certainty: float = 0.5,
-        point_certainty: float = 0.35,
+        point_certainty: float = 0.3,
         first_alpha: float = PRESETS["paper"]["alpha"],
         warm_up: float = 0.15,
         every: int = 20,

@@ -7,7 +7,7 @@ from pathlib import Path
 from sparseshot.experiments.folders import make_folder
 from sparseshot.experiments.report.comparisons import choose_focus, compare
 from sparseshot.experiments.report.document import Block, figures_of
-from sparseshot.experiments.report.evidence import exclusion, pictures
+from sparseshot.experiments.report.evidence import exclusion, marked_share, pictures
 from sparseshot.experiments.report.html import to_html
 from sparseshot.experiments.report.markdown import to_markdown
 from sparseshot.experiments.report.provenance import runs
@@ -45,6 +45,7 @@ def make_report(
             blocks += table_of_the_paper(experiment, results)
     blocks += ranking(comparisons, focus)
     blocks += exclusion(comparisons)
+    blocks += marked_share(comparisons)
     blocks += pictures(comparisons, focus, restricted=restricted_images)
     return blocks + runs(results)
 

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps, rc_context
@@ -15,9 +15,16 @@ from sparseshot.experiments.report.comparisons import Comparison, Row, percent
 from sparseshot.experiments.results import POINTS, Result
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the paper's four always have the same.
-COLOURS = {"ece": "#0072B2", "ce": "#D55E00", "focal": "#009E73", "huber": "#CC79A7", "oracle": "#222222"}
-_MARKERS = {"ece": "o", "ce": "s", "focal": "^", "huber": "D", "oracle": "*"}
-_FURTHER = ("#E69F00", "#56B4E9", "#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
+COLOURS = {
+    "ece": "#0072B2",
+    "adaptive": "#E69F00",
+    "ce": "#D55E00",
+    "focal": "#009E73",
+    "huber": "#CC79A7",
+    "oracle": "#222222",
+}
+_MARKERS = {"ece": "o", "adaptive": "P", "ce": "s", "focal": "^", "huber": "D", "oracle": "*"}
+_FURTHER = ("#56B4E9", "#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
 STYLE: Any = {  # its keys are a type of thousands of words in some versions
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
@@ -91,6 +98,32 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
             if log
         ]
         canvas.legend(handles=handles, loc="outside right center", title="marks given")
+        return as_svg(canvas)
+
+
+class Estimate(NamedTuple):
+    """How much was marked, and what a loss took it for."""
+
+    true: float
+    found: float
+
+
+def draw_shares(estimates: Mapping[str, Sequence[Estimate]]) -> bytes:
+    """Draw estimated over true shares of marks, a colour for each comparison; SVG."""
+    colours = [*COLOURS.values(), *_FURTHER]
+    with rc_context(STYLE):
+        canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
+        axis = canvas.subplots()
+        axis.plot([0, 100], [0, 100], color="#9aa3ad", lw=1, ls="--", label="exact")
+        for number, (title, points) in enumerate(estimates.items()):
+            x, y = ([100 * getattr(point, end) for point in points] for end in ("true", "found"))
+            colour, marker = colours[number % len(colours)], "os^Dv"[number % 5]
+            axis.plot(x, y, ls="none", marker=marker, color=colour, ms=6, alpha=0.85, label=title)
+        axis.set_xlabel("cells marked, %")
+        axis.set_ylabel("estimate, %")
+        axis.set_xlim(0, 102)
+        axis.set_ylim(0, 102)
+        canvas.legend(loc="outside right center")
         return as_svg(canvas)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sparseshot.experiments.report.comparisons import Comparison, Focus
 from sparseshot.experiments.report.document import Block, Heading, Paragraph
-from sparseshot.experiments.report.figures import exclusion_figure, panels_figure
+from sparseshot.experiments.report.figures import exclusion_figure, panels_figure, share_figure
 
 
 def exclusion(comparisons: Sequence[Comparison]) -> list[Block]:
@@ -22,6 +22,18 @@ def exclusion(comparisons: Sequence[Comparison]) -> list[Block]:
         "many of them are cells (precision) and how many of the unmarked cells are left out (recall)."
     )
     return [Heading(2, "What was excluded"), Paragraph(intro), *figures]
+
+
+def marked_share(comparisons: Sequence[Comparison]) -> list[Block]:
+    """Show how much was marked beside what losses that estimate it have found."""
+    figure = share_figure(comparisons)
+    if figure is None:
+        return []
+    intro = (
+        "Some losses find out by themselves which share of the cells was marked. The truth is that of the "
+        "crops the model saw, which lie near marks more often than elsewhere."
+    )
+    return [Heading(2, "How much was marked"), Paragraph(intro), figure]
 
 
 def pictures(comparisons: Sequence[Comparison], focus: Focus, *, restricted: bool) -> list[Block]:

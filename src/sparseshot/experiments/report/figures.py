@@ -7,7 +7,13 @@ from sparseshot.experiments.folders import LOG
 from sparseshot.experiments.panels import IMAGES, read_panel
 from sparseshot.experiments.report.comparisons import Comparison, Row, percent
 from sparseshot.experiments.report.document import Figure
-from sparseshot.experiments.report.drawing import draw_curves, draw_exclusion, draw_panels
+from sparseshot.experiments.report.drawing import (
+    Estimate,
+    draw_curves,
+    draw_exclusion,
+    draw_panels,
+    draw_shares,
+)
 from sparseshot.experiments.results import Result
 from sparseshot.training.logs import read_log
 
@@ -34,6 +40,38 @@ def exclusion_figure(comparison: Comparison, row: Row) -> Figure | None:
         "With all marks given there is nothing hidden to exclude."
     )
     return Figure(f"{comparison.name}-{row.method.name}-exclusion", caption, partial(draw_exclusion, logs))
+
+
+def share_figure(comparisons: Sequence[Comparison]) -> Figure | None:
+    """Give the figure of estimated against true shares of marks; None where no loss estimates them."""
+    estimates = {
+        comparison.title: found
+        for comparison in comparisons
+        if (
+            found := [
+                estimate
+                for row in comparison.rows
+                for results in row.results.values()
+                for result in results
+                if (estimate := _estimate(result)) is not None
+            ]
+        )
+    }
+    if not estimates:
+        return None
+    caption = "The share of the cells that is marked: the estimate at the end of training over the truth."
+    return Figure("marked-share", caption, partial(draw_shares, estimates))
+
+
+def _estimate(result: Result) -> Estimate | None:
+    """Give the last estimate of a run, and the true share in the crops of the last half of training."""
+    log = read_log(result.folder / LOG)
+    found = [float(line["marked_share"]) for line in log if line.get("marked_share")]
+    true = [float(line["true_marked_share"]) for line in log if line.get("true_marked_share")]
+    if not found or not true:
+        return None
+    late = true[len(true) // 2 :]
+    return Estimate(true=sum(late) / len(late), found=found[-1])
 
 
 def panels_figure(comparison: Comparison, chosen: Sequence[Result]) -> Figure | None:
