@@ -1,10 +1,11 @@
-# make test: lint, types and tests.   make bench: the speed tables.   Each makes its own .venv first.
+# make demo: the whole job on a made slide.   make test: lint, types and tests.
+# make bench: the speed tables.   make docs: the site, into site/.   Each makes its own .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PYTHONUTF8 := 1
 
-.PHONY: demo test lint types unit bench clean
+.PHONY: demo test lint types unit bench docs clean
 
 test: lint types unit
 
@@ -14,7 +15,7 @@ demo: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0  # first and pinned, so that nothing later pulls another build
-	$(BIN)/pip install --quiet --editable ".[dev]"
+	$(BIN)/pip install --quiet --editable ".[dev,docs]"
 	$(BIN)/pip install --quiet --no-deps ece_loss  # the authors' package, which our preset is tested against
 	touch $@
 
@@ -31,5 +32,8 @@ unit: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks
 
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache

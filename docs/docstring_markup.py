@@ -1,4 +1,4 @@
-"""Make Markdown of what docstrings borrow from reStructuredText: roles, formulas, literal blocks."""
+"""Make Markdown of what docstrings borrow from reStructuredText: roles, formulas, sessions, literals."""
 
 import re
 from typing import Any
@@ -7,6 +7,7 @@ import griffe
 
 _ROLE = re.compile(r":(?:class|func|meth|data|mod|attr):`~?([^`]+)`")
 _FORMULA = re.compile(r"^( *)\.\. math::(.*(?:\n+\1 +.*)*)", flags=re.MULTILINE)
+_SESSION = re.compile(r"^( *)>>> .*(?:\n *\S.*)*", flags=re.MULTILINE)
 _LITERAL = re.compile(r"::\n\n(?= {4})")
 
 
@@ -27,6 +28,7 @@ def as_markdown(text: str) -> str:
     """
     text = _ROLE.sub(lambda role: f"`{role[1].removeprefix('sparseshot.').rsplit('.', 1)[-1]}`", text)
     text = _FORMULA.sub(_formula, text)
+    text = _SESSION.sub(lambda session: f"{session[1]}```pycon\n{session[0]}\n{session[1]}```", text)
     return _LITERAL.sub(":\n\n", text)
 
 
