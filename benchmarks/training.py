@@ -64,10 +64,10 @@ def main() -> None:
         rows.append((task, STEPS * config.batch / min(bare), min(bare) / min(ours)))
     print_table(("task", "bare loop, crops/s", "the loop, as a share of it"), rows)
 
-    target = (torch.rand(16, 128, 128) < 0.1).long()
+    target = (torch.rand(16, 16, 16) < 0.1).long().repeat_interleave(8, 1).repeat_interleave(8, 2)
     network = TrainConfig().make_task().network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     crops = torch.randn(16, 3, 128, 128).contiguous(memory_format=torch.channels_last)
-    exclusive = make_loss("ece")
+    exclusive, adaptive = make_loss("ece"), make_loss("adaptive")
 
     def step(loss_value: torch.Tensor) -> None:
         torch.autograd.backward(loss_value)
@@ -78,6 +78,7 @@ def main() -> None:
                 F.binary_cross_entropy_with_logits(network(crops)[:, 0], target.float())
             ),
             "exclusive cross-entropy": lambda: step(exclusive(network(crops), target, progress=0.5)),
+            "adaptive": lambda: step(adaptive(network(crops), target, progress=0.5)),
         },
         rounds=7,
     )

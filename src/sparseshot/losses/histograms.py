@@ -18,16 +18,19 @@ _FEW_NEIGHBOURS = 3.5
 
 
 class _Seen(NamedTuple):
-    """Foreground logits and classes, from 0, of what counts: marks, and everything.
+    """What counts in a batch; all ``(N, *)``.
 
-    The last is how many locations have a mark beside them.
+    Attributes:
+        logit: of any foreground.
+        marked: the class, from 1, where a mark counts; else 0.
+        counted: where anything counts, marked or not.
+        beside: where a mark lies beside a location; None where that does not matter.
     """
 
+    logit: Tensor
     marked: Tensor
-    class_of_marked: Tensor
-    everything: Tensor
-    class_of_everything: Tensor
-    beside: Tensor
+    counted: Tensor
+    beside: Tensor | None
 
 
 class LogitHistograms(nn.Module):
@@ -79,18 +82,22 @@ class LogitHistograms(nn.Module):
         counts = torch.zeros_like(self.counts)
         if self.points is not None:
             seen = _peaks(batch) if self.points else _locations(batch)
-            counts[0, :-1] = self._histogram(seen.marked, seen.class_of_marked)
-            counts[1, :-1] = self._histogram(seen.everything, seen.class_of_everything)
-            counts[0, -1], counts[1, -1] = seen.beside, batch.counted.sum()
+            bins = ((seen.logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(0, self.BINS - 1)
+            likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
+            marked = seen.marked > 0
+            counts[0, :-1] = self._histogram(bins[marked], seen.marked[marked] - 1)
+            counts[1, :-1] = self._histogram(torch.where(seen.counted, bins, -1), likeliest)
+            if seen.beside is not None:
+                counts[0, -1], counts[1, -1] = seen.beside.sum(), batch.counted.sum()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(counts)
         self.counts.mul_(self.DECAY).add_(counts)
 
-    def _histogram(self, logit: Tensor, kind: Tensor) -> Tensor:
-        bins = ((logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).long().clamp_(0, self.BINS - 1)
-        if self.classes > 1:
-            bins += kind * self.BINS
-        return torch.bincount(bins, minlength=self.classes * self.BINS)
+    def _histogram(self, bins: Tensor, kind: Tensor | None) -> Tensor:
+        """Count bins of kinds, from 0; bins of −1 do not count."""
+        if self.classes > 1 and kind is not None:
+            bins = torch.where(bins >= 0, bins + kind * self.BINS, bins)
+        return torch.bincount(bins.flatten() + 1, minlength=self.classes * self.BINS + 1)[1:]
 
     def get_extra_state(self) -> dict[str, Any]:
         """Give what is known of the marks."""
@@ -124,30 +131,19 @@ def marks_are_points(label: Tensor) -> bool | None:
 
 
 def _locations(batch: Batch) -> _Seen:
-    logit, kind = foreground_logit(batch.logits), _likeliest(batch.logits)
-    marked, counted = batch.label > 0, batch.counted
-    nothing = logit.new_zeros(())
-    return _Seen(logit[marked], batch.label[marked] - 1, logit[counted], kind[counted], nothing)
+    return _Seen(foreground_logit(batch.logits), batch.label, batch.counted, None)
 
 
 def _peaks(batch: Batch) -> _Seen:
     """Let a cell be a peak among its neighbours, marked if it or one of them is."""
-    logit, kind = foreground_logit(batch.logits), _likeliest(batch.logits)
+    logit = foreground_logit(batch.logits)
     peak = batch.counted & (logit == _highest_around(logit))
     label = _highest_around(batch.label.to(logit)).long()
-    marked = peak & (label > 0)
-    beside = (batch.counted & (label > 0)).sum()
-    return _Seen(logit[marked], label[marked] - 1, logit[peak], kind[peak], beside)
+    return _Seen(logit, torch.where(peak, label, 0), peak, batch.counted & (label > 0))
 
 
 def _highest_around(values: Tensor) -> Tensor:
     return F.max_pool2d(values.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
-
-
-def _likeliest(logits: Tensor) -> Tensor:
-    if logits.shape[1] == 1:
-        return torch.zeros_like(logits[:, 0], dtype=torch.long)
-    return logits[:, 1:].argmax(1)
 
 
 def above(histogram: Tensor) -> Tensor:
