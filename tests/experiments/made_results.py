@@ -102,4 +102,6 @@ def _write_log(path: Path, run: Run) -> None:
                     "exclusion_precision": 0.5 + 0.4 * done * (1 - run.fraction),
                     "exclusion_recall": 0.9 * done,
                 }
+            if run.method.loss == "adaptive":
+                row |= {"marked_share": 0.9 * run.fraction, "true_marked_share": run.fraction}
             writer.writerow(row)

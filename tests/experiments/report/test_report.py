@@ -140,6 +140,18 @@ def test_the_markdown_links_figures_that_exist(tmp_path: Path) -> None:
     assert "![" not in to_markdown(report_of(tmp_path / "out"))
 
 
+def test_estimates_of_how_much_was_marked_stand_beside_the_truth(tmp_path: Path) -> None:
+    write_results(tmp_path / "plain", sweep())
+    assert "marked-share" not in {figure.name for figure in figures_of(report_of(tmp_path / "plain"))}
+    write_results(tmp_path / "adaptive", sweep(losses=("adaptive", "ce")))
+    blocks = report_of(tmp_path / "adaptive")
+    figure = next(figure for figure in figures_of(blocks) if figure.name == "marked-share")
+    assert b"<svg" in figure.content
+    (estimates,) = figure.draw.args[0].values()  # type: ignore[attr-defined]
+    assert [estimate.true for estimate in estimates] == pytest.approx(FRACTIONS)
+    assert [estimate.found for estimate in estimates] == pytest.approx([0.9 * f for f in FRACTIONS])
+
+
 def test_images_that_may_not_be_passed_on_stay_at_home(tmp_path: Path) -> None:
     write_results(tmp_path, sweep("tnbc", "monuseg", "consep"))
     shown = {figure.name for figure in figures_of(report_of(tmp_path)) if figure.kind == "jpg"}
