@@ -1,7 +1,7 @@
 """The pictures of the page, each with what is said under it."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -38,7 +38,7 @@ def slide_figures(folder: DemoFolder, judged: Judged) -> list[str]:
             _whole(slide, judged),
             f"<h3>Closely, {folder.plan.view_um:.0f} µm across</h3>",
             _closely(slide, judged, view),
-            '<p class="quiet">The place was chosen by its number of cells alone.</p>',
+            '<p class="quiet">Chosen by its number of cells alone: it is fuller than nine of ten.</p>',
         ]
 
 
@@ -57,11 +57,16 @@ def chart_figures(judged: Judged) -> str:
             _figure(
                 draw_exclusion(shares),
                 "Excluded while training.",
-                "Share of the unmarked places that the loss left out, since the network held them for cells.",
+                "Share of the unmarked places that the loss left out, since the network held them for cells; "
+                f"at the end {_last(shares)}.",
                 kind="svg+xml",
             )
         )
     return _grid(charts, columns=2)
+
+
+def _last(shares: Mapping[str, tuple[list[int], list[float]]]) -> str:
+    return " and ".join(f"{100 * share[-1]:.1f} %" for _, share in shares.values())
 
 
 def _given(slide: Slide, judged: Judged, view: Box) -> str:

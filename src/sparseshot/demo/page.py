@@ -89,16 +89,15 @@ def _score(score: Score) -> tuple[str, ...]:
 
 
 def _speed(numbers: Numbers) -> str:
-    header = ("", "training", "crops/s", "excluded at the end", "prediction, mm²/s")
+    header = ("", "training", "crops/s", "prediction, mm²/s")
     rows = []
     for each in numbers.losses.values():
-        speed, excluded = each.predicted_mm2_per_second, each.excluded
+        speed = each.predicted_mm2_per_second
         rows.append(
             (
                 each.title,
                 duration(each.training_seconds),
                 f"{each.crops_per_second:.0f}",
-                "–" if excluded is None else f"{100 * excluded:.1f} %",
                 "–" if speed is None else f"{speed:.2f}",
             )
         )

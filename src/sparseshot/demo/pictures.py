@@ -18,6 +18,7 @@ from sparseshot.images import Box, Slide
 
 OVERVIEW_PX = 760
 VIEW_PX = 560
+_PALE = 0.55  # how far a slide under dots fades, so that they and not the stain are seen
 _FINER = 2  # drawn so many times larger, then shrunk, so that edges are smooth
 
 
@@ -27,13 +28,14 @@ class Look:
 
     shape: Literal["ring", "dot", "cross"]
     colour: str
-    edge: str = ""
+    edge: str
+    dot: str = ""  # the colour where it is one of thousands of dots; left out, the same
 
 
-FOUND = Look("ring", "#0bdc84", "#063")
-MISSED = Look("dot", "#ffd21f", "#3a2b00")
+FOUND = Look("ring", "#0bdc84", "#063", dot="#00a866")
+MISSED = Look("dot", "#ffd21f", "#3a2b00", dot="#f5a300")
 FALSE = Look("cross", "#1238ff", "#fff")
-MARK = Look("dot", "#0bdc84", "#032")
+MARK = Look("dot", "#0bdc84", "#032", dot="#00a866")
 
 Layer = tuple[NDArray[np.float64], Look]
 
@@ -44,14 +46,16 @@ def layers_of(seen: Verdict, truth: Cells) -> list[Layer]:
 
 
 def overview(slide: Slide, layers: Sequence[Layer], *, view: Box | None = None) -> bytes:
-    """Draw the whole slide with a small dot for each place, and a frame about what is shown closely; JPEG."""
+    """Draw the whole slide, pale under a dot for each place, and a frame about the close view; JPEG."""
     image = Image.fromarray(slide.thumbnail(OVERVIEW_PX))
+    if layers:
+        image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, "white"), _PALE)
     scale = _FINER * image.width / slide.size[0]
     large = image.resize((_FINER * image.width, _FINER * image.height), Image.Resampling.BICUBIC)
     draw = ImageDraw.Draw(large)
     for xy, look in layers:
         for x, y in (xy * scale).tolist():
-            draw.ellipse((x - 2.2, y - 2.2, x + 2.2, y + 2.2), fill=look.colour)
+            draw.ellipse(_about(x, y, 4.5), fill=look.dot or look.colour)
     if view is not None:
         frame = tuple(scale * edge for edge in view)
         draw.rectangle(frame, outline="#ffffff", width=7)
@@ -92,7 +96,7 @@ def _about(x: float, y: float, radius: float) -> tuple[float, float, float, floa
 
 
 def choose_view(truth: Cells, slide: Slide, side_um: float) -> Box:
-    """Choose a square by its number of cells alone: fuller than three quarters of those with any.
+    """Choose a square by its number of cells alone: fuller than nine of ten of those with any.
 
     What was found there has no say, or the picture would show luck.
     """
@@ -102,7 +106,7 @@ def choose_view(truth: Cells, slide: Slide, side_um: float) -> Box:
     inside = (column < columns) & (row < rows)
     counts = np.bincount((row * columns + column)[inside], minlength=rows * columns)
     order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
-    chosen = int(order[3 * len(order) // 4]) if len(order) else 0
+    chosen = int(order[9 * len(order) // 10]) if len(order) else 0
     y0, x0 = (side * each for each in divmod(chosen, columns))
     return Box(x0, y0, x0 + side, y0 + side)
 

@@ -156,11 +156,12 @@ def worker_command(loss: str) -> Sequence[str]:
 
 
 def _step(folder: DemoFolder, loss: str) -> Step:
+    """Tell how far a loss is; each of its two predictions counts as a tenth of its training."""
     own = folder.of_loss(loss)
     done, total = steps_done(own.run), folder.plan.steps
-    predicted = sum(_is_predicted(each) for each in (own.candidates, own.found))
+    predictions = [_is_predicted(each) for each in (own.candidates, own.found)]
     note = "starting" if not done else "training" if done < total else "predicting the slide"
-    return Step(loss, done + predicted * total // 10, total + 2 * (total // 10), note)
+    return Step(loss, 10 * done + total * sum(predictions), 10 * total + total * len(predictions), note)
 
 
 def _is_predicted(folder: Path) -> bool:

@@ -48,9 +48,9 @@ def _compared(plain: LossNumbers, other: LossNumbers) -> str:
 
 
 def percent(share: float) -> str:
-    """Say a share.
+    r"""Say a share, in one piece: the space does not break.
 
-    >>> percent(0.2), percent(0.0), percent(0.004)
-    ('20 %', '0 %', '0.4 %')
+    >>> [percent(share).replace("\N{NO-BREAK SPACE}", "_") for share in (0.2, 0.0, 0.004)]
+    ['20_%', '0_%', '0.4_%']
     """
-    return f"{100 * share:.1f} %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
+    return f"{100 * share:.{1 if 0 < share < 0.01 else 0}f}\N{NO-BREAK SPACE}%"

@@ -1,0 +1,253 @@
+"""The demo: everything from nothing, only what is missing, and never in somebody else's folder."""
+
+import json
+import os
+import re
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sparseshot.cells import read_cells
+from sparseshot.cli import main
+from sparseshot.demo import QUICK, Demo, DemoPlan, Step, run_demo, stages
+from sparseshot.demo.folder import DemoFolder
+from sparseshot.demo.judging import judge
+from sparseshot.demo.page import make_page
+from sparseshot.demo.worker import find_every_cell
+from sparseshot.errors import OutputError, SparseshotError
+from sparseshot.experiments.running import alone_in
+from sparseshot.images import open_slide
+from sparseshot.prediction import read_prediction
+
+TINY = DemoPlan(
+    width_px=700, height_px=500, tissue_fraction=1.0, steps=6, crop_px=64, channels=4, view_um=60.0
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, list[Step]]:
+    """Give one finished demo; tests that change it take a copy."""
+    steps: list[Step] = []
+    return run_demo(tmp_path_factory.mktemp("demo") / "out", TINY, report=steps.append), steps
+
+
+@pytest.fixture
+def copy(made: tuple[Demo, list[Step]], tmp_path: Path) -> DemoFolder:
+    shutil.copytree(made[0].folder.path, tmp_path / "out")
+    return DemoFolder.open(tmp_path / "out")
+
+
+@pytest.fixture
+def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        stages, "worker_command", lambda loss: (sys.executable, "-c", "raise SystemExit('started')")
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def half_written(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if ".part" in path.name]
+
+
+def test_everything_is_there(made: tuple[Demo, list[Step]]) -> None:
+    demo, steps = made
+    folder = demo.folder
+    truth, marks = read_cells(folder.truth), read_cells(folder.marks)
+    assert not demo.was_there
+    assert len(marks) == pytest.approx(0.2 * len(truth), abs=2)
+    with open_slide(folder.slide) as slide:
+        assert slide.size == (700, 500)
+        assert slide.mpp == pytest.approx(0.25)
+    for loss in TINY.losses:
+        own = folder.of_loss(loss)
+        cells = read_cells(own.cells)
+        assert len(cells) == len(read_prediction(own.found)) == len(read_cells(own.found / "qupath.zip"))
+    assert {step.title for step in steps} == {"slide", "ce", "ece", "page"}
+    assert all(0 <= step.done <= step.total for step in steps)
+    assert half_written(folder.path) == []
+
+
+def test_the_judgement_is_of_what_was_found(made: tuple[Demo, list[Step]]) -> None:
+    demo, _ = made
+    truth = read_cells(demo.folder.truth)
+    for loss, told in demo.numbers["losses"].items():
+        own = demo.folder.of_loss(loss)
+        for point, cells in (
+            ("calibrated", read_prediction(own.found)),
+            ("half", read_prediction(own.candidates)),
+        ):
+            score = told[point]
+            assert cells.score is not None
+            found = np.count_nonzero(cells.score >= np.float32(score["threshold"]))
+            assert score["found"] + score["false"] == found
+            assert score["found"] + score["missed"] == len(truth)
+            total = 2 * score["found"] + score["missed"] + score["false"]
+            assert score["f1"] == pytest.approx(2 * score["found"] / total)
+
+
+def test_the_page_needs_nothing_else(made: tuple[Demo, list[Step]]) -> None:
+    folder = made[0].folder
+    page = folder.page.read_text(encoding="utf-8")
+    assert "http" not in re.sub(r"data:image/[a-z+]+;base64,[\w+/=]+", "", page)
+    sources = re.findall(r'src="([^"]{0,30})', page)
+    assert len(sources) == 3 + 2 + 6 + 2  # given, whole slide, closely, charts
+    assert all(source.startswith("data:image/") for source in sources)
+    assert "<script" not in page
+    for link in re.findall(r'href="([^"]*)"', page):
+        assert (folder.path / link).exists(), link
+
+
+def test_the_page_shows_the_numbers(made: tuple[Demo, list[Step]]) -> None:
+    demo, _ = made
+    page = demo.folder.page.read_text(encoding="utf-8")
+    rows = [re.findall(r"<td>([^<]*)</td>", row) for row in re.findall(r"<tr><td>.*?</tr>", page)]
+    shown = [row[2:] for row in rows if len(row) == 9]
+    told = [each[point] for each in demo.numbers["losses"].values() for point in ("half", "calibrated")]
+    assert len(shown) == len(told) == 4
+    for row, score in zip(shown, told, strict=True):
+        assert row[0] == f"{score['f1']:.3f}"
+        assert row[2] == f"{score['recall']:.3f}"
+        assert row[4:] == [f"{score[name]:,}" for name in ("found", "missed", "false")]
+    assert json.loads(demo.folder.numbers.read_text()) == demo.numbers
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_a_second_call_does_nothing(copy: DemoFolder) -> None:
+    before = contents(copy.path)
+    steps: list[Step] = []
+    demo = run_demo(copy.path, TINY, report=steps.append)
+    assert demo.was_there
+    assert steps == []
+    assert contents(copy.path) == before
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_only_what_is_missing_is_made(copy: DemoFolder) -> None:
+    before = contents(copy.path)
+    copy.page.unlink()
+    copy.marks.unlink()
+    (copy.path / ".slide.x.part.tif").write_bytes(b"half a slide")
+    demo = run_demo(copy.path, TINY)
+    after = contents(copy.path)
+    assert not demo.was_there
+    assert demo.numbers["resumed"]
+    assert after.keys() == before.keys()
+    changed = {name for name, content in after.items() if content != before[name]}
+    assert changed == {"index.html", "numbers.json"}  # they tell how long it took, this time
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_a_worker_that_fails_is_told(copy: DemoFolder) -> None:
+    copy.page.unlink()
+    copy.of_loss("ece").speed.unlink()
+    with pytest.raises(SparseshotError, match=r"ece: ended with code 1: started; more is in .*output\.txt"):
+        run_demo(copy.path, TINY)
+    assert not copy.page.exists()
+
+
+@pytest.mark.usefixtures("no_worker")
+def test_a_moved_folder_is_still_finished(copy: DemoFolder, tmp_path: Path) -> None:
+    copy.path.rename(tmp_path / "moved")
+    assert run_demo(tmp_path / "moved", TINY).was_there
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(OutputError, match="holds something else than a demo"):
+        run_demo(tmp_path, TINY)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_demo_of_another_size_is_left_alone(copy: DemoFolder) -> None:
+    before = contents(copy.path)
+    with pytest.raises(OutputError, match="another size"):
+        run_demo(copy.path, QUICK)
+    assert contents(copy.path) == before
+
+
+def test_a_plan_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "demo.json").write_text('{"what": 1}')
+    with pytest.raises(SparseshotError, match=r"demo\.json"):
+        run_demo(tmp_path, TINY)
+
+
+# Stands for a training that has just begun to write a file, and that ends when its starter closes its input.
+BUSY = """
+import os, pathlib
+pathlib.Path("ece/.model.x.part.pt").write_bytes(b"half a model")
+pathlib.Path("ece/pid").write_text(str(os.getpid()))
+os.read(0, 1)
+"""
+
+
+def test_ctrl_c_leaves_nothing_half_written(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy.page.unlink()
+    copy.of_loss("ece").speed.unlink()
+    monkeypatch.setattr(stages, "worker_command", lambda loss: (sys.executable, "-c", BUSY))
+    pid = copy.of_loss("ece").path / "pid"
+
+    def press(step: Step) -> None:
+        if pid.exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(copy.path, TINY, report=press)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    assert half_written(copy.path) == []
+    assert not copy.page.exists()
+
+
+def test_a_killed_loss_goes_on(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = copy.of_loss("ece")
+    before = contents(own.found)
+    for path in (own.speed, own.cells):
+        path.unlink()
+    shutil.rmtree(own.found)
+    monkeypatch.chdir(copy.path)
+    find_every_cell(DemoFolder.open(Path()), "ece")
+    assert contents(own.found) == before
+    assert own.speed.is_file()
+
+
+def test_two_at_once_are_one_too_many(copy: DemoFolder) -> None:
+    copy.page.unlink()
+    with alone_in(copy.path), pytest.raises(OutputError, match="at work here"):
+        run_demo(copy.path, TINY)
+
+
+def test_the_command(
+    copy: DemoFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparseshot.demo.QUICK", TINY)
+    copy.page.unlink()
+    assert main(["demo", "--quick", "--out", str(copy.path), "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers == json.loads(copy.numbers.read_text())
+    assert main(["demo", "--quick", "--out", str(copy.path)]) == 0
+    said = capsys.readouterr()
+    assert "all of it was there already" in said.out
+    assert said.err == ""
+    for path in (copy.page, copy.slide, copy.marks, copy.of_loss("ece").cells):
+        assert str(path) in said.out
+    for each in numbers["losses"].values():
+        assert f"{each['half']['f1']:.3f}" in said.out
+
+
+def test_three_losses_fit_on_the_page(copy: DemoFolder) -> None:
+    shutil.copytree(copy.of_loss("ece").path, copy.of_loss("adaptive").path)
+    folder = DemoFolder(copy.path, replace(copy.plan, losses=("ce", "ece", "adaptive")))
+    page = make_page(folder, judge(folder, seconds=1.0, resumed=False))
+    assert page.count("<figure>") == 3 + 3 + 8 + 2
+    assert "Adaptive exclusive cross-entropy, calibrated." in page
