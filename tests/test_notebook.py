@@ -1,0 +1,28 @@
+"""The example notebook runs, and shows what it says. Cells are plain Python, so that no kernel is needed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOTEBOOK = Path(__file__).parents[1] / "examples" / "loss_in_your_loop.ipynb"
+
+
+@pytest.mark.slow
+def test_it_runs_and_the_loss_gains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names: dict[str, Any] = {}
+    for number, cell in enumerate(json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{NOTEBOOK.name}, cell {number}", "exec"), names)
+    names["plt"].close("all")
+    (usual, best_of_usual), (exclusive, best_of_exclusive) = names["scores"].values()
+    assert usual < 0.1
+    assert exclusive > 0.5
+    assert best_of_exclusive > best_of_usual
+
+
+def test_it_is_small_and_its_outputs_are_kept() -> None:
+    assert NOTEBOOK.stat().st_size < 100_000
+    assert "image/png" in NOTEBOOK.read_text(encoding="utf-8")
