@@ -49,6 +49,8 @@ def _options(
 ) -> None:
     """Find every cell in a slide from the few that somebody marked.
 
+    To see it all at work: `sparseshot demo`
+
     Example: `sparseshot train --slide a.svs --marks a.geojson --out run`, then
     `sparseshot predict run slides/*.svs --out found`
     """
