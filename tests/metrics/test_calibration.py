@@ -157,3 +157,22 @@ def test_marks_get_the_highest_score_within_the_radius() -> None:
     expected = np.where(near, score, 0).max(axis=1)
     assert mark_scores(marks, found, score, radius=2.0).tolist() == expected.tolist()
     assert mark_scores(marks, np.empty((0, 2)), np.empty(0), radius=2.0).tolist() == [0] * 50
+
+
+def test_the_error_of_the_criterion_is_what_it_varies_by() -> None:
+    random = np.random.default_rng(0)
+    others = 1 / (1 + np.exp(-random.normal(-3, 1.5, 20_000)))
+    criteria, errors = [], []
+    for _ in range(200):
+        cells = 1 / (1 + np.exp(-random.normal(1, 1.5, 80)))
+        calibration = calibrate_threshold(cells, np.concatenate([others, cells]))
+        criteria.append(calibration.criterion)
+        errors.append(calibration.criterion_error)
+    assert np.mean(errors) == pytest.approx(np.std(criteria), rel=0.35)
+
+
+def test_more_marks_leave_less_doubt() -> None:
+    scores = np.linspace(0.01, 0.99, 500)
+    few = calibrate_threshold(scores[-200:], scores, marks=10)
+    many = calibrate_threshold(scores[-200:], scores, marks=200)
+    assert few.criterion_error > 2 * many.criterion_error > 0

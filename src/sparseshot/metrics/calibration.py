@@ -24,12 +24,14 @@ class Calibration:
         criterion: recall² / positive_share; of two models on the same images, the greater is the better.
         recall: share of the held-out marks that reach the threshold.
         positive_share: share of the places that reach it.
+        criterion_error: standard error of the criterion, from the number of marks.
     """
 
     threshold: float
     criterion: float
     recall: float
     positive_share: float
+    criterion_error: float = 0.0
 
 
 def calibrate_threshold(
@@ -97,11 +99,14 @@ def calibrate_threshold(
     best = np.flatnonzero(value >= value.max() * (1 - 1e-9))
     chosen = best[len(best) // 2]
     share = predicted[chosen] / total if total else 0.0
+    criterion = float(recall[chosen] ** 2 / share) if share else 0.0
+    likely = (recall[chosen] * independent + 1) / (independent + 2)  # so that 3 marks of 3 are no certainty
     return Calibration(
         threshold=float(THRESHOLDS[chosen]),
-        criterion=float(recall[chosen] ** 2 / share) if share else 0.0,
+        criterion=criterion,
         recall=float(recall[chosen]),
         positive_share=float(share),
+        criterion_error=float(2 * criterion * np.sqrt((1 - likely) / (likely * independent))),
     )
 
 
