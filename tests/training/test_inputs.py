@@ -143,7 +143,7 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
     assert "calibrated threshold" in capsys.readouterr().out
     evaluation = ["evaluate", str(run), "--images", str(tmp_path), "--marks", str(tmp_path), "--mpp", "0.5"]
     assert main([*evaluation, "--json"]) == 0
-    assert '"cells":90' in capsys.readouterr().out
+    assert '"cells": 90' in capsys.readouterr().out
     assert {"evaluation.json", "evaluation.png", "model.pt", "config.json", "source.json"} <= {
         path.name for path in run.iterdir()
     }

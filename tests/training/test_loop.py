@@ -139,7 +139,7 @@ def test_two_processes_share_a_batch(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["segment", "detect"])
 def test_it_learns_and_tells_how(task: str, tmp_path: Path) -> None:
-    config = tiny_config(task, steps=80, batch=8, validations=4, width=8, stride=8)
+    config = tiny_config(task, loss="ece", steps=80, batch=8, validations=4, width=8, stride=8)
     checkpoint = run(config, tmp_path)
     rows = read_log(tmp_path / "log.csv")
     slide, truth = blobs(3)
@@ -166,7 +166,7 @@ def test_a_finished_run_is_only_loaded(tmp_path: Path) -> None:
 
 def test_another_configuration_does_not_overwrite(tmp_path: Path) -> None:
     run(tiny_config(steps=4), tmp_path)
-    with pytest.raises(OutputError, match="loss 'ece' instead of 'ce'"):
+    with pytest.raises(OutputError, match="loss 'adaptive' instead of 'ce'"):
         run(tiny_config(steps=4, loss="ce"), tmp_path)
 
 

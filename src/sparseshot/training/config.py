@@ -48,7 +48,7 @@ class TrainConfig:
     """
 
     task: Literal["segment", "detect"] = "segment"
-    loss: str = "ece"
+    loss: str = "adaptive"
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     negative_classes: tuple[str, ...] = ()

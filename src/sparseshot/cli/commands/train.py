@@ -27,8 +27,8 @@ def train(
     pairs: Annotated[Path | None, typer.Option(help="A CSV file with the columns slide and marks.")] = None,
     task: Annotated[Literal["segment", "detect"], typer.Option(help="Find outlines, or places.")] = "segment",
     loss: Annotated[
-        str, typer.Option(help="A loss by its short name: ece, ce, focal, huber, nnpu, …")
-    ] = "ece",
+        str, typer.Option(help="A loss by its short name: adaptive, ece (the paper's), ce, focal, huber, …")
+    ] = "adaptive",
     loss_option: Annotated[
         list[str] | None, typer.Option(help="An argument of the loss, as alpha=0.05.")
     ] = None,
