@@ -1,6 +1,7 @@
 """The numbers of all runs as one small JSON, to be kept beside a document that speaks of them."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def raw_metrics(results: Results) -> dict[str, Any]:
 def write_raw_metrics(results: Results, path: Path) -> None:
     """Write them, a run a line."""
     values = raw_metrics(results)
-    lines = ",\n  ".join(json.dumps(run, ensure_ascii=False) for run in values.pop("runs"))
+    lines = ",\n  ".join(json.dumps(run, ensure_ascii=False, allow_nan=False) for run in values.pop("runs"))
     head = json.dumps(values, indent=1, ensure_ascii=False)[:-2]
     make_folder(path.parent)
     with replacing(path) as temporary:
@@ -43,6 +44,8 @@ def _run(result: Result) -> dict[str, Any]:
         "profile": run.profile,
         "state": result.state,
     }
+    if run.subject.marking != "random":
+        told["marking"] = run.subject.marking
     if run.subject.classes:
         told["classes"] = list(run.subject.classes)
     if result.failure is not None:
@@ -63,7 +66,10 @@ def _run(result: Result) -> dict[str, Any]:
 def _rounded(values: Mapping[str, float | None] | None) -> dict[str, float | None] | None:
     if values is None:
         return None
-    return {name: None if value is None else round(value, 4) for name, value in values.items()}
+    return {  # JSON has no NaN, as the precision of nothing found is
+        name: None if value is None or math.isnan(value) else round(value, 4)
+        for name, value in values.items()
+    }
 
 
 def _distinct(values: Any) -> list[Any]:
