@@ -169,15 +169,15 @@ class _Run:
     def look(self, held_out: Sequence[HeldOut], folder: Path) -> dict[str, float | None]:
         """Choose the threshold from held-out marks, and keep the weights unless earlier ones were better.
 
-        By more than the standard error, that is: few marks tell little, and while the learning rate falls,
-        later weights are better before anything is known of them.
+        By more than twice the standard error, that is: few marks tell little, and while the learning rate
+        falls, later weights are better before anything is known of them.
         """
         if not self.fabric.is_global_zero:
             return {}
         seen = calibrate(self.module, self.task, held_out)
         criterion, threshold = (None, None) if seen is None else (seen.criterion, seen.threshold)
-        error = 0.0 if seen is None else seen.criterion_error
-        if criterion is None or self.best is None or criterion + error >= self.best:
+        doubt = 0.0 if seen is None else 2 * seen.criterion_error
+        if criterion is None or self.best is None or criterion + doubt >= self.best:
             self.best = criterion
             model = replace(self.checkpoint(), threshold=threshold, criterion=criterion, state={})
             model.save(folder / BEST)
