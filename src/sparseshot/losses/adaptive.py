@@ -139,27 +139,19 @@ class AdaptiveExclusiveCrossEntropy(Loss):
             self.steps += 1
             if call.progress >= self.warm_up and self.steps % self.every == 0:
                 self._estimate(call.progress)
-        rho = self._threshold(call.progress)
-        if len(self.alpha) == 1:
-            return exclusive_cross_entropy(
-                call.logits,
-                call.target,
-                rho=rho,
-                annotated=call.annotated,
-                alpha=float(self.alpha),
-                gamma=self.gamma,
-                max_excluded=self.max_excluded,
-                reduction=self.reduction,
-            )
+        one = len(self.alpha) == 1
         losses = exclusive_cross_entropy(
             call.logits,
             call.target,
-            rho=rho,
+            rho=self._threshold(call.progress),
             annotated=call.annotated,
+            alpha=float(self.alpha) if one else 1.0,
             gamma=self.gamma,
             max_excluded=self.max_excluded,
-            reduction="none",
+            reduction=self.reduction if one else "none",
         )
+        if one:
+            return losses
         batch = read_batch(call.logits, call.target, call.annotated)
         likeliest = call.logits.detach()[:, 1:].argmax(1)
         weight = torch.where(batch.unannotated, self.alpha.to(losses)[likeliest], 1.0)
