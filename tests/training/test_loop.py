@@ -18,7 +18,7 @@ from sparseshot.losses import LOSSES
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.evaluation import Known, evaluate
-from sparseshot.training.logs import read_log
+from sparseshot.training.logs import last_value, read_log
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import Marked, prepare
 
@@ -279,3 +279,16 @@ def test_bad_settings_are_told() -> None:
         tiny_config("detect", crop_px=70)
     with pytest.raises(InputError, match="steps is 0"):
         tiny_config(steps=0)
+
+
+@pytest.mark.filterwarnings("ignore:the estimate of how much")  # so short a training swings
+def test_the_log_tells_the_last_estimate_of_the_marked_share(tmp_path: Path) -> None:
+    config = tiny_config(steps=24, loss_options={"every": 4})
+    run(config, tmp_path)
+    rows = read_log(tmp_path / "log.csv")
+    assert rows[0]["marked_share"] == ""
+    share = last_value(tmp_path / "log.csv", "marked_share")
+    assert share == float(rows[-1]["marked_share"])
+    assert 0 < share <= 1
+    assert 0 < float(rows[-1]["true_marked_share"]) < 1
+    assert last_value(tmp_path / "no.csv", "marked_share") is None

@@ -62,6 +62,12 @@ def read_log(path: Path) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if None not in row.values() and row["step"].isdigit()]
 
 
+def last_value(path: Path, column: str) -> float | None:
+    """Give the last number of a column of a ``log.csv``; None if it has none."""
+    told = [row[column] for row in read_log(path) if row.get(column)]
+    return float(told[-1]) if told else None
+
+
 class _Quiet:
     def update(self, done: int, values: Mapping[str, float | None]) -> None:
         """Say nothing."""

@@ -73,6 +73,7 @@ def train(
     Killed, it goes on where it was when the same command is given again.
     """
     from sparseshot.training.inputs import find_pairs
+    from sparseshot.training.logs import last_value
     from sparseshot.training.machine import make_fabric
     from sparseshot.training.rounds import WeakSupervision
     from sparseshot.training.runs import Source, make_config, train_run
@@ -107,14 +108,17 @@ def train(
     configuration = make_config(profile, config, settings)
     with can_go_on():
         checkpoint = train_run(configuration, source, out, weak=WeakSupervision(rounds, tau), fabric=fabric)
+    marked = last_value(out / "log.csv", "marked_share")
     if as_json:
         model = {"model": out / "model.pt", "steps": checkpoint.step, "threshold": checkpoint.threshold}
-        print_json(model | {"criterion": checkpoint.criterion})
+        print_json(model | {"criterion": checkpoint.criterion, "marked_share": marked})
         return
     threshold = (
         "none: no marks were held out" if checkpoint.threshold is None else f"{checkpoint.threshold:.3f}"
     )
     typer.echo(f"{out / 'model.pt'}: {checkpoint.step} steps, calibrated threshold {threshold}")
+    if marked is not None:
+        typer.echo(f"about {marked:.0%} of the cells are marked, as far as the loss can tell")
 
 
 def _names(text: str) -> tuple[str, ...]:
