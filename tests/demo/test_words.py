@@ -25,22 +25,30 @@ def numbers(plain: tuple[float, float], *others: tuple[float, float], quick: boo
 @pytest.mark.parametrize(
     ("plain", "other", "said"),
     [
-        ((0.0, 0.9), (0.8, 0.93), "cross-entropy comes closer but stays behind"),
-        ((0.0, 0.93), (0.8, 0.935), "cross-entropy is as good"),
-        ((0.0, 0.93), (0.8, 0.925), "cross-entropy is as good"),
-        ((0.0, 0.95), (0.8, 0.9), "cross-entropy is better"),
-        ((0.8, 0.8), (0.8, 0.9), "other 0 is ahead"),
+        ((0.0, 0.9), (0.8, 0.93), "Other 0 is ahead: 0.93."),
+        ((0.0, 0.93), (0.8, 0.935), "Other 0 is as good, no better: "),
+        ((0.0, 0.93), (0.8, 0.925), "Other 0 is as good, no better: "),
+        ((0.0, 0.95), (0.8, 0.9), "Other 0 is behind: 0.90."),
     ],
 )
-def test_the_comparison_is_honest(plain: tuple[float, float], other: tuple[float, float], said: str) -> None:
-    (sentence,) = comparison(numbers(plain, other))
-    assert said in sentence
-    assert f"F1 {plain[1]:.2f} and {other[1]:.2f}" in sentence
-    assert ("taught" in sentence) == (plain[0] < other[0])
+def test_the_calibrated_comparison_is_honest(
+    plain: tuple[float, float], other: tuple[float, float], said: str
+) -> None:
+    _, calibrated = comparison(numbers(plain, other))
+    assert f"cross-entropy comes to F1 {plain[1]:.2f}. {said}" in calibrated
+
+
+def test_a_reason_is_given_only_for_what_happened() -> None:
+    worse, _ = comparison(numbers((0.0, 0.9), (0.8, 0.9)))
+    same, _ = comparison(numbers((0.8, 0.9), (0.8, 0.9)))
+    assert "finds 0\N{NO-BREAK SPACE}% of the cells, other 0 80\N{NO-BREAK SPACE}%" in worse
+    assert "taught" in worse
+    assert "taught" not in same
 
 
 def test_three_losses_and_the_quick_demo() -> None:
-    sentences = comparison(numbers((0.0, 0.9), (0.8, 0.9), (0.85, 0.9), quick=True))
-    assert len(sentences) == 3
-    assert "not how well" in sentences[0]
-    assert "three losses" in lead(numbers((0, 0), (0, 0), (0, 0)))
+    told = numbers((0.0, 0.9), (0.8, 0.95), (0.85, 0.8), quick=True)
+    first, _, calibrated = comparison(told)
+    assert "not how well" in first
+    assert "Other 0 is ahead: 0.95. Other 1 is behind: 0.80." in calibrated
+    assert "three losses" in lead(told)

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from sparseshot.demo.plan import FULL, DemoPlan
 from sparseshot.errors import SparseshotError
 from sparseshot.experiments.folders import read_json, write_json
 from sparseshot.experiments.progress import steps_done
-from sparseshot.experiments.running import alone_in, good_jobs, how_it_died, stop, worker_environment
+from sparseshot.experiments.running import alone_in, how_it_died, stop, worker_environment
 from sparseshot.files import replacing
 from sparseshot.prediction.manifest import Manifest
 
@@ -117,27 +117,24 @@ def _make_slide(folder: DemoFolder, tell: Report) -> None:
 
 
 def _find_every_cell(folder: DemoFolder, tell: Report) -> None:
-    """Let each loss do its work in a process of its own, side by side where there are cores for it."""
-    waiting = [loss for loss in folder.plan.losses if not folder.of_loss(loss).speed.exists()]
-    jobs = max(1, min(len(waiting), good_jobs()))
-    working: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
+    """Let each loss do its work in a process of its own, all side by side: with few cores they take turns."""
+    missing = [loss for loss in folder.plan.losses if not folder.of_loss(loss).speed.exists()]
+    working: dict[str, subprocess.Popen[bytes]] = {}
     try:
-        while waiting or working:
-            for slot in range(jobs):
-                if slot not in working and waiting:
-                    loss = waiting.pop(0)
-                    working[slot] = loss, _start(folder.of_loss(loss), slot, jobs)
+        for slot, loss in enumerate(missing):
+            working[loss] = _start(folder.of_loss(loss), worker_environment(slot, len(missing)))
+        while working:
             time.sleep(_LOOK_SECONDS)
-            for slot, (loss, process) in list(working.items()):
+            for loss, process in list(working.items()):
                 tell(_step(folder, loss))
                 if (code := process.poll()) is not None:
-                    stop([working.pop(slot)[1]])
+                    stop([working.pop(loss)])
                     _check(folder.of_loss(loss), loss, code)
     finally:
-        stop([process for _, process in working.values()])
+        stop(list(working.values()))
 
 
-def _start(own: LossFolder, slot: int, jobs: int) -> subprocess.Popen[bytes]:
+def _start(own: LossFolder, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     own.path.mkdir(exist_ok=True)
     with own.output.open("wb") as output:
         return subprocess.Popen(
@@ -146,7 +143,7 @@ def _start(own: LossFolder, slot: int, jobs: int) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,  # never written to; it closes when we end, and the worker ends with it
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=os.environ | worker_environment(slot, jobs),
+            env={**os.environ, **environment},
         )
 
 

@@ -19,32 +19,26 @@ def lead(numbers: Numbers) -> str:
 
 def comparison(numbers: Numbers) -> list[str]:
     """Say what the numbers say, at both thresholds, whichever way they fall."""
-    first, *others = numbers.losses.values()
-    sentences = [_compared(first, other) for other in others]
-    if numbers.quick:
-        sentences.insert(0, "This was the quick demo: it shows that everything works, not how well.")
-    return sentences
-
-
-def _compared(plain: LossNumbers, other: LossNumbers) -> str:
-    one, two = plain.title.lower(), other.title.lower()
-    said = (
-        f"At threshold 0.5, <b>{one} finds {percent(plain.half.recall)} of the cells, "
-        f"{two} {percent(other.half.recall)}</b> (F1 {plain.half.f1:.2f} and {other.half.f1:.2f})."
+    plain, *others = numbers.losses.values()
+    one = plain.title.lower()
+    found = ", ".join(f"{each.title.lower()} {percent(each.half.recall)}" for each in others)
+    at_half = f"At threshold 0.5, <b>{one} finds {percent(plain.half.recall)} of the cells, {found}</b>."
+    if any(each.half.f1 - plain.half.f1 > AS_GOOD for each in others):
+        at_half += f" The cells that nobody marked taught {one} that most cells are background."
+    calibrated = (
+        f"With thresholds calibrated from held-out marks, {one} comes to F1 {plain.calibrated.f1:.2f}. "
+        + " ".join(_calibrated(plain, each) for each in others)
     )
-    behind = other.half.f1 - plain.half.f1 > AS_GOOD
-    if behind:
-        said += f" The cells that nobody marked taught {one} that most cells are background."
-    figures = f"F1 {plain.calibrated.f1:.2f} and {other.calibrated.f1:.2f}"
+    quick = (
+        ["This was the quick demo: it shows that everything works, not how well."] if numbers.quick else []
+    )
+    return [*quick, at_half, calibrated]
+
+
+def _calibrated(plain: LossNumbers, other: LossNumbers) -> str:
     gain = other.calibrated.f1 - plain.calibrated.f1
-    if gain > AS_GOOD:
-        outcome = f"{one} comes closer but stays behind" if behind else f"{two} is ahead"
-    else:
-        outcome = f"{one} is {'as good' if gain > -AS_GOOD else 'better'}"
-    return (
-        f"{said} With thresholds calibrated from held-out marks, {plain.calibrated.threshold:.2f} and "
-        f"{other.calibrated.threshold:.2f}, {outcome} ({figures})."
-    )
+    order = "is ahead" if gain > AS_GOOD else "is behind" if gain < -AS_GOOD else "is as good, no better"
+    return f"{other.title} {order}: {other.calibrated.f1:.2f}."
 
 
 def percent(share: float) -> str:
