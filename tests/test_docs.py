@@ -177,3 +177,16 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_shows_the_loss() -> None:
     assert ">>> loss = ExclusiveCrossEntropy()" in (ROOT / "README.md").read_text()
+
+
+def test_tables_are_those_of_the_raw_metrics() -> None:
+    path = ROOT / "docs" / "results" / "tables.py"
+    spec = importlib.util.spec_from_file_location("tables", path)
+    assert spec is not None
+    assert spec.loader is not None
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    for name, (page, table) in tables.TABLES.items():
+        shown = tables.between(name).search(page.read_text())
+        assert shown is not None, f"{page} has no place for the table {name}"
+        assert table() in shown[0], f"run `python {path.relative_to(ROOT)} --write`"
