@@ -142,7 +142,15 @@ def test_an_estimate_that_swings_late_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"area_certainty": 0.0}, {"point_certainty": 2.0}, {"first_alpha": 0.0}, {"warm_up": 2.0}, {"every": 0}, {"max_excluded": 0.0}]
+    "options",
+    [
+        {"area_certainty": 0.0},
+        {"point_certainty": 2.0},
+        {"first_alpha": 0.0},
+        {"warm_up": 2.0},
+        {"every": 0},
+        {"max_excluded": 0.0},
+    ],
 )
 def test_bad_options(options: dict[str, float]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
