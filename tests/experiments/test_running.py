@@ -209,7 +209,7 @@ def test_an_empty_data_set_stops_before_anything_is_written(tmp_path: Path) -> N
 def test_two_calls_do_not_work_in_one_folder(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     sweep.out.mkdir()
-    with alone_in(sweep.out), pytest.raises(OutputError, match="another `sparseshot experiment` is at work"):
+    with alone_in(sweep.out), pytest.raises(OutputError, match="another sparseshot is at work"):
         sweep.run()
     assert sweep.run().ran == 2
 
