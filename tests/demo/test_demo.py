@@ -24,7 +24,14 @@ from sparseshot.images import open_slide
 from sparseshot.prediction import read_prediction
 
 TINY = DemoPlan(
-    width_px=700, height_px=500, tissue_fraction=1.0, steps=6, crop_px=64, channels=4, view_um=60.0
+    losses=("ce", "ece"),
+    width_px=700,
+    height_px=500,
+    tissue_fraction=1.0,
+    steps=6,
+    crop_px=64,
+    channels=4,
+    view_um=60.0,
 )
 
 

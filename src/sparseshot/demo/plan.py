@@ -11,7 +11,7 @@ from sparseshot.cells import Cells, nested_subsets
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.training import TrainConfig
 
-LOSSES = ("ce", "ece")
+LOSSES = ("ce", "adaptive")
 """The losses that are compared; the last is the one whose cells a user would take."""
 
 TITLES: Mapping[str, str] = {
