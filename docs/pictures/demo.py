@@ -14,7 +14,7 @@ from sparseshot.demo.charts import colour_of
 from sparseshot.demo.pictures import FALSE, FOUND, MARK, MISSED
 from sparseshot.demo.plan import LOSSES
 
-WINDOW_PX = (1000, 2205)  # down to the end of the close views
+WINDOW_PX = (1000, 2275)  # down to the end of the close views
 WIDTH_PX = 780
 COLOURS = 88
 LOOKS = (FALSE, FOUND, MARK, MISSED)
