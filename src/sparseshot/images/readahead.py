@@ -1,7 +1,7 @@
 """Reading ahead of whoever uses the pixels, in threads."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -13,11 +13,11 @@ from sparseshot.images.slide import Box, Grid, Slide
 
 def read_ahead(
     slide: Slide, boxes: Iterable[Box], *, mpp: float | None = None, threads: int = 2, ahead: int = 8
-) -> Iterator[tuple[Box, NDArray[np.uint8] | SlideError]]:
+) -> Generator[tuple[Box, NDArray[np.uint8] | SlideError], None, None]:
     """Read boxes of a slide in their order, while the caller works on those before.
 
     A box that cannot be read comes as its error, and the next ones follow. Leaving the loop early ends the
-    threads.
+    threads, at once under ``contextlib.closing``.
 
     Args:
         slide: what to read from; its ``read`` runs in several threads at once.
@@ -33,7 +33,7 @@ def read_ahead(
 
 def _read(
     slide: Slide, boxes: Iterable[Box], grid: Grid, threads: int, ahead: int
-) -> Iterator[tuple[Box, NDArray[np.uint8] | SlideError]]:
+) -> Generator[tuple[Box, NDArray[np.uint8] | SlideError], None, None]:
     waiting: deque[tuple[Box, Future[NDArray[np.uint8]]]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="read-ahead")
     try:

@@ -1,6 +1,7 @@
 """Reading the tiles of a slide, and what is left of a tile that is partly broken."""
 
 from collections.abc import Generator, Iterable
+from contextlib import closing
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +22,9 @@ def read_tiles(
     Gives the pixels and, for each square in which something cannot be read, why.
     """
     grid = Grid.over(slide, mpp)
-    for box, pixels in read_ahead(slide, boxes, mpp=mpp, threads=threads, ahead=ahead):
-        yield _read_in_pieces(slide, grid, box) if isinstance(pixels, SlideError) else (pixels, {})
+    with closing(read_ahead(slide, boxes, mpp=mpp, threads=threads, ahead=ahead)) as tiles:
+        for box, pixels in tiles:
+            yield _read_in_pieces(slide, grid, box) if isinstance(pixels, SlideError) else (pixels, {})
 
 
 def _read_in_pieces(slide: Slide, grid: Grid, box: Box) -> tuple[NDArray[np.uint8], dict[Box, str]]:

@@ -3,6 +3,7 @@
 import os
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -52,19 +53,21 @@ def write_pyramid(
         file.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0))  # a BigTIFF; where it begins is not known yet
         for grid in grids:
             level = _Level(grid, [], [])
-            tiles = read_ahead(slide, _tiles(grid, tile_px), mpp=grid.mpp, threads=threads, ahead=2 * threads)
-            for _, pixels in tiles:
-                if isinstance(pixels, SlideError):
-                    raise pixels
-                tile = simplejpeg.encode_jpeg(
-                    pixels, quality=quality, colorspace="RGB", colorsubsampling="420"
-                )
-                level.offsets.append(file.tell())
-                level.lengths.append(len(tile))
-                file.write(tile)
-                done += 1
-                if progress:
-                    progress(done, total)
+            boxes = _tiles(grid, tile_px)
+            reading = read_ahead(slide, boxes, mpp=grid.mpp, threads=threads, ahead=2 * threads)
+            with closing(reading) as tiles:
+                for _, pixels in tiles:
+                    if isinstance(pixels, SlideError):
+                        raise pixels
+                    tile = simplejpeg.encode_jpeg(
+                        pixels, quality=quality, colorspace="RGB", colorsubsampling="420"
+                    )
+                    level.offsets.append(file.tell())
+                    level.lengths.append(len(tile))
+                    file.write(tile)
+                    done += 1
+                    if progress:
+                        progress(done, total)
             levels.append(level)
         _write_directories(file, levels, tile_px=tile_px, description=slide.name)
 
