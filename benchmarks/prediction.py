@@ -110,7 +110,7 @@ class Tiles(torch.utils.data.Dataset[NDArray[np.uint8]]):
         self._slide = self._slide or openslide.OpenSlide(str(self._path))  # once in each worker
         box = self._boxes[index]
         tile = self._slide.read_region((2 * box.x0, 2 * box.y0), 1, (box.width, box.height))
-        return np.asarray(tile.convert("RGB"))
+        return np.array(tile.convert("RGB"))
 
 
 def by_script(path: Path, boxes: list[Box], model: Model) -> int:
