@@ -113,7 +113,7 @@ def test_no_more_is_read_than_asked_for() -> None:
     assert drawn == list(range(6))
     next(reading)
     assert drawn == list(range(7))
-    reading.close()  # type: ignore[attr-defined]
+    reading.close()
     assert slide.most_at_once <= 3
     assert set(slide.asked) <= set(range(7))
     assert not readers()
