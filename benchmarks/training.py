@@ -13,7 +13,7 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.losses import make_loss
 from sparseshot.models.colour import network_input
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.logs import read_log
+from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import Marked, prepare
 
@@ -47,7 +47,7 @@ def loop_seconds(config: TrainConfig, marked: Marked) -> float:
     canvases, _ = prepare([marked], [marked], config)
     with tempfile.TemporaryDirectory() as folder:
         train(config, canvases, [], Path(folder), show=False)
-        speeds = [float(row["crops_per_second"]) for row in read_log(Path(folder, "log.csv"))[1:]]
+        speeds = numbers_of(read_log(Path(folder, "log.csv"))[1:], "crops_per_second")
     return config.steps * config.batch * sum(1 / speed for speed in speeds) / len(speeds)
 
 

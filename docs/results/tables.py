@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,19 @@ METHODS = {
 Run = dict[str, Any]
 
 
+@cache
+def finished() -> list[Run]:
+    """Give the finished runs of the first seed."""
+    runs = json.loads(METRICS.read_text())["runs"]
+    return [run for run in runs if run["seed"] == 0 and run["state"] == "done"]
+
+
 def runs(*, marking: str | None = None) -> dict[tuple[str, str, str, float], Run]:
-    """Give the finished runs of the first seed, by data set, task, method and fraction."""
+    """Give those whose marks were chosen in one way, by data set, task, method and fraction."""
     return {
         (run["dataset"], run["task"], run["method"], run["fraction"]): run
-        for run in json.loads(METRICS.read_text())["runs"]
-        if run["seed"] == 0 and run["state"] == "done" and run.get("marking") == marking
+        for run in finished()
+        if run.get("marking") == marking
     }
 
 
@@ -70,18 +78,14 @@ def adaptive_table() -> str:
 def marking_table() -> str:
     """Give the scores with 30 % of the marks, chosen in several ways."""
     rows = [["", "marks chosen", "adaptive", "cross-entropy"]]
+    marked_otherwise = {(run["dataset"], run["task"]) for run in finished() if "marking" in run}
     for where, title in COMPARISONS.items():
         for marking in (None, "large", "corner", "images", "classes"):
             done = runs(marking=marking)
             scores = [_both(done.get((*where, method, 0.3))) for method in ("adaptive", "ce")]
-            told = {(run["dataset"], run["task"]) for run in _marked_otherwise()}
-            if where in told and scores != ["–", "–"]:
+            if where in marked_otherwise and scores != ["–", "–"]:
                 rows.append([title, f"`{marking or 'random'}`", *scores])
     return _markdown(rows)
-
-
-def _marked_otherwise() -> list[Run]:
-    return [run for run in json.loads(METRICS.read_text())["runs"] if "marking" in run and "half" in run]
 
 
 def _score(run: Run, point: str) -> float:

@@ -18,7 +18,7 @@ from sparseshot.losses import LOSSES
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.evaluation import Known, evaluate
-from sparseshot.training.logs import last_value, read_log
+from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import Marked, prepare
 
@@ -287,8 +287,8 @@ def test_the_log_tells_the_last_estimate_of_the_marked_share(tmp_path: Path) -> 
     run(config, tmp_path)
     rows = read_log(tmp_path / "log.csv")
     assert rows[0]["marked_share"] == ""
-    share = last_value(tmp_path / "log.csv", "marked_share")
+    share = numbers_of(rows, "marked_share")[-1]
     assert share == float(rows[-1]["marked_share"])
     assert 0 < share <= 1
     assert 0 < float(rows[-1]["true_marked_share"]) < 1
-    assert last_value(tmp_path / "no.csv", "marked_share") is None
+    assert numbers_of(read_log(tmp_path / "no.csv"), "marked_share") == []

@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.subsets import subset
+from sparseshot.cells.subsets import strata, subset
 from sparseshot.cells.table import Cells
 from sparseshot.errors import InputError
 
@@ -64,11 +64,10 @@ def _image_by_image(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:
 
 
 def _class_by_class(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:  # noqa: ARG001
-    names = np.concatenate([np.array([*table.classes, ""], object)[table.label] for table in tables])
-    kinds, which, counts = np.unique(names.astype(str), return_inverse=True, return_counts=True)
-    if len(kinds) < 2:
+    of_mark, sizes = strata(tables)
+    if np.count_nonzero(sizes) < 2:
         raise InputError("marks of one class cannot be chosen by class; choose another marking than classes")
-    return np.argsort(-counts[which] * (len(kinds) + 1) + which, kind="stable")
+    return np.lexsort((of_mark, -sizes[of_mark]))
 
 
 ORDERS: Mapping[str, Callable[[Sequence[Cells], int], NDArray[np.intp]]] = MappingProxyType(

@@ -40,17 +40,17 @@ def nested_subsets(
     keys = np.concatenate(
         [np.empty(0, np.uint64), *(_keys(table, i, seed) for i, table in enumerate(tables))]
     )
-    strata, sizes = _strata(tables)
+    of_mark, sizes = strata(tables)
     counts = {
         f: np.maximum(np.floor(f * sizes + 0.5).astype(np.int64), (f > 0) & (sizes > 0)) for f in fractions
     }
-    limits = _limits(keys, strata, counts)
+    limits = _limits(keys, of_mark, counts)
     ends = np.cumsum([len(table) for table in tables])[:-1]
     masks = {}
     for fraction, count in counts.items():
-        mask = (keys <= limits[fraction][strata]) & (count > 0)[strata]
+        mask = (keys <= limits[fraction][of_mark]) & (count > 0)[of_mark]
         if np.count_nonzero(mask) != count.sum():
-            _drop_ties(mask, keys, strata, count)
+            _drop_ties(mask, keys, of_mark, count)
         masks[fraction] = np.split(mask, ends) if tables else []
     return masks
 
@@ -67,15 +67,15 @@ def _keys(cells: Cells, table: int, seed: int) -> NDArray[np.uint64]:
     return keys_of(np.arange(len(cells)) if cells.id is None else cells.id, salt=salt)
 
 
-def _strata(tables: Sequence[Cells]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
+def strata(tables: Sequence[Cells]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
     """Number the classes by name over all tables and count their marks; without a class is one too."""
     names = sorted({name for table in tables for name in table.classes})
     number = {name: i for i, name in enumerate(names)}
-    strata = [
+    numbered = [
         np.array([*(number[name] for name in table.classes), len(names)], np.int16)[table.label]
         for table in tables
     ]
-    of_mark = np.concatenate([np.empty(0, np.int16), *strata])
+    of_mark = np.concatenate([np.empty(0, np.int16), *numbered])
     return of_mark, np.bincount(of_mark, minlength=len(names) + 1)
 
 

@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.demo.folder import DemoFolder, LossFolder
-from sparseshot.demo.plan import FULL, TITLES
+from sparseshot.demo.plan import FULL
 from sparseshot.experiments.folders import LOG, read_json
 from sparseshot.experiments.performing import machine
-from sparseshot.metrics import match_points
+from sparseshot.experiments.plan import LOSS_TITLES
+from sparseshot.metrics import Counts, match_points
 from sparseshot.prediction import read_prediction
 from sparseshot.training.checkpoint import versions
 from sparseshot.training.held_out import LOWEST_SCORE, MATCH_RADIUS_UM
-from sparseshot.training.logs import read_log
+from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.training.runs import run_checkpoint
 
 THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
@@ -154,7 +155,11 @@ def judge(folder: DemoFolder, *, seconds: float, resumed: bool) -> Judged:
     losses, told = {}, {}
     for loss in plan.losses:
         losses[loss], told[loss] = _judge_loss(
-            folder.of_loss(loss), truth, marked, title=TITLES.get(loss, loss), batch=plan.config(loss).batch
+            folder.of_loss(loss),
+            truth,
+            marked,
+            title=LOSS_TITLES[loss].capitalize(),
+            batch=plan.config(loss).batch,
         )
     tissue = plan.tissue()
     numbers = Numbers(
@@ -182,9 +187,9 @@ def _judge_loss(
     half, calibrated = verdict(truth, candidates, 0.5), verdict(truth, read_prediction(own.found), chosen)
     curve = np.array([score(verdict(truth, candidates, q), q, marked).f1 for q in THRESHOLDS.tolist()])
     log = read_log(own.run / LOG)
-    rates = [float(line["crops_per_second"]) for line in log]
+    rates = numbers_of(log, "crops_per_second")
     steps = np.diff([0, *(int(line["step"]) for line in log)])
-    shares = [float(line["excluded"]) for line in log if line["excluded"]]
+    shares = numbers_of(log, "excluded")
     training_seconds = float(np.sum(batch * steps / rates))
     numbers = LossNumbers(
         title=title,
@@ -211,15 +216,14 @@ def verdict(truth: Cells, candidates: Cells, threshold: float) -> Verdict:
 
 def score(seen: Verdict, threshold: float, marked: NDArray[np.bool_]) -> Score:
     """Count a verdict."""
-    found, missed, false = int(seen.hit.sum()), int((~seen.hit).sum()), int((~seen.right).sum())
-    precision = found / len(seen.xy) if len(seen.xy) else None
+    counts = Counts(tp=int(seen.hit.sum()), fp=int((~seen.right).sum()), fn=int((~seen.hit).sum()))
     return Score(
         threshold=threshold,
-        f1=2 * found / max(1, 2 * found + missed + false),
-        precision=precision,
-        recall=found / max(1, len(seen.hit)),
+        f1=counts.f1,
+        precision=counts.precision if len(seen.xy) else None,
+        recall=counts.recall,
         recall_unmarked=float(seen.hit[~marked].mean()),
-        found=found,
-        missed=missed,
-        false=false,
+        found=counts.tp,
+        missed=counts.fn,
+        false=counts.fp,
     )

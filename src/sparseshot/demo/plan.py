@@ -14,12 +14,6 @@ from sparseshot.training import TrainConfig
 LOSSES = ("ce", "adaptive")
 """The losses that are compared; the last is the one whose cells a user would take."""
 
-TITLES: Mapping[str, str] = {
-    "ce": "Cross-entropy",
-    "ece": "Exclusive cross-entropy",
-    "adaptive": "Adaptive exclusive cross-entropy",
-}
-
 
 @dataclass(frozen=True)
 class DemoPlan:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
+from types import MappingProxyType
 from typing import Any, Self
 
 from sparseshot.experiments.subjects import Subject
@@ -12,6 +13,24 @@ from sparseshot.training.runs import make_config
 
 HEADLINE = (0.3, 1.0, 0.1, 0.6)
 """Fractions that are run first, so that an experiment that is half done already tells something."""
+
+LOSS_TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "ece": "exclusive cross-entropy",
+        "ece-plain": "exclusive cross-entropy, no re-weighting",
+        "ece-nki": "exclusive cross-entropy, the authors' package",
+        "adaptive": "adaptive exclusive cross-entropy",
+        "ce": "cross-entropy",
+        "focal": "focal loss",
+        "huber": "Huber loss",
+        "recalibration": "background recalibration",
+        "nnpu": "non-negative PU",
+        "elr": "early-learning regularisation",
+        "annotated-only": "annotated only",
+        "oracle": "oracle, told the truth",
+    }
+)
+"""What each loss is called, for people."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sparseshot.datasets import CATALOGUE, dataset_info
 from sparseshot.datasets.layout import find_layout
 from sparseshot.errors import DataNotFoundError, InputError
 from sparseshot.experiments.paper import TABLES, paper_table
-from sparseshot.experiments.plan import Experiment, Method, Run, grid_of_runs, without_repeats
+from sparseshot.experiments.plan import LOSS_TITLES, Experiment, Method, Run, grid_of_runs, without_repeats
 from sparseshot.experiments.subjects import OwnData, Subject
 from sparseshot.experiments.toml_table import TomlTable
 from sparseshot.losses import LOSSES, make_loss
@@ -28,20 +28,6 @@ _DATA_KEYS = ("title", "train", "test", "mpp", "exhaustive_class")
 _GRID_KEYS = ("datasets", "tasks", "losses", "fractions", "seeds", "classes", "negative_classes", "marking")
 _SAID_BY_GRIDS = ("task", "loss", "loss_options", "classes", "negative_classes", "seed")
 _OR_WITHOUT = "or run the other data sets alone: --only 'NAME*'"
-_TITLES = {
-    "ece": "exclusive cross-entropy",
-    "ece-plain": "exclusive cross-entropy, no re-weighting",
-    "ece-nki": "exclusive cross-entropy, the authors' package",
-    "adaptive": "adaptive exclusive cross-entropy",
-    "ce": "cross-entropy",
-    "focal": "focal loss",
-    "huber": "Huber loss",
-    "recalibration": "background recalibration",
-    "nnpu": "non-negative PU",
-    "elr": "early-learning regularisation",
-    "annotated-only": "annotated only",
-    "oracle": "oracle, told the truth",
-}
 
 
 @dataclass(frozen=True)
@@ -135,7 +121,7 @@ def _settings(table: TomlTable, profile: str) -> Mapping[str, Any]:
 
 def _methods(table: TomlTable) -> dict[str, Method]:
     """Give every loss by its short name, and what the file defines."""
-    methods = {name: Method(name, name, _TITLES.get(name, name)) for name in LOSSES}
+    methods = {name: Method(name, name, LOSS_TITLES.get(name, name)) for name in LOSSES}
     for name in table.values:
         if not re.fullmatch(r"[\w.+-]+", name):
             raise table.wrong(

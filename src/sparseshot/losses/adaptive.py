@@ -134,12 +134,12 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         if len(self.alpha) != number_of_classes(call.logits):
             self._reset(number_of_classes(call.logits))
             self.histograms.to(call.logits.device)
+        batch, one = read_batch(call.logits, call.target, call.annotated), len(self.alpha) == 1
         if self.training:
-            self.histograms.observe(read_batch(call.logits, call.target, call.annotated))
+            self.histograms.observe(batch)
             self.steps += 1
             if call.progress >= self.warm_up and self.steps % self.every == 0:
                 self._estimate(call.progress)
-        one = len(self.alpha) == 1
         losses = exclusive_cross_entropy(
             call.logits,
             call.target,
@@ -152,7 +152,6 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         )
         if one:
             return losses
-        batch = read_batch(call.logits, call.target, call.annotated)
         likeliest = call.logits.detach()[:, 1:].argmax(1)
         weight = torch.where(batch.unannotated, self.alpha.to(losses)[likeliest], 1.0)
         return reduced(losses * weight, batch.counted, self.reduction)

@@ -1,7 +1,7 @@
 """What a run says while it goes on: a CSV file, TensorBoard events and, on a terminal, a bar."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,10 +62,13 @@ def read_log(path: Path) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if None not in row.values() and row["step"].isdigit()]
 
 
-def last_value(path: Path, column: str) -> float | None:
-    """Give the last number of a column of a ``log.csv``; None if it has none."""
-    told = [row[column] for row in read_log(path) if row.get(column)]
-    return float(told[-1]) if told else None
+def numbers_of(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
+    """Give the numbers of a column of a log, without the lines that leave it empty.
+
+    >>> numbers_of([{"step": "10", "excluded": ""}, {"step": "20", "excluded": "0.1"}], "excluded")
+    [0.1]
+    """
+    return [float(row[column]) for row in rows if row.get(column)]
 
 
 class _Quiet:

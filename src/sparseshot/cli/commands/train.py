@@ -73,7 +73,7 @@ def train(
     Killed, it goes on where it was when the same command is given again.
     """
     from sparseshot.training.inputs import find_pairs
-    from sparseshot.training.logs import last_value
+    from sparseshot.training.logs import numbers_of, read_log
     from sparseshot.training.machine import make_fabric
     from sparseshot.training.rounds import WeakSupervision
     from sparseshot.training.runs import Source, make_config, train_run
@@ -108,7 +108,8 @@ def train(
     configuration = make_config(profile, config, settings)
     with can_go_on():
         checkpoint = train_run(configuration, source, out, weak=WeakSupervision(rounds, tau), fabric=fabric)
-    marked = last_value(out / "log.csv", "marked_share")
+    estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
+    marked = estimates[-1] if estimates else None
     if as_json:
         model = {"model": out / "model.pt", "steps": checkpoint.step, "threshold": checkpoint.threshold}
         print_json(model | {"criterion": checkpoint.criterion, "marked_share": marked})

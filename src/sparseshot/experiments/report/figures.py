@@ -15,7 +15,7 @@ from sparseshot.experiments.report.drawing import (
     draw_shares,
 )
 from sparseshot.experiments.results import Result
-from sparseshot.training.logs import read_log
+from sparseshot.training.logs import numbers_of, read_log
 
 
 def curves_figure(comparison: Comparison) -> Figure | None:
@@ -33,7 +33,7 @@ def curves_figure(comparison: Comparison) -> Figure | None:
 def exclusion_figure(comparison: Comparison, row: Row) -> Figure | None:
     """Give the figure of what a method excluded while training; None where it excluded nothing."""
     logs = {fraction: read_log(runs[0].folder / LOG) for fraction, runs in row.results.items()}
-    if not any(float(line.get("excluded") or 0) for log in logs.values() for line in log):
+    if not any(any(numbers_of(log, "excluded")) for log in logs.values()):
         return None
     caption = (
         f"{comparison.title}, {row.method.title}: what was excluded while training, and how right that was. "
@@ -66,8 +66,7 @@ def share_figure(comparisons: Sequence[Comparison]) -> Figure | None:
 def _estimate(result: Result) -> Estimate | None:
     """Give the last estimate of a run, and the true share in the crops of the last half of training."""
     log = read_log(result.folder / LOG)
-    found = [float(line["marked_share"]) for line in log if line.get("marked_share")]
-    true = [float(line["true_marked_share"]) for line in log if line.get("true_marked_share")]
+    found, true = (numbers_of(log, column) for column in ("marked_share", "true_marked_share"))
     if not found or not true:
         return None
     late = true[len(true) // 2 :]
