@@ -316,6 +316,19 @@ def test_html_is_escaped_and_whole() -> None:
     assert to_markdown(blocks, figures="pics").count("pics/f.svg") == 1
 
 
+def test_a_report_is_first_about_what_people_choose_between(tmp_path: Path) -> None:
+    write_results(tmp_path, sweep(losses=("focal", "adaptive", "ce", "ece")))
+    assert told_first(report_of(tmp_path)) == ["ece", "adaptive", "ce"]
+    some = make_report(Results.read(tmp_path), about="adaptive", against=["focal", "ece"])
+    assert told_first(some) == ["adaptive", "focal", "ece"]
+    assert told_first(make_report(Results.read(tmp_path), against=["ece"])) == ["focal", "ece"]
+
+
+def told_first(blocks: list[Block]) -> list[str]:
+    headline = next(line for line in text_of(blocks).splitlines() if "keeps" in line)
+    return re.findall(r"method (\S+) keeps", headline)
+
+
 def test_a_report_may_be_about_another_method(tmp_path: Path) -> None:
     write_results(tmp_path, sweep(losses=("focal", "huber")))
     assert "method focal keeps" in text_of(report_of(tmp_path)), "what was run is what it is about"
@@ -323,4 +336,4 @@ def test_a_report_may_be_about_another_method(tmp_path: Path) -> None:
     assert "better than method huber" in other
     assert "huber better in" in other
     with pytest.raises(InputError, match="no run is of the method 'ece'; there are focal, huber"):
-        make_report(Results.read(tmp_path), against="ece")
+        make_report(Results.read(tmp_path), against=["ece"])

@@ -80,7 +80,10 @@ def report(
     about: Annotated[
         str | None, typer.Option(help="The method the report is about, by its short name; else ece.")
     ] = None,
-    against: Annotated[str | None, typer.Option(help="The method it is held against first; else ce.")] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="A method it is held against first; may be given again. Else adaptive and ce."),
+    ] = None,
     with_restricted_images: Annotated[
         bool,
         typer.Option(
@@ -101,7 +104,9 @@ def report(
     if page.suffix.lower() != ".html":
         raise InputError(f"--out is {page}; give it the suffix .html")
     results = Results.read(folder)
-    blocks = make_report(results, about=about, against=against, restricted_images=with_restricted_images)
+    blocks = make_report(
+        results, about=about, against=against or (), restricted_images=with_restricted_images
+    )
     written = write_report(blocks, page, figures=figures)
     if metrics_json is not None:
         write_raw_metrics(results, metrics_json)

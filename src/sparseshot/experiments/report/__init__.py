@@ -24,7 +24,7 @@ def make_report(
     results: Results,
     *,
     about: str | None = None,
-    against: str | None = None,
+    against: Sequence[str] = (),
     restricted_images: bool = False,
 ) -> list[Block]:
     """Make the blocks of the report; the same runs make the same report.
@@ -32,7 +32,7 @@ def make_report(
     Args:
         results: what is there.
         about: short name of the method the report is about; None: exclusive cross-entropy, if it was run.
-        against: the method it is held against first; None: cross-entropy, if it was run.
+        against: methods it is held against first; none: adaptive and cross-entropy, if they were run.
         restricted_images: also show images whose licence does not let everybody pass them on.
     """
     comparisons = compare(results)

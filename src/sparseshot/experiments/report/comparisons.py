@@ -15,10 +15,15 @@ MEASURES: Mapping[str, str] = {"segment": "Dice", "detect": "F1"}
 
 
 class Focus(NamedTuple):
-    """The method a report is about, and the one it is to be better than, by their short names."""
+    """The method a report is about, and those it is held against first, by their short names."""
 
     first: str
-    other: str
+    others: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, the first one first."""
+        return (self.first, *self.others)
 
 
 @dataclass(frozen=True)
@@ -139,19 +144,16 @@ def compare(results: Results) -> list[Comparison]:
     ]
 
 
-def choose_focus(comparisons: Sequence[Comparison], first: str | None, other: str | None) -> Focus:
-    """Take the methods asked for; else exclusive cross-entropy and cross-entropy, if they were run."""
+def choose_focus(comparisons: Sequence[Comparison], first: str | None, others: Sequence[str]) -> Focus:
+    """Take the methods asked for; else exclusive cross-entropy and its first rivals, if they were run."""
     names = list(dict.fromkeys(row.method.name for comparison in comparisons for row in comparison.rows))
-    for name in (first, other):
+    for name in (first, *others):
         if name is not None and name not in names:
             raise InputError(f"no run is of the method {name!r}; there are {', '.join(names) or 'none'}")
-
-    def usual(name: str, taken: str | None) -> str:
-        free = [each for each in names if each != taken]
-        return name if name in free or not free else free[0]
-
-    first = first or usual("ece", other)
-    return Focus(first, other or usual("ce", first))
+    first = first or next((name for name in ("ece", *names) if name in names and name not in others), "ece")
+    rest = [name for name in names if name != first]
+    usual = [name for name in ("adaptive", "ece", "ce") if name in rest] or rest[:1]
+    return Focus(first, tuple(others or usual))
 
 
 def make_row(subject: Subject, task: str, runs: Sequence[Result]) -> Row:

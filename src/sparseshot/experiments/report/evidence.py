@@ -47,7 +47,7 @@ def pictures(comparisons: Sequence[Comparison], focus: Focus, *, restricted: boo
             continue
         done = [
             result
-            for name in reversed(focus)
+            for name in reversed(focus.names)
             if (row := comparison.row(name)) is not None
             for results in row.results.values()
             for result in results
@@ -57,7 +57,7 @@ def pictures(comparisons: Sequence[Comparison], focus: Focus, *, restricted: boo
             continue
         nearest = min({result.run.fraction for result in done}, key=lambda fraction: abs(fraction - 0.3))
         same = {r.run.method.name: r for r in reversed(done) if r.run.fraction == nearest}
-        figure = panels_figure(comparison, [same[name] for name in reversed(focus) if name in same])
+        figure = panels_figure(comparison, [same[name] for name in reversed(focus.names) if name in same])
         if figure is not None:
             blocks.append(figure)
             blocks.append(Paragraph(f"Images: {subject.credit}.", quiet=True))

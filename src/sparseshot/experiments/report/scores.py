@@ -58,13 +58,13 @@ def _how_to_read() -> str:
 
 
 def _headline_table(comparisons: Sequence[Comparison], focus: Focus) -> list[Block]:
-    there = [row for comparison in comparisons for name in focus if (row := comparison.row(name))]
+    there = [row for comparison in comparisons for name in focus.names if (row := comparison.row(name))]
     columns = [f for f in (*words.FEW, 1.0) if any(f in row.curve("half") for row in there)]
     rows: list[list[str]] = []
     lines = set()
     for comparison in comparisons:
         label = comparison.title
-        for name in focus:
+        for name in focus.names:
             row = comparison.row(name)
             if row is None or not words.kept(row, "half"):
                 continue

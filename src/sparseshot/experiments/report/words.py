@@ -35,12 +35,12 @@ def kept(row: Row, point: Point) -> dict[float, float]:
 
 
 def headline(comparisons: Sequence[Comparison], focus: Focus) -> list[str]:
-    """Say how often two methods keep what they have with all marks."""
+    """Say how often some methods keep what they have with all marks."""
     sentences = []
     for point, where in POINTS.items():
         told: list[str] = []
         fractions: set[float] = set()
-        for name in focus:
+        for name in focus.names:
             rows = [row for comparison in comparisons if (row := comparison.row(name)) is not None]
             shares = [values for row in rows if (values := kept(row, point))]
             if shares:
