@@ -135,7 +135,7 @@ def _joined(polygons: NDArray[np.object_], parts: NDArray[np.intp]) -> NDArray[n
     return shapes
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _examine(xy: Any, rings: Any) -> Any:
     """Give of each closed ring whether it is finite, its centroid, and whether it is star-shaped round it."""
     count = len(rings) - 1

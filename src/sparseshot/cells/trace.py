@@ -1,6 +1,6 @@
 """Outlines of the objects in a label image, along the edges of their pixels."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import shapely
@@ -38,9 +38,7 @@ def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64],
     if count == 0:
         return np.empty(0, np.int64), np.empty((0, 2)), np.empty(0, object)
     pieces = pieces.astype(np.int32, copy=False)
-    vertices, lengths, piece = _follow(pieces)
-    polygons = _polygons(vertices.astype(np.float64), lengths, piece, count)
-
+    polygons = _polygons(follow(pieces), count)
     of_piece, area, sums = _sums(pieces, labels, count)
     values, owner = np.unique(of_piece, return_inverse=True)
     area = np.bincount(owner, area)
@@ -54,24 +52,37 @@ def connected_pieces(mask: NDArray[Any]) -> NDArray[np.int64]:
     return pieces
 
 
-def _polygons(
-    vertices: NDArray[np.float64], lengths: NDArray[np.int64], piece: NDArray[np.int64], count: int
-) -> NDArray[np.object_]:
-    """Build a polygon of each piece: its one shell runs clockwise on the screen, its holes the other way."""
+class Ways(NamedTuple):
+    """The ways round the pieces of an image, with a vertex at each turn; each ends where it began.
+
+    Attributes:
+        xy: ``(V, 2)`` vertices, one way after another.
+        begin: ``(W + 1,)`` where each way begins in ``xy``, and where the last ends.
+        piece: ``(W,)`` the piece it goes round, from 0.
+        hole: ``(W,)`` whether it goes round a hole of the piece.
+    """
+
+    xy: NDArray[np.int32]
+    begin: NDArray[np.int64]
+    piece: NDArray[np.int64]
+    hole: NDArray[np.bool_]
+
+
+def follow(pieces: NDArray[np.int32]) -> Ways:
+    """Follow the edges of pieces, numbered from 1 in an image; the pixels of each hang together by edges."""
+    xy, lengths, piece = _followed(pieces)
     begin = offsets(lengths)
-    x, y = vertices.T
-    crosses = np.zeros(len(vertices))
-    crosses[:-1] = x[:-1] * y[1:] - x[1:] * y[:-1]
-    crosses[begin[1:] - 1] = 0  # from the end of a ring to the beginning of the next
-    hole = np.add.reduceat(crosses, begin[:-1]) < 0
-    order = np.lexsort((hole, piece))
-    place = np.repeat(begin[:-1][order] - offsets(lengths[order])[:-1], lengths[order]) + np.arange(
-        len(vertices)
-    )
-    rings = offsets(lengths[order])
-    parts = offsets(np.bincount(piece, minlength=count))
+    return Ways(xy, begin, piece, _runs_left(xy, begin))
+
+
+def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
+    """Build a polygon of each piece: first its one shell, then its holes."""
+    order = np.lexsort((ways.hole, ways.piece))
+    lengths = np.diff(ways.begin)[order]
+    rings, parts = offsets(lengths), offsets(np.bincount(ways.piece, minlength=count))
+    place = np.repeat(ways.begin[:-1][order] - rings[:-1], lengths) + np.arange(len(ways.xy))
     polygons: NDArray[np.object_] = shapely.from_ragged_array(
-        shapely.GeometryType.POLYGON, vertices[place], (rings, parts)
+        shapely.GeometryType.POLYGON, ways.xy[place].astype(np.float64), (rings, parts)
     )
     return polygons
 
@@ -88,7 +99,7 @@ def _united(polygons: NDArray[np.object_], owner: NDArray[np.intp], count: int) 
     return outlines
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sums(pieces: Any, labels: Any, count: int) -> Any:
     """Give the value, the number of pixels and the sums of their columns and rows, of each piece."""
     values, area, sums = np.empty(count, labels.dtype), np.zeros(count), np.zeros((count, 2))
@@ -103,7 +114,7 @@ def _sums(pieces: Any, labels: Any, count: int) -> Any:
     return values, area, sums
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _grown(array: Any, size: int) -> Any:
     if size <= len(array):
         return array
@@ -118,13 +129,25 @@ _RIGHT = np.array([[0, 0], [-1, 0], [-1, -1], [0, -1]])
 _LEFT = np.array([[0, -1], [0, 0], [-1, 0], [-1, -1]])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _is(pieces: Any, x: int, y: int, piece: int) -> Any:
     return 0 <= x < pieces.shape[1] and 0 <= y < pieces.shape[0] and pieces[y, x] == piece
 
 
-@njit(cache=True)
-def _follow(pieces: Any) -> Any:
+@njit(cache=True, nogil=True)
+def _runs_left(xy: Any, begin: Any) -> Any:
+    """Tell which ways turn to the left in all: round a hole, while a shell runs clockwise on the screen."""
+    left = np.empty(len(begin) - 1, np.bool_)
+    for way in range(len(left)):
+        area = 0
+        for k in range(begin[way], begin[way + 1] - 1):
+            area += np.int64(xy[k, 0]) * xy[k + 1, 1] - np.int64(xy[k + 1, 0]) * xy[k, 1]
+        left[way] = area < 0
+    return left
+
+
+@njit(cache=True, nogil=True)
+def _followed(pieces: Any) -> Any:
     """Walk round every piece with its pixels on the right; give closed rings, a vertex at each turn.
 
     Where two pixels of a piece meet only by a corner, the way hugs its own pixel and may come through that

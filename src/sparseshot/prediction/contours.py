@@ -5,36 +5,36 @@ import shapely
 from numba import njit
 from numpy.typing import NDArray
 
-from sparseshot.cells.rings import offsets, rings_of
+from sparseshot.cells.rings import offsets
+from sparseshot.cells.trace import follow
 
 TOLERANCE_PX = 0.5
 
 
-def contours(outlines: NDArray[np.object_], *, x0: int, y0: int) -> NDArray[np.object_]:
+def contours(pieces: NDArray[np.int32], *, x0: int, y0: int) -> NDArray[np.object_]:
     """Draw each outline through the middles of its pixels' edges, without holes, simplified to half a pixel.
 
     The middles lie nearer to what was outlined than the corners of the stairs: drawn pixel by pixel and drawn
     so, ellipses of the size of nuclei overlap the true ones by 0.94 and by 0.95, with 39 and with 14 corners.
 
     Args:
-        outlines: ``(N,)`` polygons along the edges of pixels, see :func:`sparseshot.cells.trace`.
+        pieces: ``(H, W)`` objects numbered from 1, without a gap; the pixels of each hang together by edges.
         x0: added to every x before anything else, so that the result does not depend on the window.
         y0: added to every y.
 
-    >>> from sparseshot.cells import trace
     >>> y, x = np.mgrid[:20, :20]
-    >>> _, _, stairs = trace(((x - 9) ** 2 + (y - 9) ** 2 < 64).astype(int))
-    >>> smooth = contours(stairs, x0=0, y0=0)
-    >>> [int(shapely.get_num_coordinates(each)[0]) for each in (stairs, smooth)]
-    [29, 13]
+    >>> disc = (x - 9) ** 2 + (y - 9) ** 2 < 64
+    >>> [int(shapely.get_num_coordinates(each)) for each in contours(disc.astype(np.int32), x0=0, y0=0)]
+    [13]
     """
-    if not len(outlines):
-        return outlines
-    rings = rings_of(outlines)
-    shells = rings.polygons[:-1]
-    vertices, counts = _middles(rings.xy, rings.rings[shells], rings.rings[shells + 1], x0, y0)
+    ways = follow(pieces)
+    shells = np.flatnonzero(~ways.hole)
+    shells = shells[np.argsort(ways.piece[shells])]
+    if not len(shells):
+        return np.empty(0, object)
+    vertices, counts = _middles(ways.xy, ways.begin[shells], ways.begin[shells + 1], x0, y0)
     drawn = shapely.from_ragged_array(
-        shapely.GeometryType.POLYGON, vertices, (offsets(counts), np.arange(len(outlines) + 1))
+        shapely.GeometryType.POLYGON, vertices, (offsets(counts), np.arange(len(shells) + 1))
     )
     # The slow way, which breaks no outline, only where the fast way breaks one.
     simple: NDArray[np.object_] = shapely.simplify(drawn, TOLERANCE_PX, preserve_topology=False)
@@ -46,21 +46,21 @@ def contours(outlines: NDArray[np.object_], *, x0: int, y0: int) -> NDArray[np.o
 
 @njit(cache=True, nogil=True)
 def _middles(
-    xy: NDArray[np.float64], first: NDArray[np.int64], end: NDArray[np.int64], x0: int, y0: int
+    xy: NDArray[np.int32], first: NDArray[np.int64], end: NDArray[np.int64], x0: int, y0: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Give the middle of every edge of a pixel along closed rings, each closed by its first again."""
-    length = 0.0
+    length = 0
     for ring in range(len(first)):
         for k in range(first[ring], end[ring] - 1):
             length += abs(xy[k + 1, 0] - xy[k, 0]) + abs(xy[k + 1, 1] - xy[k, 1])
-    out = np.empty((int(length) + len(first), 2))
+    out = np.empty((length + len(first), 2))
     counts = np.empty(len(first), np.int64)
     at = 0
     for ring in range(len(first)):
         start = at
         for k in range(first[ring], end[ring] - 1):
             dx, dy = xy[k + 1, 0] - xy[k, 0], xy[k + 1, 1] - xy[k, 1]
-            steps = int(abs(dx) + abs(dy))
+            steps = abs(dx) + abs(dy)
             for step in range(steps):
                 out[at, 0] = x0 + xy[k, 0] + (step + 0.5) * dx / steps
                 out[at, 1] = y0 + xy[k, 1] + (step + 0.5) * dy / steps

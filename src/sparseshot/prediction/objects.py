@@ -65,12 +65,13 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
     """
     mask = _without_holes(mask, hole_px) if hole_px > 1 else mask
     height = _height(_squared_distance(mask, cap_px))
-    place = np.flatnonzero(mask)
+    place = np.flatnonzero(height)
     # Stable, so that of equal heights the first in reading order goes first.
     order = place[np.argsort(np.uint16(65535) - height.ravel()[place], kind="stable")]
     labels, peak = _flood(order, height, round(waist_px * _LEVELS_PER_PX))
+    labels, peak = labels[1:-1, 1:-1].copy(), np.column_stack(np.divmod(peak, height.shape[1])) - 1
     reach, area = _extent(labels, peak)
-    return Objects(labels, np.column_stack(np.divmod(peak, mask.shape[1])), np.sqrt(reach), area)
+    return Objects(labels, peak, np.sqrt(reach), area)
 
 
 @njit(cache=True, nogil=True)
@@ -116,14 +117,17 @@ def _without_holes(mask: NDArray[np.bool_], hole_px: int) -> NDArray[np.bool_]:
 
 @njit(cache=True, nogil=True)
 def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
-    """Count distances in levels, and take the stairs out of them: weights 1 2 1 down and across."""
+    """Count distances in levels, and take the stairs out of them: weights 1 2 1 down and across.
+
+    There is a border of one pixel of background around the result.
+    """
     rows, columns = squared.shape
     level = np.zeros((rows + 2, columns + 2), np.int32)
     for row in range(rows):
         for column in range(columns):
             if squared[row, column]:
                 level[row + 1, column + 1] = int(np.sqrt(squared[row, column]) * _LEVELS_PER_PX)
-    height = np.zeros((rows, columns), np.uint16)
+    height = np.zeros((rows + 2, columns + 2), np.uint16)
     for row in range(rows):
         for column in range(columns):
             if squared[row, column]:
@@ -131,7 +135,7 @@ def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
                 for r in range(3):
                     here = level[row + r]
                     total += (1 + r % 2) * (here[column] + 2 * here[column + 1] + here[column + 2])
-                height[row, column] = min(total // 16, 65535)
+                height[row + 1, column + 1] = min(total // 16, 65535)
     return height
 
 
@@ -180,32 +184,33 @@ def _root(parent: NDArray[np.int32], label: int) -> int:
 def _flood(
     order: NDArray[np.int64], height: NDArray[np.uint16], waist: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Give the labels, and the flat index of the peak of each; ``order`` goes from the highest pixel down."""
-    rows, columns = height.shape
-    labels = np.zeros((rows, columns), np.int32)
+    """Give the labels, and the flat index of the peak of each; ``order`` goes from the highest pixel down.
+
+    The border of one pixel around ``height`` is background, so that every pixel in the order has neighbours.
+    """
+    labels = np.zeros(height.shape, np.int32)
     flat, level = labels.ravel(), height.ravel()
     peak, parent = np.empty(len(order) + 1, np.int64), np.empty(len(order) + 1, np.int32)
-    count = 0
+    # Above, left, right, below: reading order, so that ties go the same way in every window.
+    around = (-height.shape[1], -1, 1, height.shape[1])
     near = np.empty(4, np.int32)
+    count = 0
     for place in order:
-        row, column = place // columns, place % columns
         found, highest, home = 0, -1, 0
-        for turn in range(4):
-            # Above, left, right, below: reading order, so that ties go the same way in every window.
-            r, c = row + (turn == 3) - (turn == 0), column + (turn == 2) - (turn == 1)
-            if 0 <= r < rows and 0 <= c < columns and labels[r, c]:
-                near[found] = _root(parent, labels[r, c])
-                if height[r, c] > highest:
-                    highest, home = height[r, c], near[found]
+        for step in around:
+            if flat[place + step]:
+                near[found] = _root(parent, flat[place + step])
+                if level[place + step] > highest:
+                    highest, home = level[place + step], near[found]
                 found += 1
         if not found:
             count += 1
             flat[place], peak[count], parent[count] = count, place, count
             continue
         flat[place] = home
-        for other in near[:found]:
+        for other in range(found if found > 1 else 0):
             # The object that began earlier is the higher one.
-            a, b = _root(parent, home), _root(parent, other)
+            a, b = _root(parent, home), _root(parent, near[other])
             low, high = max(a, b), min(a, b)
             if low != high and level[peak[low]] - level[place] < waist:
                 parent[low] = high
@@ -231,7 +236,7 @@ def _extent(
         for column in range(columns):
             label = labels[row, column] - 1
             if label >= 0:
-                dy, dx = row - peak[label] // columns, column - peak[label] % columns
+                dy, dx = row - peak[label, 0], column - peak[label, 1]
                 reach[label] = max(reach[label], dx * dx + dy * dy)
                 area[label] += 1
     return reach, area

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sparseshot.cells import Cells, trace
+from sparseshot.cells import Cells
 from sparseshot.models.grid import foreground_probability
 from sparseshot.prediction.contours import contours
 from sparseshot.prediction.found import PLACE_DECIMALS, SCORE_DECIMALS, SlideFrame, in_reading_order
@@ -89,7 +89,7 @@ class Segmenter:
         own &= objects.area_px * grid.mpp**2 >= self.least_um2
         objects = objects.chosen(own)
         total, votes = objects.tallies(p, kind, count=len(self.model.classes))
-        outline = self._on_slide(contours(trace(objects.labels)[2], x0=box.x0, y0=box.y0))
+        outline = self._on_slide(contours(objects.labels, x0=box.x0, y0=box.y0))
         return self.frame.cells(
             shapely.get_coordinates(shapely.centroid(outline)),
             label=votes.argmax(axis=1),

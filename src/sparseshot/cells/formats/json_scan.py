@@ -40,7 +40,7 @@ _HIGH = np.array([float(power) for power in _POWERS])
 _LOW = np.array([float(power - Fraction(float(power))) for power in _POWERS])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def scan(data: Any, phase: int, room: Any, mark: Any) -> Any:  # noqa: PLR0912, PLR0915  one walk
     """Walk over ``data`` and fill ``room`` with the whole features in it.
 
@@ -138,7 +138,7 @@ def scan(data: Any, phase: int, room: Any, mark: Any) -> Any:  # noqa: PLR0912, 
     return MORE, used, out, count
 
 
-@njit(cache=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def _short_number(data: Any, i: int) -> Any:
     """Read a number of up to 15 digits without a power of ten, as nearly all are; -1 for any other."""
     size = len(data)
@@ -168,7 +168,7 @@ def _short_number(data: Any, i: int) -> Any:
     return i, -value if negative else value
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _positions(data: Any, i: int, xy: Any) -> Any:
     """Read ``x,y],[x,y],[…`` as far as the numbers are short; tell where, how many, and if all was read."""
     size, count = len(data), 0
@@ -187,7 +187,7 @@ def _positions(data: Any, i: int, xy: Any) -> Any:
         i += 2
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _coordinates(data: Any, i: int, vertex: int, ring: int, polygon: int, room: Any) -> Any:  # noqa: PLR0911, PLR0912, PLR0917
     """Read nested arrays of numbers from ``data[i]`` on; how deep they stand tells a point from a polygon."""
     failed = (_MALFORMED, 0, 0, 0, 0)
@@ -244,7 +244,7 @@ def _coordinates(data: Any, i: int, vertex: int, ring: int, polygon: int, room: 
     return _CUT_OFF, 0, 0, 0, 0
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _plain_id(data: Any, i: int) -> tuple[int, int]:
     """Give where an id stands that is a number or needs no unescaping; nothing else is taken out of a form.
 
@@ -263,7 +263,7 @@ def _plain_id(data: Any, i: int) -> tuple[int, int]:
     return i, stop if whole and stop > i else i
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def read_number(data: Any, i: int) -> Any:
     """Read a number; ``NaN``, ``Infinity`` (which QuPath writes) and other words are not a number.
 
@@ -307,7 +307,7 @@ def read_number(data: Any, i: int) -> Any:
     return i, sign * _times_power(mantissa, exponent)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _times_power(mantissa: int, exponent: int) -> Any:
     """Give mantissa · 10^exponent, rounded as it should be but for results below 1e-280."""
     if exponent == 0 or mantissa == 0:
@@ -330,7 +330,7 @@ def _times_power(mantissa: int, exponent: int) -> Any:
     return product + (rest + top * low + float(mantissa - np.int64(top)) * high)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _closing_quote(data: Any, i: int) -> int:
     """Give where the string that ``i`` stands in ends, or the end of the data."""
     while i < len(data) and data[i] != ord('"'):
@@ -338,18 +338,18 @@ def _closing_quote(data: Any, i: int) -> int:
     return min(i, len(data))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _is_space(c: int) -> Any:
     return c == 32 or c == 10 or c == 13 or c == 9  # noqa: PLR1714  a set is slow here
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _is_digit(c: int) -> Any:
     """Tell whether a number may begin with a byte."""
     return ord("0") <= c <= ord("9") or c == ord("-")
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _is_word(data: Any, start: int, stop: int, word: Any) -> bool:
     if stop - start != len(word):
         return False
@@ -359,7 +359,7 @@ def _is_word(data: Any, start: int, stop: int, word: Any) -> bool:
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _write_mark(text: Any, out: int, mark: Any, number: int) -> int:
     text[out] = ord('"')
     out += 1

@@ -37,7 +37,7 @@ def coordinate_texts(shapes: Rings, depths: NDArray[Any], *, decimals: int) -> l
     return [whole[a:b] for a, b in pairwise([0, *ends.tolist()])]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _texts(  # noqa: PLR0917  compiled functions know no keyword-only arguments
     xy: Any, rings: Any, polygons: Any, shapes: Any, depths: Any, decimals: int
 ) -> Any:
@@ -68,7 +68,7 @@ def _texts(  # noqa: PLR0917  compiled functions know no keyword-only arguments
     return text[:out], ends
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _put(text: Any, out: int, byte: int, wanted: Any) -> int:
     if wanted:
         text[out] = byte
@@ -76,7 +76,7 @@ def _put(text: Any, out: int, byte: int, wanted: Any) -> int:
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _write_decimal(text: Any, out: int, value: float, decimals: int, unit: int) -> int:
     number = np.int64(np.rint(value * unit))
     out = _put(text, out, ord("-"), number < 0)

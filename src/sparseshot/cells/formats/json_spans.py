@@ -9,7 +9,7 @@ RECENT = 32
 """So many spans are looked at for one like the next; a file has few forms, or as many as features."""
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def spans(data: Any, start: Any, stop: Any) -> Any:
     """Copy spans of the data into the rows of an array, filled up with zeros."""
     width = max((stop - start).max(), 1)
@@ -19,7 +19,7 @@ def spans(data: Any, start: Any, stop: Any) -> Any:
     return rows
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def alike(text: Any, starts: Any, ends: Any) -> Any:
     """Give for each span of the text the first one like it, or itself if no recent one is."""
     same = np.arange(len(starts))
