@@ -316,6 +316,19 @@ def test_html_is_escaped_and_whole() -> None:
     assert to_markdown(blocks, figures="pics").count("pics/f.svg") == 1
 
 
+def test_the_legend_of_many_methods_stays_on_the_figure(tmp_path: Path) -> None:
+    methods = [Method(f"m{n}", "ece", f"method {n}, which has a rather long title") for n in range(11)]
+    runs = grid_of_runs([Subject("tnbc")], ["segment"], methods, FRACTIONS, [0], profile="quick", settings={})
+    write_results(tmp_path, Experiment("many", "Many", "Methods.", tuple(runs)))
+    figure = next(each for each in figures_of(report_of(tmp_path)) if each.name.endswith("curves"))
+    drawing = figure.content.decode()
+    width = float(re.findall(r'viewBox="0 0 (\S+)', drawing)[0])
+    legend = drawing[drawing.index('id="legend_1"') :]
+    places = [float(x) for x in re.findall(r"translate\((\S+) \S+\) scale", legend)]
+    assert len(places) >= 11
+    assert 0 <= min(places) <= max(places) <= width
+
+
 def test_a_report_is_first_about_what_people_choose_between(tmp_path: Path) -> None:
     write_results(tmp_path, sweep(losses=("focal", "adaptive", "ce", "ece")))
     assert told_first(report_of(tmp_path)) == ["ece", "adaptive", "ce"]

@@ -54,7 +54,7 @@ def draw_curves(comparison: Comparison) -> bytes:
     """Draw Dice or F1 over the fraction of the marks, at both operating points, the paper's dashed; SVG."""
     looks = _looks(comparison.rows)
     with rc_context(STYLE):
-        canvas = Canvas(figsize=(9.6, 4.2), layout="constrained")
+        canvas = Canvas(figsize=(9.6, 3.8), layout="constrained")
         axes = canvas.subplots(1, 2, sharey=True)
         for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
             for row in comparison.rows:
@@ -165,6 +165,7 @@ def _looks(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
 
 
 def _legend(canvas: Canvas, rows: Sequence[Row], looks: Mapping[str, tuple[str, str]]) -> None:
+    """Put a legend below, in as many columns as there is room for; the drawing grows by its height."""
     handles = [
         Line2D(
             [], [], color=looks[row.method.name][0], marker=looks[row.method.name][1], label=row.method.title
@@ -173,7 +174,13 @@ def _legend(canvas: Canvas, rows: Sequence[Row], looks: Mapping[str, tuple[str, 
     ]
     if any(row.paper for row in rows):
         handles.append(Line2D([], [], color="#666666", lw=1, ls="--", label="the paper"))
-    canvas.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)))
+    for columns in range(min(5, len(handles)), 0, -1):
+        legend = canvas.legend(handles=handles, loc="outside lower center", ncols=columns)
+        room = legend.get_window_extent()
+        if room.width <= canvas.bbox.width or columns == 1:
+            break
+        legend.remove()
+    canvas.set_figheight(canvas.get_figheight() + room.height / canvas.dpi)
 
 
 def as_svg(canvas: Canvas) -> bytes:
