@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, multiprocessing, nn
 
 from sparseshot.errors import InputError, TrainingWarning
@@ -61,6 +62,43 @@ def test_the_marked_share_is_found_and_half_is_the_right_threshold(share: float)
     assert loss.told()["marked_share"] == pytest.approx(share, rel=0.25)
     found = (model(torch.tensor([[4.0], [3.0], [0.5], [0.0]])) > 0).flatten().tolist()
     assert found == [True, True, False, False]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 1.0])
+def test_crowded_points_count_as_cells_each_with_its_own_mark(share: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    loss = AdaptiveExclusiveCrossEntropy(warm_up=0.0, every=1)
+    cells = torch.zeros(8, 60, 60, dtype=torch.bool)
+    cells[:, ::2, ::3] = True  # the mark of a neighbour lies two places away at most
+    blurred = F.avg_pool2d(cells[:, None].float(), 3, stride=1, padding=1)  # the model is not sure of places
+    logits = 6.0 * (cells[:, None] + blurred) - 5.0 + 0.1 * torch.randn(8, 1, 60, 60, generator=generator)
+    for _ in range(40):
+        marked = cells & (torch.rand(cells.shape, generator=generator) < share)
+        loss(logits, marked.long())
+    assert loss.told()["marked_share"] == pytest.approx(share, rel=0.05)
+
+
+@pytest.mark.parametrize(("size", "rho", "certainty"), [(1, 0.9, 1 / 3), (4, 0.75, 1 / 2)])
+def test_points_and_areas_have_their_own_threshold_and_weight(
+    size: int, rho: float, certainty: float
+) -> None:
+    loss = AdaptiveExclusiveCrossEntropy(warm_up=0.0, every=1)
+    cells = torch.zeros(1, 60, 60, dtype=torch.long)
+    cells[:, 5:55:10, 5:55:10] = 1
+    target = cells.repeat_interleave(size, 1).repeat_interleave(size, 2)
+    unmarked = target.roll(5 * size, 1)
+    logits = torch.where(target + unmarked > 0, 4.0, -4.0).unsqueeze(1)  # half of the cells are marked
+    loss(logits, target)
+    share = loss.told()["marked_share"]
+    assert share == pytest.approx(0.5)
+    assert loss.told()["alpha"] == pytest.approx(certainty * share / (1 - certainty * share), rel=1e-4)
+    for p, left_out in ((rho - 0.01, False), (rho + 0.01, True)):
+        logit = torch.logit(torch.tensor(p))
+        sure = torch.where(unmarked > 0, logit, -4.0).unsqueeze(1)
+        excluded = loss.excluded(sure, target)
+        assert excluded is not None
+        assert excluded[unmarked > 0].all() == left_out
+        assert not excluded[unmarked == 0].any()
 
 
 def test_each_class_has_its_own_share() -> None:
@@ -144,8 +182,8 @@ def test_an_estimate_that_swings_late_is_told_once() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"area_certainty": 0.0},
-        {"point_certainty": 2.0},
+        {"certainty": 0.0},
+        {"certainty": 2.0},
         {"first_alpha": 0.0},
         {"warm_up": 2.0},
         {"every": 0},

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sparseshot.errors import InputError
-from sparseshot.losses import NonNegativePU, estimate_prior, non_negative_pu
+from sparseshot.losses import Hints, NonNegativePU, estimate_prior, non_negative_pu
 
 
 def risk_by_hand(z: Tensor, marked: Tensor, prior: float) -> tuple[Tensor, Tensor]:
@@ -99,6 +99,17 @@ def test_the_prior_is_found_while_training(prior: float) -> None:
     assert found.flatten().tolist() == [True, False]
 
 
+def test_the_prior_of_a_batch_can_be_told() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, truth = torch.randn(1000, 1, generator=generator), torch.arange(1000) % 4 == 0
+    target = torch.where(truth & (torch.rand(1000, generator=generator) < 0.2), 1, 0)
+    target[:100] = -100
+    told = NonNegativePU(prior="truth")(logits, target, progress=0.0, hints=Hints(truth=truth.long()))
+    torch.testing.assert_close(told, non_negative_pu(logits, target, prior=0.25))
+    with pytest.raises(InputError, match="has to be told the truth; call it with hints="):
+        NonNegativePU(prior="truth")(logits, target)
+
+
 def test_evaluation_does_not_touch_the_estimate() -> None:
     loss = NonNegativePU().eval()
     loss(torch.zeros(3, 1), torch.tensor([0, 1, 0]))
@@ -110,6 +121,7 @@ def test_evaluation_does_not_touch_the_estimate() -> None:
     [
         {"prior": 0.0},
         {"prior": 1.0},
+        {"prior": "true"},
         {"surrogate": "hinge"},
         {"gamma": -1.0},
         {"beta": math.nan},

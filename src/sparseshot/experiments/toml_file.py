@@ -121,7 +121,7 @@ def _settings(table: TomlTable, profile: str) -> Mapping[str, Any]:
 
 def _methods(table: TomlTable) -> dict[str, Method]:
     """Give every loss by its short name, and what the file defines."""
-    methods = {name: Method(name, name, LOSS_TITLES.get(name, name)) for name in LOSSES}
+    methods = {name: Method(name, name, LOSS_TITLES[name]) for name in LOSSES}
     for name in table.values:
         if not re.fullmatch(r"[\w.+-]+", name):
             raise table.wrong(

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,7 +28,22 @@ _SWING = 2.0
 """A ratio of one estimate to the next that deserves a warning, late in training."""
 
 
-def estimate_marked_share(marked: Tensor, everything: Tensor, *, chance: float | Tensor = 0.0) -> Tensor:
+class _Usual(NamedTuple):
+    """What is taken where nothing else is asked for.
+
+    Attributes:
+        certainty: z, the chance of a cell that shall give p = 1/2.
+        rho: lowest threshold of exclusion over progress.
+    """
+
+    certainty: float
+    rho: Schedule
+
+
+_AREAS, _POINTS = _Usual(1 / 2, Constant(0.75)), _Usual(1 / 3, Constant(0.9))
+
+
+def estimate_marked_share(marked: Tensor, everything: Tensor) -> Tensor:
     """Estimate ĉ, the share of the true cells that were marked, from two histograms over the same bins.
 
     Above the threshold that a fifth of the marks reach, the model is surest, and what is not marked is for
@@ -39,7 +54,6 @@ def estimate_marked_share(marked: Tensor, everything: Tensor, *, chance: float |
     Args:
         marked: ``(…, bins)`` how many marked locations have a logit in each bin.
         everything: ``(…, bins)`` the same for all locations, marked ones included.
-        chance: the share of unmarked ones that count as marked by chance.
 
     Returns:
         ``(…)``; NaN where nothing is marked.
@@ -51,7 +65,6 @@ def estimate_marked_share(marked: Tensor, everything: Tensor, *, chance: float |
     marked, everything = above(marked), above(everything)
     surest = ((marked >= _SUREST * marked[..., :1]).sum(-1, keepdim=True) - 1).clamp(min=0)
     share = marked.gather(-1, surest) / everything.gather(-1, surest).clamp(min=1e-12)
-    share = ((share - chance) / (1.0 - chance)).clamp(min=0.0)
     return torch.where(marked[..., :1] > 0, share, torch.nan).squeeze(-1)
 
 
@@ -71,13 +84,14 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     The estimates are part of ``state_dict()``, and the same in all processes of a distributed run.
 
     Args:
-        area_certainty: z where marks are areas.
-        point_certainty: z where marks are points (:func:`~sparseshot.losses.histograms.marks_are_points`), as
-            on the grid of a detector, which is never quite sure of the place.
+        certainty: z. Left out, 1/2 where marks are areas, and 1/3 where they are points
+            (:func:`~sparseshot.losses.histograms.marks_are_points`), as on the grid of a detector, which is
+            never quite sure of the place.
         first_alpha: α until there is an estimate.
         warm_up: the part of training before the first estimate: a model that does not rank yet knows nothing.
         every: training steps from one estimate to the next.
-        rho: lowest threshold of exclusion as a schedule over progress, or one number.
+        rho: lowest threshold of exclusion as a schedule over progress, or one number. Left out, 0.75 where
+            marks are areas, and 0.9 where they are points: what is likely there is often beside a cell.
         gamma: focal exponent of the unannotated part.
         max_excluded: bound on the excluded share of the unannotated locations of a batch, so that some
             background always stays in.
@@ -94,19 +108,18 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     def __init__(
         self,
         *,
-        area_certainty: float = 0.5,
-        point_certainty: float = 0.3,
+        certainty: float | None = None,
         first_alpha: float = PRESETS["paper"]["alpha"],
         warm_up: float = 0.15,
         every: int = 20,
-        rho: Schedule | float = 0.75,
+        rho: Schedule | float | None = None,
         gamma: float = PRESETS["paper"]["gamma"],
         max_excluded: float = 0.5,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        check_share("area_certainty", area_certainty)
-        check_share("point_certainty", point_certainty)
+        if certainty is not None:
+            check_share("certainty", certainty)
         check_share("first_alpha", first_alpha)
         check_not_negative("gamma", gamma)
         check_share("max_excluded", max_excluded)
@@ -115,9 +128,8 @@ class AdaptiveExclusiveCrossEntropy(Loss):
             raise InputError(f"warm_up is {warm_up}; give a part of training, from 0 to 1")
         if every < 1:
             raise InputError(f"every is {every}; give a number of steps, at least 1")
-        self.area_certainty, self.point_certainty = area_certainty, point_certainty
+        self.certainty, self.rho = certainty, Constant(rho) if isinstance(rho, float | int) else rho
         self.first_alpha, self.warm_up, self.every = first_alpha, warm_up, every
-        self.rho = rho if callable(rho) else Constant(rho)
         self.gamma, self.max_excluded, self.reduction = gamma, max_excluded, reduction
         self._warned = False
         self._reset(1)
@@ -169,7 +181,12 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     def _threshold(self, progress: float) -> float:
         """Give ρ: the schedule's, or where an unmarked location is as likely a missed cell as background."""
         share = min(float(self.share.nan_to_num(0.0).min()), 1.0)
-        return max(self.rho(progress), share / (2.0 - share))
+        rho = self.rho or self._usual.rho
+        return max(rho(progress), share / (2.0 - share))
+
+    @property
+    def _usual(self) -> _Usual:
+        return _POINTS if self.histograms.points else _AREAS
 
     def told(self) -> dict[str, float]:
         """Tell the estimated share of marks and α; with several classes their mean, then one by one."""
@@ -184,10 +201,10 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     def _estimate(self, progress: float) -> None:
         seen = self.histograms
         marked, everything = seen.marked.cpu(), seen.everything.cpu()
-        share = estimate_marked_share(marked, everything, chance=seen.chance.cpu())
+        share = estimate_marked_share(marked, everything)
         share = torch.where(marked.sum(-1) >= _FEW_MARKS, share, self.share)
         self._warn_of_swing(share, progress)
-        certain = (self.point_certainty if seen.points else self.area_certainty) * share
+        certain = (self.certainty or self._usual.certainty) * share
         alpha = (certain / (1.0 - certain)).clamp(_SMALLEST_ALPHA, 1.0)
         self.share, self.alpha = share, torch.where(share.isnan(), self.alpha, alpha)
 
@@ -221,7 +238,7 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     def extra_repr(self) -> str:
         """Say the parameters."""
         return (
-            f"area_certainty={self.area_certainty}, point_certainty={self.point_certainty}, "
-            f"first_alpha={self.first_alpha}, warm_up={self.warm_up}, every={self.every}, rho={self.rho}, "
+            f"certainty={self.certainty}, rho={self.rho}, "
+            f"first_alpha={self.first_alpha}, warm_up={self.warm_up}, every={self.every}, "
             f"gamma={self.gamma}, max_excluded={self.max_excluded}, reduction={self.reduction!r}"
         )

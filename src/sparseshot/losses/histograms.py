@@ -24,13 +24,11 @@ class _Seen(NamedTuple):
         logit: of any foreground.
         marked: the class, from 1, where a mark counts; else 0.
         counted: where anything counts, marked or not.
-        beside: where a mark lies beside a location; None where that does not matter.
     """
 
     logit: Tensor
     marked: Tensor
     counted: Tensor
-    beside: Tensor | None
 
 
 class LogitHistograms(nn.Module):
@@ -43,8 +41,8 @@ class LogitHistograms(nn.Module):
         classes: how many to tell apart; 1 counts all foreground together.
         objects: count cells instead of locations where marks are points (:func:`marks_are_points`): on the
             grid of a detector a model cannot know in which of a few places a cell will be, and every one of
-            them would count as another cell. A cell is then a peak of the logits, marked if a mark lies at it
-            or beside it, as some do by :attr:`chance`.
+            them would count as another cell. A cell is then a peak of the logits, marked if a mark lies at
+            it; a mark beside it may be another cell's.
     """
 
     RANGE, BINS, DECAY = 12.0, 96, 0.98
@@ -55,23 +53,17 @@ class LogitHistograms(nn.Module):
         super().__init__()
         self.classes = classes
         self.points: bool | None = None if objects else False
-        # A row for marks and one for everything; last the locations with a mark beside them, and all.
-        self.register_buffer("counts", torch.zeros(2, classes * self.BINS + 1))
+        self.register_buffer("counts", torch.zeros(2, classes, self.BINS))  # of marks, and of everything
 
     @property
     def marked(self) -> Tensor:
         """``(classes, bins)`` counts of marks."""
-        return self.counts[0, :-1].view(self.classes, self.BINS)
+        return self.counts[0]
 
     @property
     def everything(self) -> Tensor:
         """``(classes, bins)`` counts of everything, marks included."""
-        return self.counts[1, :-1].view(self.classes, self.BINS)
-
-    @property
-    def chance(self) -> Tensor:
-        """The share of locations that have a mark beside them, where cells are counted; else 0."""
-        return self.counts[0, -1] / self.counts[1, -1].clamp(min=1.0)
+        return self.counts[1]
 
     @torch.no_grad()
     def observe(self, batch: Batch) -> None:
@@ -85,10 +77,8 @@ class LogitHistograms(nn.Module):
             bins = ((seen.logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(0, self.BINS - 1)
             likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
             marked = seen.marked > 0
-            counts[0, :-1] = self._histogram(bins[marked], seen.marked[marked] - 1)
-            counts[1, :-1] = self._histogram(torch.where(seen.counted, bins, -1), likeliest)
-            if seen.beside is not None:
-                counts[0, -1], counts[1, -1] = seen.beside.sum(), batch.counted.sum()
+            counts[0] = self._histogram(bins[marked], seen.marked[marked] - 1)
+            counts[1] = self._histogram(torch.where(seen.counted, bins, -1), likeliest)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(counts)
         self.counts.mul_(self.DECAY).add_(counts)
@@ -97,7 +87,8 @@ class LogitHistograms(nn.Module):
         """Count bins of kinds, from 0; bins of −1 do not count."""
         if self.classes > 1 and kind is not None:
             bins = torch.where(bins >= 0, bins + kind * self.BINS, bins)
-        return torch.bincount(bins.flatten() + 1, minlength=self.classes * self.BINS + 1)[1:]
+        counts = torch.bincount(bins.flatten() + 1, minlength=self.classes * self.BINS + 1)
+        return counts[1:].view(self.classes, self.BINS)
 
     def get_extra_state(self) -> dict[str, Any]:
         """Give what is known of the marks."""
@@ -131,19 +122,15 @@ def marks_are_points(label: Tensor) -> bool | None:
 
 
 def _locations(batch: Batch) -> _Seen:
-    return _Seen(foreground_logit(batch.logits), batch.label, batch.counted, None)
+    return _Seen(foreground_logit(batch.logits), batch.label, batch.counted)
 
 
 def _peaks(batch: Batch) -> _Seen:
-    """Let a cell be a peak among its neighbours, marked if it or one of them is."""
+    """Let a cell be a location whose logit is the highest among its neighbours."""
     logit = foreground_logit(batch.logits)
-    peak = batch.counted & (logit == _highest_around(logit))
-    label = _highest_around(batch.label.to(logit)).long()
-    return _Seen(logit, torch.where(peak, label, 0), peak, batch.counted & (label > 0))
-
-
-def _highest_around(values: Tensor) -> Tensor:
-    return F.max_pool2d(values.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
+    highest_around = F.max_pool2d(logit.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
+    peak = batch.counted & (logit == highest_around)
+    return _Seen(logit, torch.where(peak, batch.label, 0), peak)
 
 
 def above(histogram: Tensor) -> Tensor:

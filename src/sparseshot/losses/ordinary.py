@@ -132,15 +132,10 @@ class Oracle(Loss):
 
     def compute(self, call: Call) -> Tensor:
         """Compute the loss."""
-        if call.hints.truth is None:
-            raise InputError(
-                "the oracle was not told the truth; call it with hints=Hints(truth=…), a complete target, "
-                "which exists only where marks were left out on purpose"
-            )
         return oracle(
             call.logits,
             call.target,
-            truth=call.hints.truth,
+            truth=call.truth,
             annotated=call.annotated,
             reduction=self.reduction,
         )

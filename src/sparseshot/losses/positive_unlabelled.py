@@ -12,7 +12,14 @@ from sparseshot.losses.ordinary import cross_entropy
 from sparseshot.losses.parameters import check_not_negative
 from sparseshot.losses.plain import annotated_loss
 from sparseshot.losses.signature import Call, Loss
-from sparseshot.losses.targets import Reduction, check_reduction, foreground_logit, read_batch, reduced
+from sparseshot.losses.targets import (
+    IGNORE_INDEX,
+    Reduction,
+    check_reduction,
+    foreground_logit,
+    read_batch,
+    reduced,
+)
 
 Surrogate = Literal["sigmoid", "logistic"]
 
@@ -92,7 +99,11 @@ def estimate_prior(marked: Tensor, everything: Tensor) -> Tensor:
     of_marks = above(marked) / marked.sum().clamp(min=1e-12)
     of_all = above(everything) / everything.sum().clamp(min=1e-12)
     ratio = torch.where(of_marks >= 0.2, of_all / of_marks.clamp(min=1e-12), 1.0)
-    return ratio.min().clamp(1e-4, 1.0 - 1e-4)
+    return _inside(ratio.min())
+
+
+def _inside(prior: Tensor) -> Tensor:
+    return prior.clamp(1e-4, 1.0 - 1e-4)
 
 
 def check_prior(prior: float) -> None:
@@ -123,6 +134,15 @@ class NonNegativePU(Loss):
     It needs a model that ranks; so until ``warm_up`` of training has passed, the loss is ordinary
     cross-entropy.
 
+    Args:
+        prior: π; None to estimate it; ``truth`` to take that of each batch from ``hints=Hints(truth=…)``, for
+            simulations that ask how good this can be at its best.
+        surrogate: as in :func:`non_negative_pu`.
+        gamma: size of the step back.
+        beta: how negative the bracket may become.
+        warm_up: the part of training before an estimate is trusted.
+        reduction: mean, sum or none.
+
     >>> NonNegativePU(prior=0.2)(torch.zeros(2, 1), torch.tensor([1, 0]))
     tensor(0.5000)
     """
@@ -130,7 +150,7 @@ class NonNegativePU(Loss):
     def __init__(
         self,
         *,
-        prior: float | None = None,
+        prior: float | Literal["truth"] | None = None,
         surrogate: Surrogate = "sigmoid",
         gamma: float = 1.0,
         beta: float = 0.0,
@@ -138,7 +158,9 @@ class NonNegativePU(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        if prior is not None:
+        if isinstance(prior, str) and prior != "truth":
+            raise InputError(f"prior is {prior!r}; give a number between 0 and 1, or 'truth'")
+        if isinstance(prior, float | int):
             check_prior(prior)
         _check_options(surrogate, gamma, beta)
         check_reduction(reduction)
@@ -150,8 +172,14 @@ class NonNegativePU(Loss):
 
     def compute(self, call: Call) -> Tensor:
         """Compute the loss; a training step without a given prior also updates the estimate."""
-        prior: float | Tensor | None = self.prior
-        if prior is None:
+        prior: float | Tensor
+        if self.prior == "truth":
+            counted = call.target != IGNORE_INDEX
+            share = (counted & (call.truth > 0)).sum() / counted.sum().clamp(min=1)
+            prior = _inside(share)
+        elif self.prior is not None:
+            prior = self.prior
+        else:
             if self.training:
                 self.histograms.observe(read_batch(call.logits, call.target, call.annotated))
             if call.progress < self.warm_up:

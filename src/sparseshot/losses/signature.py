@@ -6,6 +6,8 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
+from sparseshot.errors import InputError
+
 
 @dataclass(frozen=True, eq=False)
 class Hints:
@@ -28,6 +30,16 @@ class Call(NamedTuple):
     annotated: Tensor | None
     progress: float
     hints: Hints
+
+    @property
+    def truth(self) -> Tensor:
+        """The complete target, for a loss that cannot do without."""
+        if self.hints.truth is None:
+            raise InputError(
+                "this loss has to be told the truth; call it with hints=Hints(truth=…), a complete target, "
+                "which exists only where marks were left out on purpose"
+            )
+        return self.hints.truth
 
 
 class Loss(nn.Module):
