@@ -101,6 +101,19 @@ def test_points_and_areas_have_their_own_threshold_and_weight(
         assert not excluded[unmarked == 0].any()
 
 
+@pytest.mark.parametrize("size", [1, 4])
+def test_few_marks_in_a_batch_are_enough(size: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    loss = AdaptiveExclusiveCrossEntropy(warm_up=0.0, every=1)
+    for _ in range(60):
+        marked, unmarked = torch.randint(0, 10, (2, 2), generator=generator) * size
+        target, missed = torch.zeros(2, 1, 10 * size, 10 * size, dtype=torch.long)
+        target[:, marked[0] : marked[0] + size, marked[1] : marked[1] + size] = 1
+        missed[:, unmarked[0] : unmarked[0] + size, unmarked[1] : unmarked[1] + size] = 1
+        loss(torch.where(target + missed > 0, 4.0, -4.0).unsqueeze(1), target)
+    assert loss.told()["marked_share"] == pytest.approx(0.5, rel=0.1)
+
+
 def test_each_class_has_its_own_share() -> None:
     loss = AdaptiveExclusiveCrossEntropy()
     trained(loss, 0.6, classes=2)

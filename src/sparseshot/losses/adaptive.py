@@ -85,8 +85,8 @@ class AdaptiveExclusiveCrossEntropy(Loss):
 
     Args:
         certainty: z. Left out, 1/2 where marks are areas, and 1/3 where they are points
-            (:func:`~sparseshot.losses.histograms.marks_are_points`), as on the grid of a detector, which is
-            never quite sure of the place.
+            (:func:`~sparseshot.losses.histograms.are_points`), as on the grid of a detector, which is never
+            quite sure of the place.
         first_alpha: α until there is an estimate.
         warm_up: the part of training before the first estimate: a model that does not rank yet knows nothing.
         every: training steps from one estimate to the next.

@@ -39,21 +39,26 @@ class LogitHistograms(nn.Module):
 
     Args:
         classes: how many to tell apart; 1 counts all foreground together.
-        objects: count cells instead of locations where marks are points (:func:`marks_are_points`): on the
-            grid of a detector a model cannot know in which of a few places a cell will be, and every one of
-            them would count as another cell. A cell is then a peak of the logits, marked if a mark lies at
-            it; a mark beside it may be another cell's.
+        objects: count cells instead of locations where marks are points, that is, stand alone: on the grid of
+            a detector a model cannot know in which of a few places a cell will be, and every one of them
+            would count as another cell. A cell is then a peak of the logits, marked if a mark lies at it; a
+            mark beside it may be another cell's.
+
+    Attributes:
+        points: whether marks are points; None until enough of them were seen to tell.
     """
 
     RANGE, BINS, DECAY = 12.0, 96, 0.98
 
     counts: Tensor
+    crowding: Tensor
 
     def __init__(self, classes: int = 1, *, objects: bool = False) -> None:
         super().__init__()
         self.classes = classes
         self.points: bool | None = None if objects else False
         self.register_buffer("counts", torch.zeros(2, classes, self.BINS))  # of marks, and of everything
+        self.register_buffer("crowding", torch.zeros(2))  # of the first marks: how many, and their neighbours
 
     @property
     def marked(self) -> Tensor:
@@ -70,18 +75,18 @@ class LogitHistograms(nn.Module):
         """Add a batch; until it is known whether marks are points, nothing is counted."""
         batch = batch._replace(logits=batch.logits.detach())
         if self.points is None:
-            self.points = marks_are_points(batch.label)
+            self.crowding += _of_all_processes(marks_and_neighbours(batch.label))
+            self.points = are_points(self.crowding)
+        if self.points is None:
+            return
+        seen = _peaks(batch) if self.points else _locations(batch)
+        bins = ((seen.logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(0, self.BINS - 1)
+        likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
+        marked = seen.marked > 0
         counts = torch.zeros_like(self.counts)
-        if self.points is not None:
-            seen = _peaks(batch) if self.points else _locations(batch)
-            bins = ((seen.logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(0, self.BINS - 1)
-            likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
-            marked = seen.marked > 0
-            counts[0] = self._histogram(bins[marked], seen.marked[marked] - 1)
-            counts[1] = self._histogram(torch.where(seen.counted, bins, -1), likeliest)
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(counts)
-        self.counts.mul_(self.DECAY).add_(counts)
+        counts[0] = self._histogram(bins[marked], seen.marked[marked] - 1)
+        counts[1] = self._histogram(torch.where(seen.counted, bins, -1), likeliest)
+        self.counts.mul_(self.DECAY).add_(_of_all_processes(counts))
 
     def _histogram(self, bins: Tensor, kind: Tensor | None) -> Tensor:
         """Count bins of kinds, from 0; bins of −1 do not count."""
@@ -99,26 +104,46 @@ class LogitHistograms(nn.Module):
         self.points = state["points"]
 
 
-def marks_are_points(label: Tensor) -> bool | None:
-    """Tell whether marked locations of images ``(N, H, W)`` stand alone; None if there are too few to tell.
+def marks_and_neighbours(label: Tensor) -> Tensor:
+    """Give how many locations ``(N, *)`` are marked, and how many marked neighbours these have in all.
+
+    Only in images ``(N, H, W)`` can neighbours be seen; elsewhere all eight are taken for marked.
+
+    >>> label = torch.zeros(1, 40, 40, dtype=torch.long)
+    >>> label[:, 10:13, 10:13] = 1
+    >>> marks_and_neighbours(label).tolist()
+    [9.0, 40.0]
+    """
+    marked = label > 0
+    if label.ndim != 3:
+        return torch.stack([marked.sum(), 8 * marked.sum()]).float()
+    around = F.avg_pool2d(marked.float().unsqueeze(1), 3, stride=1, padding=1, divisor_override=1)[:, 0] - 1
+    return torch.stack([marked.sum(), around[marked].sum()])
+
+
+def are_points(crowding: Tensor) -> bool | None:
+    """Tell whether so many marked locations with so many marked neighbours stand alone; None if too few.
 
     In an area a marked location has at least four marked neighbours in the mean; points have that many only
     if every second location is one.
 
     >>> label = torch.zeros(1, 40, 40, dtype=torch.long)
     >>> label[:, ::3, ::3] = 1
-    >>> marks_are_points(label), marks_are_points(label.roll(1, 1) + label + label.roll(1, 2))
-    (True, True)
-    >>> marks_are_points(label.repeat_interleave(3, 1).repeat_interleave(3, 2))
+    >>> are_points(marks_and_neighbours(label))
+    True
+    >>> are_points(marks_and_neighbours(label.roll(1, 1) + label + label.roll(1, 2)))
+    True
+    >>> are_points(marks_and_neighbours(label.repeat_interleave(3, 1).repeat_interleave(3, 2)))
     False
     """
-    marked = label > 0
-    if int(marked.sum()) < _ENOUGH:
-        return None
-    if label.ndim != 3:
-        return False
-    around = F.avg_pool2d(marked.float().unsqueeze(1), 3, stride=1, padding=1, divisor_override=1)[:, 0] - 1
-    return bool(around[marked].mean() < _FEW_NEIGHBOURS)
+    marks, neighbours = crowding.tolist()
+    return None if marks < _ENOUGH else neighbours < _FEW_NEIGHBOURS * marks
+
+
+def _of_all_processes(counts: Tensor) -> Tensor:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(counts)
+    return counts
 
 
 def _locations(batch: Batch) -> _Seen:
