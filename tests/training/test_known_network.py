@@ -1,5 +1,6 @@
 """A network that is right by construction: dark is cell. What is built on networks must say so."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +42,15 @@ def test_a_right_network_scores_one() -> None:
     assert result.calibrated is None
     assert result.cells == 30
     assert result.half.low <= result.half.pooled <= result.half.high
+
+
+def test_a_network_that_finds_nothing_is_told_in_json_that_every_program_reads(tmp_path: Path) -> None:
+    network = DarkIsCell(-1000.0)
+    slide, truth = blobs(0)
+    evaluate(checkpoint_of(network), [Known(slide, truth)], network=network).write(tmp_path / "scores.json")
+    told = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)
+    assert told["half"]["precision"] is None
+    assert told["half"]["recall"] == 0
 
 
 def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from sparseshot.errors import FormatError, OutputError
 from sparseshot.files import replacing
 
@@ -41,9 +43,9 @@ def make_folder(path: Path) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a value as JSON, whole or not at all."""
+    """Write a value as JSON, whole or not at all; what is not a number is null."""
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
+        temporary.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
 def read_json(path: Path) -> Mapping[str, Any]:

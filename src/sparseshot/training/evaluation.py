@@ -4,12 +4,12 @@ Everything is counted once for a whole ladder of thresholds, so that the best th
 can tell, stands beside the two that a user has.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import orjson
 import torch
 from numpy.typing import NDArray
 from torch import nn
@@ -70,9 +70,9 @@ class Evaluation:
     best: Score
 
     def write(self, path: Path) -> None:
-        """Write as JSON."""
+        """Write as JSON; a precision of nothing found is null."""
         with replacing(path) as temporary:
-            temporary.write_text(json.dumps(asdict(self), indent=1))
+            temporary.write_bytes(orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2))
 
 
 @dataclass(frozen=True)
