@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import orjson
+
 from sparseshot.errors import OutputError
 
 
@@ -39,3 +41,17 @@ def replacing(path: Path | str) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path | str, value: object) -> None:
+    """Write a value as JSON, whole or not at all; what is not a number is null.
+
+    >>> path = Path(tempfile.mkdtemp(), "a.json")
+    >>> write_json(path, {"precision": float("nan")})
+    >>> print(path.read_text())
+    {
+      "precision": null
+    }
+    """
+    with replacing(path) as temporary:
+        temporary.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))

@@ -14,11 +14,12 @@ from tests.experiments.tiny_data import experiment_text, tiny_tnbc
 
 from sparseshot.errors import FormatError, InputError, OutputError
 from sparseshot.experiments import ExperimentFile, Results, run_experiment
-from sparseshot.experiments.folders import read_json, run_folder, write_json
+from sparseshot.experiments.folders import read_json, run_folder
 from sparseshot.experiments.plan import Run
 from sparseshot.experiments.progress import Silent
 from sparseshot.experiments.results import Result
 from sparseshot.experiments.running import Outcome, alone_in, choose, worker_environment
+from sparseshot.files import write_json
 
 # Stands for a training: what it does is told by the name of its loss. Its numbers were made before.
 WORKER = """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sparseshot.cells.subsets import nested_subsets
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError, InputError
-from sparseshot.files import replacing
+from sparseshot.files import write_json
 
 KIND = "sparseshot variant 1"
 LARGEST_BYTES = 1 << 30
@@ -70,8 +70,7 @@ class Variant:
             "of": [len(mask) for mask in self.masks],
             "rows": [_packed(mask) for mask in self.masks],
         }
-        with replacing(path) as temporary:
-            temporary.write_bytes(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        write_json(path, content)
 
     @classmethod
     def read(cls, path: Path | str) -> Self:

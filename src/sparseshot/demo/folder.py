@@ -21,7 +21,8 @@ from typing import Self
 
 from sparseshot.demo.plan import DemoPlan
 from sparseshot.errors import FormatError, OutputError
-from sparseshot.experiments.folders import make_folder, read_json, write_json
+from sparseshot.experiments.folders import make_folder, read_json
+from sparseshot.files import write_json
 
 _PLAN = "demo.json"
 

@@ -16,10 +16,10 @@ from sparseshot.demo.judging import judge
 from sparseshot.demo.page import make_page
 from sparseshot.demo.plan import FULL, DemoPlan
 from sparseshot.errors import SparseshotError
-from sparseshot.experiments.folders import read_json, write_json
+from sparseshot.experiments.folders import read_json
 from sparseshot.experiments.progress import steps_done
 from sparseshot.experiments.running import alone_in, how_it_died, stop, worker_environment
-from sparseshot.files import replacing
+from sparseshot.files import replacing, write_json
 from sparseshot.prediction.manifest import Manifest
 
 _LOOK_SECONDS = 0.25

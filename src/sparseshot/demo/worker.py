@@ -9,8 +9,8 @@ from pathlib import Path
 from sparseshot.cells import write_cells
 from sparseshot.demo.folder import DemoFolder
 from sparseshot.errors import SparseshotError
-from sparseshot.experiments.folders import write_json
 from sparseshot.experiments.worker import end_with_the_starter
+from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.prediction import Model, Progress, predict_slide, read_prediction
 from sparseshot.training import Source, train_run

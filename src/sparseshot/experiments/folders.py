@@ -16,10 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from sparseshot.errors import FormatError, OutputError
-from sparseshot.files import replacing
+from sparseshot.files import write_json
 
 RUN, METRICS, ERROR, OUTPUT, LOG = "run.json", "metrics.json", "error.json", "output.txt", "log.csv"
 
@@ -40,12 +38,6 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(path, f"cannot be made a folder ({error.strerror})") from error
-
-
-def write_json(path: Path, value: object) -> None:
-    """Write a value as JSON, whole or not at all; what is not a number is null."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
 def read_json(path: Path) -> Mapping[str, Any]:

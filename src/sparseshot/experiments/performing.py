@@ -15,9 +15,10 @@ import torch
 
 from sparseshot.cells import Cells
 from sparseshot.errors import SparseshotWarning
-from sparseshot.experiments.folders import METRICS, write_json
+from sparseshot.experiments.folders import METRICS
 from sparseshot.experiments.panels import write_panels
 from sparseshot.experiments.plan import Run
+from sparseshot.files import write_json
 from sparseshot.images import Grid
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.training.checkpoint import Checkpoint, versions

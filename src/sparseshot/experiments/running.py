@@ -26,12 +26,12 @@ from sparseshot.experiments.folders import (
     read_json,
     run_folder,
     write_error,
-    write_json,
 )
 from sparseshot.experiments.plan import Run
 from sparseshot.experiments.progress import Progress, Silent
 from sparseshot.experiments.results import Result
 from sparseshot.experiments.toml_file import ExperimentFile
+from sparseshot.files import write_json
 
 MEMORY_OF_A_RUN = 2 << 30
 """Bytes that a run of the quick profile may want, for the choice of how many run side by side."""

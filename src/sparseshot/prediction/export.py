@@ -19,7 +19,7 @@ from sparseshot.cells.formats import qupath_write
 from sparseshot.cells.formats.options import WriteOptions
 from sparseshot.cells.repairs import Repairs
 from sparseshot.errors import DataNotFoundError, FormatError
-from sparseshot.files import replacing
+from sparseshot.files import replacing, write_json
 from sparseshot.images.tissue import TissueMask
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.found import PLACE_DECIMALS, SlideFrame
@@ -111,8 +111,7 @@ def export(
         threshold=manifest.identity["threshold"],
         broken=manifest.broken,
     )
-    with replacing(folder / SUMMARY) as temporary:
-        temporary.write_text(json.dumps(_as_json(summary), indent=1, ensure_ascii=False), encoding="utf-8")
+    write_json(folder / SUMMARY, _as_json(summary))
     finished = replace(manifest, files=tuple(File.of(folder, file) for file in sorted(files)), finished=True)
     finished.save(folder)
     sweep(folder)

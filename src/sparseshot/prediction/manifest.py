@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from sparseshot import __version__
 from sparseshot.errors import FormatError, OutputError
-from sparseshot.files import replacing
+from sparseshot.files import write_json
 from sparseshot.images.slide import Box
 from sparseshot.prediction.plan import Layout
 
@@ -116,8 +116,7 @@ class Manifest:
     def save(self, folder: Path) -> None:
         """Write it, whole or not at all."""
         content = {"format": _FORMAT, "version": _VERSION, "sparseshot": __version__, **asdict(self)}
-        with replacing(folder / MANIFEST) as temporary:
-            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+        write_json(folder / MANIFEST, content)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:

@@ -9,13 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import orjson
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from sparseshot.cells import Cells, rasterise
-from sparseshot.files import replacing
+from sparseshot.files import write_json
 from sparseshot.images import Grid, Slide
 from sparseshot.metrics import Counts, bootstrap_interval, f1_score, match_points
 from sparseshot.models.tasks import Task
@@ -71,8 +70,7 @@ class Evaluation:
 
     def write(self, path: Path) -> None:
         """Write as JSON; a precision of nothing found is null."""
-        with replacing(path) as temporary:
-            temporary.write_bytes(orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2))
+        write_json(path, asdict(self))
 
 
 @dataclass(frozen=True)
