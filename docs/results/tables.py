@@ -6,7 +6,7 @@ It prints them; with ``--write`` it puts them into the pages, between their mark
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -28,6 +28,9 @@ METHODS = {
     "ece": "exclusive cross-entropy, as in the paper",
     "ce": "cross-entropy",
 }
+FRACTIONS = (0.05, 0.1, 0.3, 0.6, 1.0)
+"""Of the marks, for the adaptive loss."""
+
 Place = tuple[str, str]
 """A data set and a task."""
 
@@ -53,14 +56,20 @@ class Score(NamedTuple):
 
 
 @cache
-def scores(marking: str | None = None) -> dict[tuple[Place, str, float], Score]:
-    """Give what is known of marks chosen in one way, by place, method and fraction."""
+def done(marking: str | None = None) -> dict[tuple[Place, str, float], list[dict[str, Any]]]:
+    """Give the runs with marks chosen in one way, by place, method and fraction."""
     groups: dict[tuple[Place, str, float], list[dict[str, Any]]] = {}
     for run in json.loads(METRICS.read_text())["runs"]:
         if run["state"] == "done" and run.get("marking") == marking:
             place = run["dataset"], run["task"]
             groups.setdefault((place, run["method"], run["fraction"]), []).append(run)
-    return {key: Score.over_seeds(runs) for key, runs in groups.items()}
+    return groups
+
+
+@cache
+def scores(marking: str | None = None) -> dict[tuple[Place, str, float], Score]:
+    """Give what they reached, the mean over seeds."""
+    return {key: Score.over_seeds(runs) for key, runs in done(marking).items()}
 
 
 def main_table() -> str:
@@ -90,10 +99,10 @@ def adaptive_table() -> str:
 
 def hopes_table() -> str:
     """Give what was hoped for of the adaptive loss from 10 % of the marks on, and where it is not so."""
-    done = scores()
     known = {key: score for key, score in _adaptive().items() if key[1] >= 0.1}
-    whole = {key: done[key[0], "ce", 1.0] for key in known if (key[0], "ce", 1.0) in done}
-    paper = {key: done[key[0], "ece", key[1]] for key in known if (key[0], "ece", key[1]) in done}
+    all_scores = scores()
+    whole = {key: all_scores[key[0], "ce", 1.0] for key in known if (key[0], "ce", 1.0) in all_scores}
+    paper = {key: all_scores[key[0], "ece", key[1]] for key in known if (key[0], "ece", key[1]) in all_scores}
     hopes = {
         "calibrated, at least 96 % of `ce` with all marks": {
             key: known[key].calibrated >= 0.96 * whole[key].calibrated for key in whole
@@ -117,6 +126,20 @@ def hopes_table() -> str:
     return _markdown(rows)
 
 
+def share_table() -> str:
+    """Give what the adaptive loss took the share of marks for, and in detection which z it took."""
+    rows = [["", "", *(f"{fraction:.0%} of the marks" for fraction in FRACTIONS)]]
+    for place, title in TITLES.items():
+        found = [done().get((place, "adaptive", fraction), []) for fraction in FRACTIONS]
+        estimates = [[run["marked_share"] for run in runs if "marked_share" in run] for runs in found]
+        shares = [[_mean(e[end] for e in these) for end in ("found", "true")] for these in estimates]
+        rows.append([title, "ĉ / c", *(" / ".join(pair) for pair in shares)])
+        if place[1] == "detect":
+            of_one = [_mean(e["alpha"] / (1 + e["alpha"]) / e["found"] for e in these) for these in estimates]
+            rows.append(["", "z", *of_one])
+    return _markdown(rows)
+
+
 def marking_table() -> str:
     """Give the scores with 30 % of the marks, chosen in several ways."""
     rows = [["", "marks chosen", "adaptive", "cross-entropy"]]
@@ -132,8 +155,7 @@ def marking_table() -> str:
 
 def _adaptive() -> dict[tuple[Place, float], Score]:
     """Give the scores of the adaptive loss, in the order of the tables."""
-    fractions = (0.05, 0.1, 0.3, 0.6, 1.0)
-    keys = [(place, fraction) for place in TITLES for fraction in fractions]
+    keys = [(place, fraction) for place in TITLES for fraction in FRACTIONS]
     found = {key: scores().get((key[0], "adaptive", key[1])) for key in keys}
     return {key: score for key, score in found.items() if score is not None}
 
@@ -141,6 +163,11 @@ def _adaptive() -> dict[tuple[Place, float], Score]:
 def _told(place: Place, method: str, *, fraction: float, digits: int = 2, marking: str | None = None) -> str:
     score = scores(marking).get((place, method, fraction))
     return "–" if score is None else score.told(digits)
+
+
+def _mean(values: Iterable[float]) -> str:
+    numbers = list(values)
+    return f"{fmean(numbers):.2f}" if numbers else "–"
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:
@@ -151,6 +178,7 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 TABLES = {
     "main": (ROOT / "README.md", main_table),
     "adaptive": (ROOT / "docs" / "adaptive.md", adaptive_table),
+    "shares": (ROOT / "docs" / "adaptive.md", share_table),
     "hopes": (ROOT / "docs" / "adaptive.md", hopes_table),
     "marking": (ROOT / "docs" / "adaptive.md", marking_table),
 }

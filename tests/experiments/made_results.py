@@ -104,4 +104,5 @@ def _write_log(path: Path, run: Run) -> None:
                 }
             if run.method.loss == "adaptive":
                 row |= {"marked_share": 0.9 * run.fraction, "true_marked_share": run.fraction}
+                row["alpha"] = 0.45 * run.fraction / (1 - 0.45 * run.fraction)
             writer.writerow(row)

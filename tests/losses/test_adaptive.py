@@ -14,6 +14,7 @@ from sparseshot.losses import (
     estimate_marked_share,
     exclusive_cross_entropy,
 )
+from sparseshot.losses.adaptive import promised_f1
 
 N = 4000
 
@@ -78,10 +79,8 @@ def test_crowded_points_count_as_cells_each_with_its_own_mark(share: float) -> N
     assert loss.told()["marked_share"] == pytest.approx(share, rel=0.05)
 
 
-@pytest.mark.parametrize(("size", "rho", "certainty"), [(1, 0.9, 1 / 3), (4, 0.75, 1 / 2)])
-def test_points_and_areas_have_their_own_threshold_and_weight(
-    size: int, rho: float, certainty: float
-) -> None:
+@pytest.mark.parametrize(("size", "rho"), [(1, 0.9), (4, 0.75)])
+def test_points_and_areas_have_their_own_threshold(size: int, rho: float) -> None:
     loss = AdaptiveExclusiveCrossEntropy(warm_up=0.0, every=1)
     cells = torch.zeros(1, 60, 60, dtype=torch.long)
     cells[:, 5:55:10, 5:55:10] = 1
@@ -89,9 +88,8 @@ def test_points_and_areas_have_their_own_threshold_and_weight(
     unmarked = target.roll(5 * size, 1)
     logits = torch.where(target + unmarked > 0, 4.0, -4.0).unsqueeze(1)  # half of the cells are marked
     loss(logits, target)
-    share = loss.told()["marked_share"]
-    assert share == pytest.approx(0.5)
-    assert loss.told()["alpha"] == pytest.approx(certainty * share / (1 - certainty * share), rel=1e-4)
+    assert loss.told()["marked_share"] == pytest.approx(0.5)
+    assert loss.told()["alpha"] == pytest.approx(0.25 / 0.75, rel=1e-4)
     for p, left_out in ((rho - 0.01, False), (rho + 0.01, True)):
         logit = torch.logit(torch.tensor(p))
         sure = torch.where(unmarked > 0, logit, -4.0).unsqueeze(1)
@@ -99,6 +97,42 @@ def test_points_and_areas_have_their_own_threshold_and_weight(
         assert excluded is not None
         assert excluded[unmarked > 0].all() == left_out
         assert not excluded[unmarked == 0].any()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 1.0])
+@pytest.mark.parametrize("placed", [0.5, 1.0])
+def test_the_less_sure_the_place_of_points_the_lower_the_chance_that_gives_one_half(
+    placed: float, share: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    loss = AdaptiveExclusiveCrossEntropy(warm_up=0.0, every=1)
+    cells = torch.zeros(16, 60, 60, dtype=torch.bool)
+    cells[:, 2::5, 2::5] = True
+    for _ in range(40):
+        unsure = cells & (torch.rand(cells.shape, generator=generator) >= placed)  # found one place beside
+        marked = cells & (torch.rand(cells.shape, generator=generator) < share)
+        logits = torch.where(unsure.roll((1, -1), (1, 2)), 3.0, -4.0)
+        loss(torch.where(cells & ~unsure, 5.0, logits).unsqueeze(1), marked.long())
+    told = loss.told()
+    assert told["marked_share"] == pytest.approx(share, rel=0.06)
+    f1 = 2 * placed / (placed + 1)  # of the threshold that finds what is sure
+    certain = f1 / 2 * told["marked_share"]
+    assert told["alpha"] == pytest.approx(certain / (1 - certain), rel=0.06)
+
+
+def test_the_best_f1_of_many_thresholds() -> None:
+    generator = torch.Generator().manual_seed(0)
+    marked = torch.randint(0, 9, (3, 30), generator=generator).float()
+    everything = marked + torch.randint(0, 50, (3, 30), generator=generator)
+    marks, share = marked.sum(-1) + torch.tensor([0.0, 5.0, 50.0]), torch.tensor([1.0, 0.5, 0.2])
+    for number, f1 in enumerate(promised_f1(marked, everything, marks, share).tolist()):
+        scores = []
+        for threshold in range(30):
+            found = float(marked[number, threshold:].sum() / share[number])
+            precision = found / float(everything[number, threshold:].sum())
+            recall = found / float(marks[number] / share[number])
+            scores.append(2 * precision * recall / (precision + recall) if found else 0.0)
+        assert f1 == pytest.approx(min(max(scores), 1.0))
 
 
 @pytest.mark.parametrize("size", [1, 4])
@@ -215,7 +249,14 @@ def _one_of_two(rank: int, file: str, results: "multiprocessing.SimpleQueue[dict
     target = torch.zeros(1000).long()
     target[500 : 600 + 200 * rank] = 1  # 20 % are marked here, 60 % there
     loss(logits, target)
-    results.put(loss.told())
+    of_points = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0)
+    marks = torch.zeros(1, 60, 60).long()
+    marks[:, 2::5, 2::5] = 1
+    peaks = marks.clone()
+    if rank:
+        peaks[:, 30:] = 0  # in this process, half of them are not found
+    of_points(torch.where(peaks > 0, 4.0, -4.0).unsqueeze(1), marks)
+    results.put(loss.told() | {"alpha of points": of_points.told()["alpha"]})
     torch.distributed.destroy_process_group()
 
 
@@ -226,3 +267,5 @@ def test_two_processes_have_one_estimate(tmp_path: Path) -> None:
     told = [results.get(), results.get()]
     assert told[0] == told[1]
     assert told[0]["marked_share"] == pytest.approx(0.4)
+    certain = 2 * 0.75 / 1.75 / 2  # of an F1 with all that is found right, and three quarters found
+    assert told[0]["alpha of points"] == pytest.approx(certain / (1 - certain), rel=1e-4)

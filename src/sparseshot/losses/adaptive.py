@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,20 +27,8 @@ _SUREST = 0.2
 _SWING = 2.0
 """A ratio of one estimate to the next that deserves a warning, late in training."""
 
-
-class _Usual(NamedTuple):
-    """What is taken where nothing else is asked for.
-
-    Attributes:
-        certainty: z, the chance of a cell that shall give p = 1/2.
-        rho: lowest threshold of exclusion over progress.
-    """
-
-    certainty: float
-    rho: Schedule
-
-
-_AREAS, _POINTS = _Usual(1 / 2, Constant(0.75)), _Usual(1 / 3, Constant(0.9))
+_RHO_OF_AREAS, _RHO_OF_POINTS = Constant(0.75), Constant(0.9)
+"""The lowest threshold of exclusion where nothing else is asked for."""
 
 
 def estimate_marked_share(marked: Tensor, everything: Tensor) -> Tensor:
@@ -68,6 +56,26 @@ def estimate_marked_share(marked: Tensor, everything: Tensor) -> Tensor:
     return torch.where(marked[..., :1] > 0, share, torch.nan).squeeze(-1)
 
 
+def promised_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tensor) -> Tensor:
+    """Give the highest F1 of any threshold, if what is marked is a share of what there is.
+
+    Args:
+        marked: ``(…, bins)`` how many marked locations have a logit in each bin.
+        everything: ``(…, bins)`` the same for all locations that could be found.
+        marks: ``(…)`` how many marks there are, those included that are found nowhere.
+        share: ``(…)`` how much is marked of what there is.
+
+    Returns:
+        ``(…)``.
+
+    >>> marked, everything = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([900.0, 50.0, 20.0])
+    >>> promised_f1(marked, everything, torch.tensor(10.0), torch.tensor(0.3))  # 20 of 33 cells in 20 places
+    tensor(0.7500)
+    """
+    found, there = above(marked) / share.unsqueeze(-1), (marks / share).unsqueeze(-1)
+    return (2 * found / (above(everything) + there)).amax(-1).clamp(max=1.0)
+
+
 class AdaptiveExclusiveCrossEntropy(Loss):
     r"""Exclusive cross-entropy that sets α and ρ by an estimate of how much was marked.
 
@@ -84,9 +92,9 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     The estimates are part of ``state_dict()``, and the same in all processes of a distributed run.
 
     Args:
-        certainty: z. Left out, 1/2 where marks are areas, and 1/3 where they are points
-            (:func:`~sparseshot.losses.histograms.are_points`), as on the grid of a detector, which is never
-            quite sure of the place.
+        certainty: z. Left out, 1/2 where marks are areas, and half of :func:`promised_f1` where they are
+            points (:func:`~sparseshot.losses.histograms.are_points`), as on the grid of a detector, which is
+            never quite sure of the place.
         first_alpha: α until there is an estimate.
         warm_up: the part of training before the first estimate: a model that does not rank yet knows nothing.
         every: training steps from one estimate to the next.
@@ -181,12 +189,8 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     def _threshold(self, progress: float) -> float:
         """Give ρ: the schedule's, or where an unmarked location is as likely a missed cell as background."""
         share = min(float(self.share.nan_to_num(0.0).min()), 1.0)
-        rho = self.rho or self._usual.rho
+        rho = self.rho or (_RHO_OF_POINTS if self.histograms.points else _RHO_OF_AREAS)
         return max(rho(progress), share / (2.0 - share))
-
-    @property
-    def _usual(self) -> _Usual:
-        return _POINTS if self.histograms.points else _AREAS
 
     def told(self) -> dict[str, float]:
         """Tell the estimated share of marks and α; with several classes their mean, then one by one."""
@@ -204,9 +208,16 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         share = estimate_marked_share(marked, everything)
         share = torch.where(marked.sum(-1) >= _FEW_MARKS, share, self.share)
         self._warn_of_swing(share, progress)
-        certain = (self.certainty or self._usual.certainty) * share
+        certain = share * (self.certainty or self._usual_certainty(share))
         alpha = (certain / (1.0 - certain)).clamp(_SMALLEST_ALPHA, 1.0)
         self.share, self.alpha = share, torch.where(share.isnan(), self.alpha, alpha)
+
+    def _usual_certainty(self, share: Tensor) -> Tensor | float:
+        """Give z where nothing else is asked for."""
+        seen = self.histograms
+        if not seen.points:
+            return 1 / 2
+        return promised_f1(seen.marked.cpu(), seen.everything.cpu(), seen.marks.cpu(), share) / 2
 
     def _warn_of_swing(self, share: Tensor, progress: float) -> None:
         """Warn once if an estimate late in training is far from the one before."""

@@ -46,12 +46,14 @@ class LogitHistograms(nn.Module):
 
     Attributes:
         points: whether marks are points; None until enough of them were seen to tell.
+        marks: ``(classes,)`` how many there were, at a peak or not.
     """
 
     RANGE, BINS, DECAY = 12.0, 96, 0.98
 
     counts: Tensor
     crowding: Tensor
+    marks: Tensor
 
     def __init__(self, classes: int = 1, *, objects: bool = False) -> None:
         super().__init__()
@@ -59,6 +61,7 @@ class LogitHistograms(nn.Module):
         self.points: bool | None = None if objects else False
         self.register_buffer("counts", torch.zeros(2, classes, self.BINS))  # of marks, and of everything
         self.register_buffer("crowding", torch.zeros(2))  # of the first marks: how many, and their neighbours
+        self.register_buffer("marks", torch.zeros(classes))
 
     @property
     def marked(self) -> Tensor:
@@ -87,6 +90,8 @@ class LogitHistograms(nn.Module):
         counts[0] = self._histogram(bins[marked], seen.marked[marked] - 1)
         counts[1] = self._histogram(torch.where(seen.counted, bins, -1), likeliest)
         self.counts.mul_(self.DECAY).add_(_of_all_processes(counts))
+        marks = torch.bincount(batch.label[batch.label > 0] - 1, minlength=self.classes)
+        self.marks.mul_(self.DECAY).add_(_of_all_processes(marks.to(self.marks)))
 
     def _histogram(self, bins: Tensor, kind: Tensor | None) -> Tensor:
         """Count bins of kinds, from 0; bins of −1 do not count."""

@@ -283,6 +283,19 @@ def test_raw_metrics_are_one_small_file(tmp_path: Path) -> None:
     assert len(text) < 1000 * len(runs)
 
 
+def test_raw_metrics_have_what_a_loss_took_the_marked_share_for(tmp_path: Path) -> None:
+    write_results(tmp_path, sweep(losses=("adaptive", "ce")))
+    for run in raw_metrics(Results.read(tmp_path))["runs"]:
+        if run["method"] == "ce":
+            assert "marked_share" not in run
+        else:
+            found = 0.9 * run["fraction"]
+            assert run["marked_share"] == pytest.approx(
+                {"true": run["fraction"], "found": found, "alpha": found / (2 - found)},
+                abs=1e-4,
+            )
+
+
 def test_a_folder_without_experiments_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataNotFoundError, match="holds no experiment"):
         Results.read(tmp_path)

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps, rc_context
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sparseshot.experiments.panels import COLUMNS, IMAGES, read_panel
 from sparseshot.experiments.report.comparisons import Comparison, Row, percent
+from sparseshot.experiments.report.estimates import Estimate
 from sparseshot.experiments.results import POINTS, Result
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the paper's four always have the same.
@@ -99,13 +100,6 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
         ]
         canvas.legend(handles=handles, loc="outside right center", title="marks given")
         return as_svg(canvas)
-
-
-class Estimate(NamedTuple):
-    """How much was marked, and what a loss took it for."""
-
-    true: float
-    found: float
 
 
 def draw_shares(estimates: Mapping[str, Sequence[Estimate]]) -> bytes:

@@ -7,13 +7,8 @@ from sparseshot.experiments.folders import LOG
 from sparseshot.experiments.panels import IMAGES, read_panel
 from sparseshot.experiments.report.comparisons import Comparison, Row, percent
 from sparseshot.experiments.report.document import Figure
-from sparseshot.experiments.report.drawing import (
-    Estimate,
-    draw_curves,
-    draw_exclusion,
-    draw_panels,
-    draw_shares,
-)
+from sparseshot.experiments.report.drawing import draw_curves, draw_exclusion, draw_panels, draw_shares
+from sparseshot.experiments.report.estimates import read_estimate
 from sparseshot.experiments.results import Result
 from sparseshot.training.logs import numbers_of, read_log
 
@@ -53,7 +48,7 @@ def share_figure(comparisons: Sequence[Comparison]) -> Figure | None:
                 for row in comparison.rows
                 for results in row.results.values()
                 for result in results
-                if (estimate := _estimate(result)) is not None
+                if (estimate := read_estimate(result)) is not None
             ]
         )
     }
@@ -61,16 +56,6 @@ def share_figure(comparisons: Sequence[Comparison]) -> Figure | None:
         return None
     caption = "The share of the cells that is marked: the estimate at the end of training over the truth."
     return Figure("marked-share", caption, partial(draw_shares, estimates))
-
-
-def _estimate(result: Result) -> Estimate | None:
-    """Give the last estimate of a run, and the true share in the crops of the last half of training."""
-    log = read_log(result.folder / LOG)
-    found, true = (numbers_of(log, column) for column in ("marked_share", "true_marked_share"))
-    if not found or not true:
-        return None
-    late = true[len(true) // 2 :]
-    return Estimate(true=sum(late) / len(late), found=found[-1])
 
 
 def panels_figure(comparison: Comparison, chosen: Sequence[Result]) -> Figure | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.experiments.folders import make_folder
+from sparseshot.experiments.report.estimates import read_estimate
 from sparseshot.experiments.results import Result, Results
 from sparseshot.files import replacing
 
@@ -57,6 +58,8 @@ def _run(result: Result) -> dict[str, Any]:
             told["exclusive_recall"] = {
                 name: _rounded(values) for name, values in result.metrics["exclusive_recall"].items()
             }
+        if (estimate := read_estimate(result)) is not None:
+            told["marked_share"] = _rounded(estimate._asdict())
         told["marks"] = result.metrics["training"]["marks"]
         told["seconds"] = round(result.seconds, 1)
         told["memory_mb"] = None if result.memory_bytes is None else round(result.memory_bytes / 1e6)
