@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from sparseshot.losses import LOSSES
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.evaluation import Known, evaluate
-from sparseshot.training.logs import numbers_of, read_log
+from sparseshot.training.logs import RunLog, numbers_of, read_log
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import Marked, prepare
 
@@ -170,6 +171,34 @@ def test_another_configuration_does_not_overwrite(tmp_path: Path) -> None:
         run(tiny_config(steps=4, loss="ce"), tmp_path)
 
 
+@pytest.mark.parametrize("lost", ["weights", "state", "loss"])
+def test_a_checkpoint_that_does_not_fit_is_told(lost: str, tmp_path: Path) -> None:
+    config = tiny_config(steps=4)
+    run(config, tmp_path / "whole")
+    at_the_end = Checkpoint.load(tmp_path / "whole" / "model.pt")
+    half = replace(at_the_end, step=2, weights={} if lost == "weights" else at_the_end.weights)
+    if lost == "loss":
+        network = config.make_task().network()
+        optimizer = torch.optim.AdamW(network.parameters())
+        half = replace(half, state={"optimizer": optimizer.state_dict(), "schedule": {}, "criterion": {}})
+    (tmp_path / "half").mkdir()
+    half.save(tmp_path / "half" / "last.pt")
+    with pytest.raises(CheckpointError, match=r"last\.pt: does not fit .* \(0\.\d+\.\d+\), or begin anew"):
+        run(config, tmp_path / "half")
+    assert (tmp_path / "half" / "last.pt").exists()
+
+
+def test_a_log_of_another_version_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("step,loss,mood\n10,0.5,good\n20,0.25,better\n")
+    log = RunLog(tmp_path, start=10)
+    log.write(20, {"loss": 0.125})
+    log.close()
+    assert [(row["step"], row["loss"]) for row in read_log(tmp_path / "log.csv")] == [
+        ("10", "0.5"),
+        ("20", "0.125"),
+    ]
+
+
 def test_ones_own_network_trains_through_the_same_call(tmp_path: Path) -> None:
     torch.manual_seed(0)
     own = nn.Sequential(nn.Conv2d(3, 8, 5, padding=2), nn.ReLU(), nn.Conv2d(8, 1, 1))
@@ -181,8 +210,6 @@ def test_ones_own_network_trains_through_the_same_call(tmp_path: Path) -> None:
 
 def test_several_classes_and_certain_negatives(tmp_path: Path) -> None:
     slide, truth = blobs(0)
-    from dataclasses import replace
-
     marks = replace(
         truth, classes=("a", "b", "dust"), label=np.arange(len(truth), dtype=np.int16) % np.int16(3)
     )

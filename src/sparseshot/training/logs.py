@@ -36,7 +36,7 @@ class RunLog:
         self._path = folder / "log.csv"
         kept = [row for row in read_log(self._path) if int(row["step"]) <= start]
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
+            writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")  # another version's columns
             writer.writeheader()
             writer.writerows(kept)
         self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)

@@ -11,7 +11,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from sparseshot.errors import InputError, OutputError, SparseshotError
+from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
 from sparseshot.files import replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
 from sparseshot.models.colour import jittered_network_input
@@ -63,7 +63,7 @@ def train(
 
     run = _Run(config, network, fabric)
     if (folder / LAST).exists():
-        run.load(Checkpoint.load(folder / LAST))
+        run.go_on_from(folder / LAST)
     share = config.batch // fabric.world_size
     items = range(fabric.global_rank * share, (fabric.global_rank + 1) * share)
     plan = CropPlan(config.crop_px, config.near_marks, config.stain_jitter, run.task.stride, config.seed)
@@ -194,15 +194,24 @@ class _Run:
         }
         return Checkpoint(self.config, self.module.state_dict(), self.step, state=state)
 
-    def load(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint."""
-        self.module.load_state_dict(checkpoint.weights)
-        self.optimizer.load_state_dict(checkpoint.state["optimizer"])
-        self.schedule.load_state_dict(checkpoint.state["schedule"])
-        self.criterion.load_state_dict(checkpoint.state["criterion"])
-        if self.teacher is not None:
-            self.teacher.load_state_dict(checkpoint.state["teacher"])
-        self.best = checkpoint.state["best"]
+    def go_on_from(self, path: Path) -> None:
+        """Go on from a checkpoint; one of another network or another version is a CheckpointError."""
+        checkpoint = Checkpoint.load(path)
+        try:
+            self.module.load_state_dict(checkpoint.weights)
+            self.optimizer.load_state_dict(checkpoint.state["optimizer"])
+            self.schedule.load_state_dict(checkpoint.state["schedule"])
+            self.criterion.load_state_dict(checkpoint.state["criterion"])
+            if self.teacher is not None:
+                self.teacher.load_state_dict(checkpoint.state["teacher"])
+            self.best = checkpoint.state["best"]
+        except (RuntimeError, KeyError, ValueError) as error:
+            writer = checkpoint.versions.get("sparseshot", "unknown")
+            raise CheckpointError(
+                path,
+                "does not fit this network and loss; go on with the network it was begun with and the "
+                f"sparseshot that wrote it ({writer}), or begin anew in another folder",
+            ) from error
         self.step = checkpoint.step
 
 
