@@ -51,6 +51,33 @@ def loop_seconds(config: TrainConfig, marked: Marked) -> float:
     return config.steps * config.batch * sum(1 / speed for speed in speeds) / len(speeds)
 
 
+def step_seconds(config: TrainConfig) -> dict[str, float]:
+    """Time a step of the network, forward and backward, with several losses."""
+    torch.manual_seed(0)
+    task = config.make_task()
+    network = task.network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    image = torch.randn(config.batch, 3, config.crop_px, config.crop_px)
+    image = image.contiguous(memory_format=torch.channels_last)
+    places = config.crop_px // 8
+    target = (torch.rand(config.batch, places, places) < 0.1).long()
+    if task.stride == 1:  # areas, of eight by eight pixels
+        target = target.repeat_interleave(8, 1).repeat_interleave(8, 2)
+    losses = {name: make_loss(name) for name in ("ece", "adaptive")}
+
+    def logits() -> torch.Tensor:
+        return task.logits(network(image))
+
+    def with_loss(name: str) -> None:
+        torch.autograd.backward(losses[name](logits(), target, progress=0.5))
+
+    def with_bce() -> None:
+        value = F.binary_cross_entropy_with_logits(logits()[:, 0], target.float())
+        torch.autograd.backward(value)
+
+    ways = {"bce": with_bce, "ece": lambda: with_loss("ece"), "adaptive": lambda: with_loss("adaptive")}
+    return seconds_in_turns(ways, rounds=40)
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     tissue = SyntheticTissue(seed=0, size_px=(2048, 2048))
@@ -65,26 +92,7 @@ def main() -> None:
         rows.append((task, STEPS * config.batch / min(bare), min(bare) / min(ours)))
     print_table(("task", "bare loop, crops/s", "the loop, as a share of it"), rows)
 
-    target = (torch.rand(16, 16, 16) < 0.1).long().repeat_interleave(8, 1).repeat_interleave(8, 2)
-    network = TrainConfig().make_task().network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    crops = torch.randn(16, 3, 128, 128).contiguous(memory_format=torch.channels_last)
-    exclusive, adaptive = make_loss("ece"), make_loss("adaptive")
-
-    def step(loss_value: torch.Tensor) -> None:
-        torch.autograd.backward(loss_value)
-
-    times = seconds_in_turns(
-        {
-            "cross-entropy of torch": lambda: step(
-                F.binary_cross_entropy_with_logits(network(crops)[:, 0], target.float())
-            ),
-            "exclusive cross-entropy": lambda: step(exclusive(network(crops), target, progress=0.5)),
-            "adaptive": lambda: step(adaptive(network(crops), target, progress=0.5)),
-        },
-        rounds=7,
-    )
-    base = times["cross-entropy of torch"]
     print()
-    print_table(
-        ("U-Net step, forward and backward", "ratio"), [(name, t / base) for name, t in times.items()]
-    )
+    steps = {task: step_seconds(TrainConfig(task=task)) for task in ("segment", "detect")}
+    ratios = [(task, *(t / times["bce"] for t in times.values())) for task, times in steps.items()]
+    print_table(("a step with", "cross-entropy of torch", "ece", "adaptive"), ratios)
