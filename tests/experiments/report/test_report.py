@@ -244,6 +244,15 @@ def test_tables_of_the_paper_stand_beside_ours(tmp_path: Path, name: str) -> Non
     assert not compare(Results.read(tmp_path)), "what stands for a table is not drawn as a curve"
 
 
+def test_where_nothing_is_found_nothing_is_best(tmp_path: Path) -> None:
+    experiment = open_experiment("annealing", profile="quick").experiment
+    write_results(tmp_path, experiment, scores=lambda run: (0.0, 0.5))
+    blocks = report_of(tmp_path)
+    table = next(block for block in blocks if isinstance(block, Table))
+    assert {row[1] for row in table.rows} == {"0.00"}
+    assert "at threshold 0.5 none (all 0.00) and at the calibrated threshold" in text_of(blocks)
+
+
 def test_two_experiments_share_runs_and_keep_their_titles(tmp_path: Path) -> None:
     table = open_experiment("annealing", profile="quick").experiment
     both = sweep(name="curves")

@@ -106,7 +106,7 @@ def _scores(comparison: Comparison) -> Table:
     best = {
         (point, fraction): max(
             (row.curve(point)[fraction].mean for row in comparison.rows if fraction in row.curve(point)),
-            default=None,
+            default=0.0,
         )
         for point in POINTS
         for fraction in comparison.fractions
@@ -118,7 +118,7 @@ def _scores(comparison: Comparison) -> Table:
             cells = []
             for fraction in comparison.fractions:
                 text = str(curve[fraction]) if fraction in curve else ABSENT[row.state(fraction)]
-                top = fraction in curve and curve[fraction].mean == best[point, fraction]
+                top = fraction in curve and curve[fraction].mean == best[point, fraction] > 0
                 cells.append(f"**{text}**" if top else text)
             means = {fraction: spread.mean for fraction, spread in curve.items()}
             title = row.method.title if point == "half" else ""
@@ -199,7 +199,7 @@ def _cell(row: Row, column: tuple[float, Point] | None, values: Mapping[str, Spr
     own = values.get(row.method.title)
     if own is None:
         return ABSENT[row.state(column[0])] if column else ""
-    best = own.mean == max(spread.mean for spread in values.values())
+    best = own.mean == max(spread.mean for spread in values.values()) > 0
     return f"**{own}**" if best else str(own)
 
 

@@ -139,7 +139,8 @@ def best_in_table(
     for point, values in ours.items():
         if len(values) > 1:
             best = max(values, key=lambda title: values[title].mean)
-            told.append(f"at {_the(POINTS[point])} {best} ({values[best].mean:.2f})")
+            text = f"{best} ({values[best].mean:.2f})" if values[best].mean > 0 else "none (all 0.00)"
+            told.append(f"at {_the(POINTS[point])} {text}")
     if not told:
         return None
     sentence = f"With {percent(fraction)} of the marks the best is {' and '.join(told)}"
