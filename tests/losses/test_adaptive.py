@@ -15,6 +15,8 @@ from sparseshot.losses import (
     exclusive_cross_entropy,
 )
 from sparseshot.losses.adaptive import promised_f1
+from sparseshot.losses.histograms import LogitHistograms
+from sparseshot.losses.targets import read_batch
 
 N = 4000
 
@@ -118,6 +120,17 @@ def test_the_less_sure_the_place_of_points_the_lower_the_chance_that_gives_one_h
     f1 = 2 * placed / (placed + 1)  # of the threshold that finds what is sure
     certain = f1 / 2 * told["marked_share"]
     assert told["alpha"] == pytest.approx(certain / (1 - certain), rel=0.06)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_marks_of_several_classes_are_counted_together_or_each_for_itself(together: bool) -> None:
+    label = torch.zeros(1, 60, 60).long()
+    label[:, 2::5, 2::5] = 1
+    label[:, 2:22:5, 2::5] = 2
+    histograms = LogitHistograms(1 if together else 2, objects=True)
+    histograms.observe(read_batch(torch.randn(1, 3, 60, 60), label, None))
+    assert histograms.points
+    assert histograms.marks.tolist() == ([144.0] if together else [96.0, 48.0])
 
 
 def test_the_best_f1_of_many_thresholds() -> None:

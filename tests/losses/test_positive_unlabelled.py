@@ -99,6 +99,14 @@ def test_the_prior_is_found_while_training(prior: float) -> None:
     assert found.flatten().tolist() == [True, False]
 
 
+def test_the_prior_of_several_classes_is_that_of_any() -> None:
+    loss = NonNegativePU()
+    generator = torch.Generator().manual_seed(0)
+    target = torch.randint(0, 4, (2, 16, 16), generator=generator)
+    assert loss(torch.randn(2, 4, 16, 16, generator=generator), target, progress=0.5).isfinite()
+    assert int(loss.histograms.marked.sum()) == int((target > 0).sum())
+
+
 def test_the_prior_of_a_batch_can_be_told() -> None:
     generator = torch.Generator().manual_seed(0)
     logits, truth = torch.randn(1000, 1, generator=generator), torch.arange(1000) % 4 == 0

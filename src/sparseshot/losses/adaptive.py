@@ -208,16 +208,12 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         share = estimate_marked_share(marked, everything)
         share = torch.where(marked.sum(-1) >= _FEW_MARKS, share, self.share)
         self._warn_of_swing(share, progress)
-        certain = share * (self.certainty or self._usual_certainty(share))
+        if self.certainty is not None or not seen.points:
+            certain = share * (self.certainty or 1 / 2)
+        else:
+            certain = share * promised_f1(marked, everything, seen.marks.cpu(), share) / 2
         alpha = (certain / (1.0 - certain)).clamp(_SMALLEST_ALPHA, 1.0)
         self.share, self.alpha = share, torch.where(share.isnan(), self.alpha, alpha)
-
-    def _usual_certainty(self, share: Tensor) -> Tensor | float:
-        """Give z where nothing else is asked for."""
-        seen = self.histograms
-        if not seen.points:
-            return 1 / 2
-        return promised_f1(seen.marked.cpu(), seen.everything.cpu(), seen.marks.cpu(), share) / 2
 
     def _warn_of_swing(self, share: Tensor, progress: float) -> None:
         """Warn once if an estimate late in training is far from the one before."""

@@ -46,7 +46,7 @@ class LogitHistograms(nn.Module):
 
     Attributes:
         points: whether marks are points; None until enough of them were seen to tell.
-        marks: ``(classes,)`` how many there were, at a peak or not.
+        marks: ``(classes,)`` of points: how many there were, at a peak or not.
     """
 
     RANGE, BINS, DECAY = 12.0, 96, 0.98
@@ -90,8 +90,10 @@ class LogitHistograms(nn.Module):
         counts[0] = self._histogram(bins[marked], seen.marked[marked] - 1)
         counts[1] = self._histogram(torch.where(seen.counted, bins, -1), likeliest)
         self.counts.mul_(self.DECAY).add_(_of_all_processes(counts))
-        marks = torch.bincount(batch.label[batch.label > 0] - 1, minlength=self.classes)
-        self.marks.mul_(self.DECAY).add_(_of_all_processes(marks.to(self.marks)))
+        if self.points:
+            every = batch.label > 0
+            marks = self._histogram(bins[every], batch.label[every] - 1).sum(-1)
+            self.marks.mul_(self.DECAY).add_(_of_all_processes(marks.to(self.marks)))
 
     def _histogram(self, bins: Tensor, kind: Tensor | None) -> Tensor:
         """Count bins of kinds, from 0; bins of −1 do not count."""
