@@ -28,7 +28,7 @@ class Model:
     dim: float = 0.0
 
     def draw(self, random: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give the scores of 2000 cells, and of everything else."""
+        """Return the scores of 2000 cells, and of everything else."""
         logits = random.normal(*self.cells, 2000)
         dim = random.random(2000) < self.dim
         logits[dim] = random.normal(*self.others, dim.sum())

@@ -53,14 +53,14 @@ def points(count: int) -> Cells:
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """Give CPU seconds: all of this runs on one core, and what else the machine does should not count."""
+    """Return CPU seconds: all of this runs on one core, and what else the machine does should not count."""
     start = time.process_time()
     run()
     return time.process_time() - start
 
 
 def resident_mb(field: str) -> float:
-    """Give VmRSS, the memory held now, or VmHWM, the most held since the last reset."""
+    """Return VmRSS, the memory held now, or VmHWM, the most held since the last reset."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return int(line.split()[1]) / 1000
@@ -68,7 +68,7 @@ def resident_mb(field: str) -> float:
 
 
 def peak_mb(run: Callable[[], object]) -> tuple[float, float]:
-    """Give by how much the memory held rises while ``run`` works, and how much its result holds."""
+    """Return by how much the memory held rises while ``run`` works, and how much its result holds."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # begins the peak anew
     before = resident_mb("VmRSS")

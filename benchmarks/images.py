@@ -74,7 +74,7 @@ def _reading(slides: dict[str, Path]) -> None:
 
 
 def _boxes(size: tuple[int, int], margin: int, ratio: float) -> Iterator[tuple[int, int, int, int]]:
-    """Give column, row, width and height of whole tiles that lie inside the slide with their margin."""
+    """Return column, row, width and height of whole tiles that lie inside the slide with their margin."""
     width, height = (int(length / ratio) for length in size)
     for row in range(margin, height - TILE - margin + 1, TILE):
         for column in range(margin, width - TILE - margin + 1, TILE):

@@ -140,7 +140,7 @@ def backward(compute: Callable[[], Tensor], logits: Tensor) -> Callable[[], None
 
 
 def peak_extra_bytes(run: Callable[[], None]) -> float:
-    """Give how far the memory of this process rises above where it stands; nan where Linux does not tell."""
+    """Return how far the memory of this process rises above where it stands; NaN off Linux."""
     if not sys.platform.startswith("linux"):
         return float("nan")
     run()

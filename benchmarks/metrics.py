@@ -115,7 +115,7 @@ def suppression_ratios() -> None:
 
 
 def cpu_seconds(run: Callable[[], object], *, rounds: int) -> float:
-    """Give the least processor seconds of some runs, since sizes are not run in turns."""
+    """Return the least processor seconds of some runs, since sizes are not run in turns."""
     run()
     least = math.inf
     for _ in range(rounds):

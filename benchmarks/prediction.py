@@ -24,8 +24,8 @@ from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import open_slide
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.models.colour import network_input
-from sparseshot.prediction import Model, Pace, predict_slide
-from sparseshot.prediction.found import SlideFrame
+from sparseshot.prediction import Model, Throughput, predict_slide
+from sparseshot.prediction.finder import SlideFrame
 from sparseshot.prediction.plan import Tissue, plan
 from sparseshot.prediction.predict import TILE_PX, make_finder
 from sparseshot.prediction.seams import settle
@@ -65,7 +65,7 @@ class Repeated:
         return pixels
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        """Give the block in small."""
+        """Return the block in small."""
         return self.blocks[-1][:max_px, :max_px]
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ def bare_and_whole(path: Path, slide: Slide, model: Model, folder: Path, *, roun
 
     def whole() -> None:
         out = folder / f"{model.task.name} {len(found)}"
-        found.append(predict_slide(slide, model, out, pace=Pace(threads=2)).cells)
+        found.append(predict_slide(slide, model, out, pace=Throughput(threads=2)).cells)
 
     ways = {"bare": bare, "script": lambda: by_script(path, boxes, model), "whole": whole}
     seconds = seconds_in_turns(ways, rounds=rounds)

@@ -49,7 +49,7 @@ def trained(folder: Path) -> Path:
 
 
 def peak_mb() -> float:
-    """Give the most memory this process ever held; getrusage would count that of whoever started it."""
+    """Return the most memory this process ever held; getrusage would count that of whoever started it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

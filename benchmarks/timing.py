@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 
 def seconds_in_turns(candidates: Mapping[str, Callable[[], object]], *, rounds: int = 15) -> dict[str, float]:
-    """Give the median seconds of each candidate; every round runs each once, after one unmeasured round."""
+    """Return the median seconds of each candidate; every round runs each once, after one unmeasured round."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for turn in range(rounds + 1):
         for name, run in candidates.items():

@@ -21,7 +21,7 @@ class DocstringMarkup(griffe.Extension):
 
 
 def as_markdown(text: str) -> str:
-    """Give a docstring as Markdown.
+    """Return a docstring as Markdown.
 
     >>> as_markdown("See :func:`sparseshot.losses.make_loss`.")
     'See `make_loss`.'

@@ -13,7 +13,7 @@ settings.load_profile("sparseshot")
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """Give the folder of public data sets; skip where it is absent."""
+    """Return the folder of public data sets; skip where it is absent."""
     folder = Path(os.environ.get("SPARSESHOT_DATA") or Path(__file__).parents[2] / "shared" / "data")
     if not folder.is_dir():
         pytest.skip(f"no data sets at {folder}; set SPARSESHOT_DATA to where they are")

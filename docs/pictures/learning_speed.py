@@ -14,17 +14,17 @@ RHO_AT_START, RHO_AT_END = 0.5, 0.679
 
 
 def unannotated_acceleration(p: Curve) -> Curve:
-    """Give d²L/dt² of L = −log(1 − p) under gradient flow of the logit."""
+    """Return d²L/dt² of L = −log(1 − p) under gradient flow of the logit."""
     return 2 * p**3 * (1 - p)
 
 
 def marked_acceleration(p: Curve) -> Curve:
-    """Give d²L/dt² of L = −log p under gradient flow of the logit."""
+    """Return d²L/dt² of L = −log p under gradient flow of the logit."""
     return 2 * p * (1 - p) ** 3
 
 
 def unannotated_slope(p: Curve, *, alpha: float, gamma: float) -> Curve:
-    """Give dL/dz of L = −α p^γ log(1 − p)."""
+    """Return dL/dz of L = −α p^γ log(1 − p)."""
     return alpha * p**gamma * (p - gamma * (1 - p) * np.log1p(-p))
 
 

@@ -51,13 +51,13 @@ class Score(NamedTuple):
         return cls(half, calibrated, best, len(runs))
 
     def told(self, digits: int) -> str:
-        """Give it at threshold 0.5 and calibrated."""
+        """Return it at threshold 0.5 and calibrated."""
         return f"{self.half:.{digits}f} / {self.calibrated:.{digits}f}"
 
 
 @cache
 def done(marking: str | None = None) -> dict[tuple[Place, str, float], list[dict[str, Any]]]:
-    """Give the runs with marks chosen in one way, by place, method and fraction."""
+    """Return the runs with marks chosen in one way, by place, method and fraction."""
     groups: dict[tuple[Place, str, float], list[dict[str, Any]]] = {}
     for run in json.loads(METRICS.read_text())["runs"]:
         if run["state"] == "done" and run.get("marking") == marking:
@@ -68,12 +68,12 @@ def done(marking: str | None = None) -> dict[tuple[Place, str, float], list[dict
 
 @cache
 def scores(marking: str | None = None) -> dict[tuple[Place, str, float], Score]:
-    """Give what they reached, the mean over seeds."""
+    """Return what they reached, the mean over seeds."""
     return {key: Score.over_seeds(runs) for key, runs in done(marking).items()}
 
 
 def main_table() -> str:
-    """Give the scores at threshold 0.5 and calibrated."""
+    """Return the scores at threshold 0.5 and calibrated."""
     fractions = (0.1, 0.3, 1.0)
     rows = [["", "", *(f"{fraction:.0%} of the marks" for fraction in fractions)]]
     for place, title in list(TITLES.items())[:4]:
@@ -84,7 +84,7 @@ def main_table() -> str:
 
 
 def adaptive_table() -> str:
-    """Give the adaptive loss beside the others."""
+    """Return the adaptive loss beside the others."""
     rivals = {"`ece`": "ece", "`ce`": "ce", "`nnpu`, told": "nnpu-told", "`oracle`": "oracle"}
     header = ["", "marks", "seeds", "`adaptive`", "at its best threshold", "of `ce` with all marks", *rivals]
     rows = [header]
@@ -98,7 +98,7 @@ def adaptive_table() -> str:
 
 
 def hopes_table() -> str:
-    """Give what was hoped for of the adaptive loss from 10 % of the marks on, and where it is not so."""
+    """Return what was hoped for of the adaptive loss from 10 % of the marks on, and where it is not so."""
     known = {key: score for key, score in _adaptive().items() if key[1] >= 0.1}
     all_scores = scores()
     whole = {key: all_scores[key[0], "ce", 1.0] for key in known if (key[0], "ce", 1.0) in all_scores}
@@ -127,7 +127,7 @@ def hopes_table() -> str:
 
 
 def share_table() -> str:
-    """Give what the adaptive loss took the share of marks for, and in detection which z it took."""
+    """Return what the adaptive loss took the share of marks for, and in detection which z it took."""
     rows = [["", "", *(f"{fraction:.0%} of the marks" for fraction in FRACTIONS)]]
     for place, title in TITLES.items():
         found = [done().get((place, "adaptive", fraction), []) for fraction in FRACTIONS]
@@ -141,7 +141,7 @@ def share_table() -> str:
 
 
 def marking_table() -> str:
-    """Give the scores with 30 % of the marks, chosen in several ways."""
+    """Return the scores with 30 % of the marks, chosen in several ways."""
     rows = [["", "marks chosen", "adaptive", "cross-entropy"]]
     ways = ("large", "corner", "images", "classes")
     otherwise = {place for way in ways for place, _, _ in scores(way)}
@@ -154,7 +154,7 @@ def marking_table() -> str:
 
 
 def _adaptive() -> dict[tuple[Place, float], Score]:
-    """Give the scores of the adaptive loss, in the order of the tables."""
+    """Return the scores of the adaptive loss, in the order of the tables."""
     keys = [(place, fraction) for place in TITLES for fraction in FRACTIONS]
     found = {key: scores().get((key[0], "adaptive", key[1])) for key in keys}
     return {key: score for key, score in found.items() if score is not None}

@@ -13,7 +13,7 @@ from sparseshot.errors import OutputError
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
-    """Give a temporary path beside ``path``; rename it to ``path`` if the block ends well, remove it if not.
+    """Return temporary path beside ``path``; rename it to ``path`` if the block ends well, remove it if not.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())

@@ -19,7 +19,7 @@ CENTS = st.integers(0, 200_000).map(lambda cents: cents / 100)
 
 @st.composite
 def outlines(draw: st.DrawFn, *, holes: bool = True, several: bool = True) -> shapely.Geometry:
-    """Give a valid polygon, perhaps with a hole, or several, with vertices of two decimals."""
+    """Return a valid polygon, perhaps with a hole, or several, with vertices of two decimals."""
     count = draw(st.integers(3, 7))
     radii = np.array(draw(st.lists(st.integers(10, 20), min_size=count, max_size=count)))
     angles = np.linspace(0, 2 * np.pi, count, endpoint=False) + draw(st.floats(0, 1))
@@ -48,7 +48,7 @@ def tables(
     classes_of: int = 3,
     mpp: bool = True,
 ) -> Cells:
-    """Give a table of what a format can hold."""
+    """Return a table of what a format can hold."""
     count = draw(st.integers(0, 5))
     classes = tuple(draw(st.lists(NAMES, min_size=1, max_size=classes_of, unique=True)))
     outline: list[Any] = []

@@ -13,17 +13,17 @@ Command = Any  # what typer makes of a function; its class has no public name
 
 
 def tree() -> Command:
-    """Give the app as typer runs it."""
+    """Return the app as typer runs it."""
     return typer.main.get_command(app)
 
 
 def all_commands() -> dict[str, Command]:
-    """Give every command and group by what is typed: ``train``, ``data``, ``data list``, …; "" is the app."""
+    """Return every command and group by what is typed: ``train``, ``data``, ``data list``, …."""
     return dict(_below("", tree()))
 
 
 def leaves() -> dict[str, Command]:
-    """Give the commands that do something."""
+    """Return the commands that do something."""
     return {name: command for name, command in all_commands().items() if not hasattr(command, "commands")}
 
 

@@ -116,7 +116,7 @@ def test_interrupted_is_exit_code_130_and_one_line(
 ) -> None:
     def work(*_: object, **__: object) -> None:
         if goes_on:
-            with app_module.can_go_on():
+            with app_module.resumable():
                 raise KeyboardInterrupt
         raise KeyboardInterrupt
 
@@ -129,7 +129,7 @@ def test_after_a_block_that_could_go_on_it_no_longer_does(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def work(*_: object, **__: object) -> None:
-        with app_module.can_go_on():
+        with app_module.resumable():
             pass
         raise KeyboardInterrupt
 

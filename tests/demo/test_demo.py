@@ -37,7 +37,7 @@ TINY = DemoPlan(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, list[Step]]:
-    """Give one finished demo; tests that change it take a copy."""
+    """Return one finished demo; tests that change it take a copy."""
     steps: list[Step] = []
     return run_demo(tmp_path_factory.mktemp("demo") / "out", TINY, report=steps.append), steps
 

@@ -18,7 +18,7 @@ Scores = Callable[[Run], tuple[float, float]]
 
 
 def plausible(run: Run) -> tuple[float, float]:
-    """Give a score at 0.5 and a calibrated one that look like the real ones."""
+    """Return a score at 0.5 and a calibrated one that look like the real ones."""
     few = 1 - run.fraction
     noise = 0.01 * np.sin(7 * run.seed + 13 * run.fraction + len(run.method.name))
     calibrated = 0.78 - 0.08 * few**4 - 0.01 * len(run.method.name) / 5 + noise

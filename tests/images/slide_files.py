@@ -141,7 +141,7 @@ def write_ome(
 
 
 def tile_places(path: Path, *, level: int = 0) -> tuple[list[int], list[int], int]:
-    """Give offsets and byte counts of the tiles of a level, and how many there are across."""
+    """Return offsets and byte counts of the tiles of a level, and how many there are across."""
     with tifffile.TiffFile(path) as file:
         page = file.pages[level]
         assert isinstance(page, tifffile.TiffPage)

@@ -22,7 +22,7 @@ IMAGE = slide_files.tissue(WIDTH, HEIGHT)
 
 @pytest.fixture(scope="module")
 def slides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[PyramidSlide]]:
-    """Give one slide by each reader, with levels of 1, 1/4 and 1/16 of a size that they do not divide."""
+    """Return one slide by each reader, with levels of 1, 1/4 and 1/16 of a size that they do not divide."""
     folder = tmp_path_factory.mktemp("slides")
     path = slide_files.write_pyramid(folder / "a.tif", IMAGE)
     Image.fromarray(IMAGE).save(folder / "a.png")

@@ -10,7 +10,7 @@ Floats = NDArray[np.float64]
 
 
 def probabilities(z: Sequence[float]) -> list[float]:
-    """Give the probabilities of background and of each class."""
+    """Return the probabilities of background and of each class."""
     if len(z) == 1:
         z = [0.0, z[0]]
     largest = max(z)
@@ -21,7 +21,7 @@ def probabilities(z: Sequence[float]) -> list[float]:
 def location(
     z: Sequence[float], y: int, *, annotated: bool, rho: float, beta: float, alpha: float, gamma: float
 ) -> float:
-    """Give the loss of one location that is not ignored."""
+    """Return the loss of one location that is not ignored."""
     p = probabilities(z)
     if annotated:
         return -math.log(p[y])
@@ -42,7 +42,7 @@ def exclusive(
     gamma: float = 0.0,
     class_weights: Sequence[float] | None = None,
 ) -> tuple[Floats, float]:
-    """Give the losses (N, *) and their mean."""
+    """Return the losses (N, *) and their mean."""
     losses, total = np.zeros(target.shape), 0.0
     for place in np.ndindex(*target.shape):
         y = int(target[place])

@@ -14,7 +14,7 @@ from sparseshot.losses import (
     estimate_marked_share,
     exclusive_cross_entropy,
 )
-from sparseshot.losses.adaptive import promised_f1
+from sparseshot.losses.adaptive import attainable_f1
 from sparseshot.losses.histograms import LogitHistograms
 from sparseshot.losses.targets import read_batch
 
@@ -62,7 +62,7 @@ def test_the_share_of_marks_above_the_best_threshold() -> None:
 def test_the_marked_share_is_found_and_half_is_the_right_threshold(share: float) -> None:
     loss = AdaptiveExclusiveCrossEntropy()
     model = trained(loss, share)
-    assert loss.told()["marked_share"] == pytest.approx(share, rel=0.25)
+    assert loss.log_values()["marked_share"] == pytest.approx(share, rel=0.25)
     found = (model(torch.tensor([[4.0], [3.0], [0.5], [0.0]])) > 0).flatten().tolist()
     assert found == [True, True, False, False]
 
@@ -78,7 +78,7 @@ def test_crowded_points_count_as_cells_each_with_its_own_mark(share: float) -> N
     for _ in range(40):
         marked = cells & (torch.rand(cells.shape, generator=generator) < share)
         loss(logits, marked.long())
-    assert loss.told()["marked_share"] == pytest.approx(share, rel=0.05)
+    assert loss.log_values()["marked_share"] == pytest.approx(share, rel=0.05)
 
 
 @pytest.mark.parametrize(("size", "rho"), [(1, 0.9), (4, 0.75)])
@@ -90,8 +90,8 @@ def test_points_and_areas_have_their_own_threshold(size: int, rho: float) -> Non
     unmarked = target.roll(5 * size, 1)
     logits = torch.where(target + unmarked > 0, 4.0, -4.0).unsqueeze(1)  # half of the cells are marked
     loss(logits, target)
-    assert loss.told()["marked_share"] == pytest.approx(0.5)
-    assert loss.told()["alpha"] == pytest.approx(0.25 / 0.75, rel=1e-4)
+    assert loss.log_values()["marked_share"] == pytest.approx(0.5)
+    assert loss.log_values()["alpha"] == pytest.approx(0.25 / 0.75, rel=1e-4)
     for p, left_out in ((rho - 0.01, False), (rho + 0.01, True)):
         logit = torch.logit(torch.tensor(p))
         sure = torch.where(unmarked > 0, logit, -4.0).unsqueeze(1)
@@ -115,7 +115,7 @@ def test_the_less_sure_the_place_of_points_the_lower_the_chance_that_gives_one_h
         marked = cells & (torch.rand(cells.shape, generator=generator) < share)
         logits = torch.where(unsure.roll((1, -1), (1, 2)), 3.0, -4.0)
         loss(torch.where(cells & ~unsure, 5.0, logits).unsqueeze(1), marked.long())
-    told = loss.told()
+    told = loss.log_values()
     assert told["marked_share"] == pytest.approx(share, rel=0.06)
     f1 = 2 * placed / (placed + 1)  # of the threshold that finds what is sure
     certain = f1 / 2 * told["marked_share"]
@@ -138,7 +138,7 @@ def test_the_best_f1_of_many_thresholds() -> None:
     marked = torch.randint(0, 9, (3, 30), generator=generator).float()
     everything = marked + torch.randint(0, 50, (3, 30), generator=generator)
     marks, share = marked.sum(-1) + torch.tensor([0.0, 5.0, 50.0]), torch.tensor([1.0, 0.5, 0.2])
-    for number, f1 in enumerate(promised_f1(marked, everything, marks, share).tolist()):
+    for number, f1 in enumerate(attainable_f1(marked, everything, marks, share).tolist()):
         scores = []
         for threshold in range(30):
             found = float(marked[number, threshold:].sum() / share[number])
@@ -158,13 +158,13 @@ def test_few_marks_in_a_batch_are_enough(size: int) -> None:
         target[:, marked[0] : marked[0] + size, marked[1] : marked[1] + size] = 1
         missed[:, unmarked[0] : unmarked[0] + size, unmarked[1] : unmarked[1] + size] = 1
         loss(torch.where(target + missed > 0, 4.0, -4.0).unsqueeze(1), target)
-    assert loss.told()["marked_share"] == pytest.approx(0.5, rel=0.1)
+    assert loss.log_values()["marked_share"] == pytest.approx(0.5, rel=0.1)
 
 
 def test_each_class_has_its_own_share() -> None:
     loss = AdaptiveExclusiveCrossEntropy()
     trained(loss, 0.6, classes=2)
-    told = loss.told()
+    told = loss.log_values()
     assert told["marked_share_1"] == pytest.approx(0.6, rel=0.25)
     assert told["marked_share_2"] == pytest.approx(0.3, rel=0.25)
     assert told["alpha_1"] > 1.5 * told["alpha_2"]
@@ -186,18 +186,18 @@ def test_before_the_warm_up_and_without_marks_alpha_stays() -> None:
     loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.5)
     logits, target = torch.linspace(-3, 3, 200).unsqueeze(1), (torch.arange(200) > 100).long()
     loss(logits, target, progress=0.4)
-    assert loss.told() == {"alpha": 0.2}
+    assert loss.log_values() == {"alpha": 0.2}
     loss(logits, torch.zeros_like(target), progress=0.6)
-    assert "marked_share" in loss.told()  # the marks of the first batch
+    assert "marked_share" in loss.log_values()  # the marks of the first batch
     fresh = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0)
     fresh(logits, torch.zeros_like(target), progress=1.0)
-    assert fresh.told() == {"alpha": 0.2}
+    assert fresh.log_values() == {"alpha": 0.2}
 
 
 def test_evaluation_leaves_the_estimate_alone() -> None:
     loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0).eval()
     loss(torch.zeros(100, 1), torch.ones(100).long())
-    assert loss.told() == {"alpha": 0.2}
+    assert loss.log_values() == {"alpha": 0.2}
     assert loss.histograms.everything.sum() == 0
 
 
@@ -214,7 +214,7 @@ def test_a_loss_that_goes_on_from_its_state_gives_the_same(classes: int, tmp_pat
         x, target = points(0.3, generator, classes=classes)
         logits = x.new_zeros(N, channels) + x[:, :1]
         assert torch.equal(loss(logits, target, progress=0.7), other(logits, target, progress=0.7))
-    assert loss.told() == other.told()
+    assert loss.log_values() == other.log_values()
 
 
 def test_some_background_always_stays_in() -> None:
@@ -242,8 +242,8 @@ def test_an_estimate_that_swings_late_is_told_once() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"certainty": 0.0},
-        {"certainty": 2.0},
+        {"break_even_probability": 0.0},
+        {"break_even_probability": 2.0},
         {"first_alpha": 0.0},
         {"warm_up": 2.0},
         {"every": 0},
@@ -269,7 +269,7 @@ def _one_of_two(rank: int, file: str, results: "multiprocessing.SimpleQueue[dict
     if rank:
         peaks[:, 30:] = 0  # in this process, half of them are not found
     of_points(torch.where(peaks > 0, 4.0, -4.0).unsqueeze(1), marks)
-    results.put(loss.told() | {"alpha of points": of_points.told()["alpha"]})
+    results.put(loss.log_values() | {"alpha of points": of_points.log_values()["alpha"]})
     torch.distributed.destroy_process_group()
 
 

@@ -17,7 +17,7 @@ def unannotated(target: Tensor) -> Tensor:
 
 
 def theirs(logits: Tensor, target: Tensor, *, epoch: int, seed: int) -> Tensor:
-    """Give the losses of the authors' package; it draws from torch's global generator."""
+    """Return the losses of the authors' package; it draws from torch's global generator."""
     torch.manual_seed(seed)
     if logits.shape[1] > 1:
         loss: Tensor = ExclusiveCrossEntropyLoss()(logits, target, epoch=epoch)

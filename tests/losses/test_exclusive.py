@@ -17,7 +17,7 @@ DTYPES = [torch.float32, torch.float64]  # float32 goes through the kernel, floa
 
 
 def batch(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """Give logits of this shape and a target with all classes and some ignored locations."""
+    """Return logits of this shape and a target with all classes and some ignored locations."""
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) * 3
     target = torch.randint(0, max(shape[1], 2), (shape[0], *shape[2:]), generator=generator)

@@ -29,7 +29,7 @@ def terms(reduction: Any = "mean", **changes: Any) -> Terms:
 
 
 def layouts(logits: Tensor) -> dict[str, Tensor]:
-    """Give the same logits in several memory formats."""
+    """Return the same logits in several memory formats."""
     wide = torch.zeros(logits.shape[0], logits.shape[1] + 3, *logits.shape[2:])
     wide[:, 1:-2] = logits
     return {

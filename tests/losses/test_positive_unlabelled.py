@@ -11,7 +11,7 @@ from sparseshot.losses import Hints, NonNegativePU, estimate_prior, non_negative
 
 
 def risk_by_hand(z: Tensor, marked: Tensor, prior: float) -> tuple[Tensor, Tensor]:
-    """Give π E_P[ℓ⁺] and E_U[ℓ⁻] − π E_P[ℓ⁻] for the sigmoid loss, U being everything."""
+    """Return π E_P[ℓ⁺] and E_U[ℓ⁻] − π E_P[ℓ⁻] for the sigmoid loss, U being everything."""
     positive = prior * torch.sigmoid(-z[marked]).mean()
     return positive, torch.sigmoid(z).mean() - prior * torch.sigmoid(z[marked]).mean()
 

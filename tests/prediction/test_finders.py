@@ -14,8 +14,8 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images.slide import Box, Slide
 from sparseshot.models.grid import decode
 from sparseshot.prediction.detect import Detector
-from sparseshot.prediction.engine import Engine, Pace
-from sparseshot.prediction.found import Finder, SlideFrame, in_reading_order
+from sparseshot.prediction.engine import Engine, Throughput
+from sparseshot.prediction.finder import Finder, SlideFrame, in_reading_order
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.plan import Band, Layout, Tissue, plan
 from sparseshot.prediction.segment import Segmenter
@@ -23,7 +23,9 @@ from sparseshot.training.held_out import MATCH_RADIUS_UM
 from sparseshot.training.inference import whole_image_output
 
 
-def found(slide: Slide, model: Model, finder: Finder, layout: Layout, *, tissue: Tissue, pace: Pace) -> Cells:
+def found(
+    slide: Slide, model: Model, finder: Finder, layout: Layout, *, tissue: Tissue, pace: Throughput
+) -> Cells:
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
     bands = plan(frame.grid, tissue, layout, margin_px=model.margin_px, alignment_px=model.alignment_px)
     tables = [frame.no_cells()]
@@ -54,7 +56,7 @@ def detected(
 ) -> Cells:
     tissue = tissue or patches(slide, model.mpp)
     finder = Detector(model, SlideFrame.over(slide, mpp=model.mpp, classes=model.classes), tissue)
-    pace = Pace(batch=batch, threads=1)
+    pace = Throughput(batch=batch, threads=1)
     return found(slide, model, finder, finder.layout(tile_px), tissue=tissue, pace=pace)
 
 
@@ -64,7 +66,7 @@ def segmented(
     tissue = tissue or everywhere(slide, model.mpp)
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
     finder = Segmenter(model, frame, tissue, window_px=window_px, reach_um=20.0)
-    return found(slide, model, finder, finder.layout(tile_px), tissue=tissue, pace=Pace(threads=1))
+    return found(slide, model, finder, finder.layout(tile_px), tissue=tissue, pace=Throughput(threads=1))
 
 
 def assert_same(cells: Cells, others: Sequence[Cells]) -> None:

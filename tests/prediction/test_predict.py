@@ -25,7 +25,7 @@ from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import DataNotFoundError, FormatError, OutputError, SparseshotError
 from sparseshot.images.slide import Box
-from sparseshot.prediction import Model, Pace, Progress, predict, predict_slide, read_prediction
+from sparseshot.prediction import Model, Progress, Throughput, predict, predict_slide, read_prediction
 from sparseshot.prediction import export as exporting
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.naming import slide_fingerprint
@@ -43,7 +43,7 @@ def model(run: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def reference(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a prediction that nothing disturbed."""
+    """Return the folder of a prediction that nothing disturbed."""
     folder = tmp_path_factory.mktemp("reference") / "slide"
     predict_slide(SLIDE, model, folder, tile_px=TILE_PX)
     return folder
@@ -115,7 +115,7 @@ def test_what_was_damaged_since_is_done_again(model: Model, reference: Path, tmp
 def test_other_tiles_give_other_shards_with_the_same_cells(
     model: Model, reference: Path, tmp_path: Path
 ) -> None:
-    predict_slide(SLIDE, model, tmp_path, tile_px=500, pace=Pace(batch=2, threads=1))
+    predict_slide(SLIDE, model, tmp_path, tile_px=500, pace=Throughput(batch=2, threads=1))
     assert shards_done(tmp_path) < shards_done(reference)
     one, other = read_prediction(tmp_path), read_prediction(reference)
     for cells in (one, other):

@@ -11,7 +11,7 @@ from sparseshot.prediction.seams import DROPPED, KEPT, OPEN, settle
 def by_bands(
     xy: NDArray[np.float64], score: NDArray[np.float64], *, radius: float, edges: list[float]
 ) -> NDArray[np.float64]:
-    """Give what stays when points come band after band and only open ones are kept between."""
+    """Return what stays when points come band after band and only open ones are kept between."""
     kept, open_rows = [], np.empty(0, np.int64)
     seen = -np.inf
     for edge in [*edges, np.inf]:

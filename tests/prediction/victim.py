@@ -10,7 +10,7 @@ import torch
 from tests.prediction.networks import random_detector, save
 
 from sparseshot.datasets.synthetic import SyntheticTissue
-from sparseshot.prediction import Model, Pace, predict_slide
+from sparseshot.prediction import Model, Throughput, predict_slide
 
 SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1660), tissue_fraction=0.6)
 TILE_PX = 64
@@ -23,7 +23,7 @@ def make_run(folder: Path) -> Path:
 def predict_here(run: Path, folder: Path) -> None:
     torch.set_num_threads(1)  # threads of its parent are not there after a fork
     model = Model.load(run, device="cpu", precision="32")
-    predict_slide(SLIDE, model, folder, tile_px=TILE_PX, pace=Pace(threads=1))
+    predict_slide(SLIDE, model, folder, tile_px=TILE_PX, pace=Throughput(threads=1))
 
 
 def warm_up() -> None:
@@ -32,7 +32,7 @@ def warm_up() -> None:
     with tempfile.TemporaryDirectory() as name:
         model = Model.load(make_run(Path(name, "run")), device="cpu", precision="32")
         slide = SyntheticTissue(seed=1, size_px=(300, 300), tissue_fraction=1)
-        predict_slide(slide, model, Path(name, "out"), pace=Pace(threads=1))
+        predict_slide(slide, model, Path(name, "out"), pace=Throughput(threads=1))
 
 
 warm_up()

@@ -65,7 +65,7 @@ def marked_blobs(seed: int, *, keep: int = 12) -> Marked:
 
 
 def tiny_config(task: str = "segment", **changes: object) -> TrainConfig:
-    """Give a configuration that trains in seconds."""
+    """Return a configuration that trains in seconds."""
     small: dict[str, object] = {
         "task": task,
         "width": 4,

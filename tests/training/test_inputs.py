@@ -7,9 +7,9 @@ from sparseshot.cells import Cells
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.training.inputs import (
     find_pairs,
-    material_of_dataset,
     pairs_in_csv,
     pairs_of,
+    training_data_of_dataset,
     training_splits,
 )
 from sparseshot.training.runs import Source, make_config
@@ -105,7 +105,7 @@ def test_settings_come_from_profile_file_and_command(tmp_path: Path) -> None:
 
 
 def test_the_real_set_keeps_a_fraction_and_remembers_the_rest(real_data: Path) -> None:
-    material = material_of_dataset("tnbc", real_data, fraction=0.3, seed=0)
+    material = training_data_of_dataset("tnbc", real_data, fraction=0.3, seed=0)
     marks = sum(len(item.marks) for item in material.training)
     truth = sum(len(item.truth) for item in material.training if item.truth is not None)
     assert marks == pytest.approx(0.3 * truth, abs=1)

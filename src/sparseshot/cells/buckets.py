@@ -74,7 +74,7 @@ def _fill_keys(  # noqa: PLR0917  compiled code takes arrays one by one
 
 
 def sorted_keys(keys: NDArray[np.signedinteger]) -> tuple[NDArray[np.int32], NDArray[np.signedinteger]]:
-    """Give the stable order of keys at or above 0, and the keys in that order; the array given is used up.
+    """Return the stable order of keys at or above 0, and the keys in that order; the array given is used up.
 
     A radix sort, eight bits at a time: unlike ``np.argsort`` it takes about the same time for each of ten
     million keys as for each of a hundred thousand.
@@ -106,7 +106,7 @@ def _sort_by_digit(
 
 
 def checked_points(xy: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """Give the points as ``(N, 2)`` float64, or say what is wrong with them."""
+    """Return the points as ``(N, 2)`` float64, or say what is wrong with them."""
     xy = np.asarray(xy, dtype=np.float64)
     if xy.size == 0:
         return xy.reshape(0, 2)
@@ -119,7 +119,7 @@ def checked_points(xy: NDArray[np.float64], name: str) -> NDArray[np.float64]:
 
 
 def checked_scores(score: NDArray[np.floating], *, points: int) -> NDArray[np.float64]:
-    """Give one float64 score for each point, or say what is wrong with them."""
+    """Return one float64 score for each point, or say what is wrong with them."""
     score = np.asarray(score)
     if score.shape != (points,):
         raise InputError(f"score has shape {score.shape} for {points} points; give one score a point")
@@ -129,7 +129,7 @@ def checked_scores(score: NDArray[np.floating], *, points: int) -> NDArray[np.fl
 
 
 def checked_radius(radius: float) -> float:
-    """Give the radius, or say that it is none."""
+    """Return the radius, or say that it is none."""
     if not (np.isfinite(radius) and radius > 0):
         raise InputError(f"radius is {radius}; give a finite distance above 0")
     return float(radius)

@@ -28,7 +28,7 @@ def as_ids(values: Any) -> NDArray[Any] | None:
 
 
 def as_frozen(column: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Give a view that cannot be written to."""
+    """Return a view that cannot be written to."""
     if column is None:
         return None
     view = column.view()

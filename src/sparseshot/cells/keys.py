@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def keys_of(ids: NDArray[Any], *, salt: int = 0) -> NDArray[np.uint64]:
-    """Give a 64-bit key for each id; another salt gives keys that have nothing to do with these.
+    """Return a 64-bit key for each id; another salt gives keys that have nothing to do with these.
 
     The mixing is that of SplitMix64 (Steele et al., 2014). It is one to one, so that numbers never share a
     key; texts do with a chance of 2⁻⁶⁴ for two of them.

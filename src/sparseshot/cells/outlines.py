@@ -125,7 +125,7 @@ def _made(
 
 
 def _joined(polygons: NDArray[np.object_], parts: NDArray[np.intp]) -> NDArray[np.object_]:
-    """Give each outline its one polygon, or a multipolygon of its several, or None."""
+    """Return each outline its one polygon, or a multipolygon of its several, or None."""
     shapes = np.full(len(parts), None, object)
     owner = np.repeat(np.arange(len(parts)), parts)
     shapes[parts == 1] = polygons[parts[owner] == 1]
@@ -137,7 +137,7 @@ def _joined(polygons: NDArray[np.object_], parts: NDArray[np.intp]) -> NDArray[n
 
 @njit(cache=True, nogil=True)
 def _examine(xy: Any, rings: Any) -> Any:
-    """Give of each closed ring whether it is finite, its centroid, and whether it is star-shaped round it."""
+    """Return each closed ring whether it is finite, its centroid, and whether it is star-shaped round it."""
     count = len(rings) - 1
     finite, centroids, stars = np.ones(count, np.bool_), np.zeros((count, 2)), np.zeros(count, np.bool_)
     for i in range(count):

@@ -83,7 +83,7 @@ def _draw(  # noqa: PLR0917  compiled functions know no keyword-only arguments
 
 @njit(cache=True, nogil=True)
 def _row_range(low: float, high: float, size: int) -> tuple[int, int]:
-    """Give the pixels, as a half-open range within the array, whose centres lie in [low, high)."""
+    """Return the pixels, as a half-open range within the array, whose centres lie in [low, high)."""
     start = math.ceil(min(max(low, 0.0), float(size)) - 0.5)
     stop = math.ceil(min(max(high, 0.0), float(size)) - 0.5)
     return start, stop

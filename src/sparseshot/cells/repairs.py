@@ -29,7 +29,7 @@ class Repairs:
             self._numbers[what] += int(number)
 
     def warn(self, where: str, category: type[SparseshotWarning] = RepairWarning) -> None:
-        """Give one warning that names the file and counts each repair, if there was any."""
+        """Return one warning that names the file and counts each repair, if there was any."""
         if self._numbers:
             told = ", ".join(f"{number:,} {what}" for what, number in self._numbers.items())
             warnings.warn(f"{where}: {told}", category, stacklevel=3)

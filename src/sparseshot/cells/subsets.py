@@ -56,7 +56,7 @@ def nested_subsets(
 
 
 def subset(tables: Cells | Sequence[Cells], fraction: float, *, seed: int) -> list[Cells]:
-    """Give one variant of a data set: its tables with a fraction of the marks, chosen by nested_subsets."""
+    """Return one variant of a data set: its tables with a fraction of the marks, chosen by nested_subsets."""
     masks = nested_subsets(tables, [fraction], seed=seed)[fraction]
     tables = [tables] if isinstance(tables, Cells) else tables
     return [table[mask] for table, mask in zip(tables, masks, strict=True)]
@@ -82,7 +82,7 @@ def strata(tables: Sequence[Cells]) -> tuple[NDArray[np.int16], NDArray[np.int64
 def _limits(
     keys: NDArray[np.uint64], strata: NDArray[np.int16], counts: dict[float, NDArray[np.int64]]
 ) -> dict[float, NDArray[np.uint64]]:
-    """Give for each fraction the largest key taken in each stratum, in linear time."""
+    """Return for each fraction the largest key taken in each stratum, in linear time."""
     limits = {fraction: np.zeros(len(count), np.uint64) for fraction, count in counts.items()}
     for stratum in range(int(strata.max(initial=-1)) + 1):
         ranks = {fraction: int(count[stratum]) - 1 for fraction, count in counts.items() if count[stratum]}

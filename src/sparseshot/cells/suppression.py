@@ -43,7 +43,7 @@ def suppress(xy: NDArray[np.float64], score: NDArray[np.floating], *, radius: fl
 
 
 def suppress_cells(cells: Cells, *, radius_um: float) -> Cells:
-    """Give the cells that :func:`suppress` keeps, whatever their class: one nucleus is one cell.
+    """Return the cells that :func:`suppress` keeps, whatever their class: one nucleus is one cell.
 
     >>> cells = Cells([[0, 0], [8, 0], [40, 0]], score=[0.5, 0.9, 0.4], mpp=0.25)
     >>> suppress_cells(cells, radius_um=3).xy[:, 0]
@@ -126,7 +126,7 @@ def _kept(  # noqa: PLR0912  one loop over the state of every bucket; apart it w
 
 @njit(cache=True, nogil=True)
 def _bounds(keys: NDArray[np.signedinteger]) -> tuple[NDArray[np.int32], NDArray[np.signedinteger]]:
-    """Give where each bucket starts among the sorted points, with the end of the last, and its key."""
+    """Return where each bucket starts among the sorted points, with the end of the last, and its key."""
     start = np.empty(len(keys) + 1, np.int32)
     buckets = 0
     for i in range(len(keys)):

@@ -138,7 +138,7 @@ class Cells:
         return len(self.xy)
 
     def __getitem__(self, rows: ArrayLike | slice) -> Self:
-        """Give the cells of a boolean mask, an array of indices or a slice, with everything else kept."""
+        """Return the cells of a boolean mask, an array of indices or a slice, with everything else kept."""
         index: Any = rows if isinstance(rows, slice) else np.asarray(rows)
         if not isinstance(rows, slice) and index.dtype != bool:
             index = index.astype(np.intp).reshape(-1)
@@ -188,14 +188,14 @@ class Cells:
         return counts
 
     def of_class(self, *names: str) -> Self:
-        """Give the cells of the named classes."""
+        """Return the cells of the named classes."""
         unknown = [name for name in names if name not in self.classes]
         if unknown:
             raise InputError(f"no class named {unknown[0]!r}; there are {', '.join(self.classes)}")
         return self[np.isin(self.label, [self.classes.index(name) for name in names])]
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Give the classes other names; classes of one name become one class.
+        """Return the classes other names; classes of one name become one class.
 
         >>> Cells([[0, 0], [1, 1], [2, 2]], classes=("1", "2", "3"), label=[0, 1, 2]).renamed(
         ...     {"1": "tumour", "2": "tumour"}
@@ -209,7 +209,7 @@ class Cells:
         return replace(self, classes=classes, label=place[self.label], colors=colors)
 
     def crop(self, x0: float, y0: float, x1: float, y1: float, *, shift: bool = False) -> Self:
-        """Give the cells whose place lies in the half-open box; with ``shift``, relative to its corner.
+        """Return the cells whose place lies in the half-open box; with ``shift``, relative to its corner.
 
         Half-open, so that the crops of a tiling hold every cell exactly once.
         """
@@ -221,7 +221,7 @@ class Cells:
         return cropped._moved(1.0, (-x0, -y0)) if shift else cropped
 
     def rescaled(self, mpp: float) -> Self:
-        """Give the same cells in pixels of another size."""
+        """Return the same cells in pixels of another size."""
         if self.mpp is None:
             raise InputError(
                 "these cells carry no mpp, so they cannot be rescaled; set it with replace(cells, mpp=0.25)"

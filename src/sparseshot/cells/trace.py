@@ -13,7 +13,7 @@ from sparseshot.errors import InputError
 
 
 def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.object_]]:
-    """Give the value, centroid and outline of each object in a label image.
+    """Return the value, centroid and outline of each object in a label image.
 
     All pixels of one value but 0 are one object; if they hang together only by corners or not at all, its
     outline is a multipolygon. Pixel ``[row, col]`` covers the square from ``(col, row)`` to
@@ -88,7 +88,7 @@ def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
 
 
 def _united(polygons: NDArray[np.object_], owner: NDArray[np.intp], count: int) -> NDArray[np.object_]:
-    """Give each of ``count`` owners its polygon, or a multipolygon of its several."""
+    """Return each of ``count`` owners its polygon, or a multipolygon of its several."""
     order = np.argsort(owner, kind="stable")
     parts = np.bincount(owner, minlength=count)
     outlines = np.empty(count, object)
@@ -101,7 +101,7 @@ def _united(polygons: NDArray[np.object_], owner: NDArray[np.intp], count: int) 
 
 @njit(cache=True, nogil=True)
 def _sums(pieces: Any, labels: Any, count: int) -> Any:
-    """Give the value, the number of pixels and the sums of their columns and rows, of each piece."""
+    """Return the value, the number of pixels and the sums of their columns and rows, of each piece."""
     values, area, sums = np.empty(count, labels.dtype), np.zeros(count), np.zeros((count, 2))
     for row in range(pieces.shape[0]):
         for column in range(pieces.shape[1]):

@@ -49,7 +49,7 @@ class Variant:
         return cls(float(fraction), seed, source_hash(tables), tuple(masks))
 
     def apply(self, tables: Cells | Sequence[Cells]) -> list[Cells]:
-        """Give the marks of this variant; the tables must be those it was chosen from."""
+        """Return the marks of this variant; the tables must be those it was chosen from."""
         tables = [tables] if isinstance(tables, Cells) else tables
         came = source_hash(tables)
         if came != self.source:
@@ -90,7 +90,7 @@ class Variant:
 
 
 def source_hash(tables: Cells | Sequence[Cells]) -> str:
-    """Give a hash of what marks are: their number, ids, classes and places.
+    """Return a hash of what marks are: their number, ids, classes and places.
 
     Places count to the pixel, with a limit off its middle and edges: there centroids computed on two machines
     could fall on either side.

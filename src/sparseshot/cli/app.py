@@ -12,7 +12,7 @@ import typer
 from sparseshot import __version__
 from sparseshot.errors import InputError, SparseshotError, SparseshotWarning
 
-DONE, FAILED, ASKED_WRONGLY, STOPPED = 0, 1, 2, 130
+DONE, FAILED, USAGE_ERROR, STOPPED = 0, 1, 2, 130
 
 app = typer.Typer(
     name="sparseshot",
@@ -26,7 +26,7 @@ app = typer.Typer(
 @dataclass
 class _State:
     debug: bool = False
-    can_go_on: bool = False
+    resumable: bool = False
 
 
 _state = _State()
@@ -57,11 +57,11 @@ def _options(
 
 
 @contextmanager
-def can_go_on() -> Iterator[None]:
+def resumable() -> Iterator[None]:
     """Say that what Ctrl-C stops in this block goes on when the same command is given again."""
-    _state.can_go_on = True
+    _state.resumable = True
     yield
-    _state.can_go_on = False
+    _state.resumable = False
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     from sparseshot.cli import commands  # noqa: F401  each module there adds its commands to the app
 
     arguments = sys.argv[1:] if arguments is None else arguments
-    _state.debug, _state.can_go_on = "--debug" in arguments, False
+    _state.debug, _state.resumable = "--debug" in arguments, False
     with warnings.catch_warnings():
         warnings.showwarning = _one_line_warning
         try:
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
                 raise
             return _tell(error)
     if code == STOPPED:
-        typer.echo("stopped; the same command goes on" if _state.can_go_on else "stopped", err=True)
+        typer.echo("stopped; the same command goes on" if _state.resumable else "stopped", err=True)
     return code if isinstance(code, int) else DONE
 
 
@@ -102,7 +102,7 @@ def _tell(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         text += f"; see {context.command_path} --help" if context else ""
     elif isinstance(error, SparseshotError | OSError):
-        code = ASKED_WRONGLY if isinstance(error, InputError) else FAILED
+        code = USAGE_ERROR if isinstance(error, InputError) else FAILED
         text = str(error)
     else:
         reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -28,7 +28,7 @@ def print_table(table: "Table") -> None:
 
 @contextmanager
 def progress_bars(*columns: "str | ProgressColumn", keep: bool = False) -> Iterator["Progress"]:
-    """Give bars that are shown on a terminal, and nowhere else; gone at the end unless kept."""
+    """Return bars that are shown on a terminal, and nowhere else; gone at the end unless kept."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -135,7 +135,7 @@ class DatasetInfo:
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Give the entry of a name, however it is spelt.
+    """Return the entry of a name, however it is spelt.
 
     >>> dataset_info("WBC-Zheng").name
     'wbc_zheng'

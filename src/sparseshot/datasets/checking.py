@@ -62,7 +62,7 @@ class Report:
         return not self.problems and all(part.state == "ok" for part in self.parts)
 
     def as_json(self) -> dict[str, Any]:
-        """Give plain values, for scripts."""
+        """Return plain values, for scripts."""
         return {
             "name": self.name,
             "folder": str(self.folder),

@@ -112,7 +112,7 @@ def _transfer(address: str, part: Path, progress: Progress) -> None:
 
 
 def _extent(response: HTTPResponse, asked: int) -> tuple[int, int | None]:
-    """Give the byte at which the response begins, and the size of the whole file where it is told."""
+    """Return the byte at which the response begins, and the size of the whole file where it is told."""
     if response.status == 206:
         unit_range, _, whole = response.headers.get("Content-Range", "").partition("/")
         if unit_range.startswith(f"bytes {asked}-"):
@@ -127,7 +127,7 @@ def _note(part: Path) -> Path:
 
 
 def _resumable(address: str, part: Path) -> tuple[int, str]:
-    """Give the bytes that are here, and what tells whether the server's file is still the same."""
+    """Return the bytes that are here, and what tells whether the server's file is still the same."""
     try:
         note = json.loads(_note(part).read_text(encoding="utf-8"))
         size = part.stat().st_size

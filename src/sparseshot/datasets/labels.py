@@ -103,7 +103,7 @@ def _crchisto(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) ->
 def _with_class(
     points: NDArray[np.float64], label: NDArray[np.int16], classified: NDArray[np.float64], number: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
-    """Give the points nearest to the classified ones their class; one that has none near is added."""
+    """Return the points nearest to the classified ones their class; one that has none near is added."""
     if not len(classified):
         return points, label
     nearest = np.full(len(classified), len(points))

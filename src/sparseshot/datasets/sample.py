@@ -102,7 +102,7 @@ class Dataset:
         return total
 
     def hold_out(self, fraction: float, *, seed: int = 0) -> tuple[Self, Self]:
-        """Give the data set without some patients, and these; both have at least one.
+        """Return the data set without some patients, and these; both have at least one.
 
         The order in which patients are taken depends on their names and the seed alone, so a missing image
         moves no patient to the other side, and a larger fraction holds out all that a smaller one does.

@@ -53,7 +53,7 @@ def listed_names(names: Iterable[str], listed: Mapping[str, Split]) -> tuple[dic
 
 
 def split_by_name(name: str, patterns: Mapping[Split, tuple[str, ...]]) -> Split | None:
-    """Give the first split that has a pattern for the name.
+    """Return the first split that has a pattern for the name.
 
     >>> split_by_name("09_2", {"train": ("0[1-6]_*",), "test": ("09_*", "10_*")})
     'test'

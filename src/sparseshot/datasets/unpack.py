@@ -88,7 +88,7 @@ def _copy(archive: Path, member: _Member, file: IO[bytes]) -> None:
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
-    """Give the path of a member; refuse one that leads out of the folder."""
+    """Return the path of a member; refuse one that leads out of the folder."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or not path.parts or ":" in path.parts[0]:
         raise FormatError(archive, f"holds {name!r}, which leads out of the folder; do not trust it")

@@ -13,7 +13,7 @@ _SIZE_INCHES = (5.2, 3.2)
 
 
 def colour_of(loss: str) -> str:
-    """Give the colour of a loss, the same as in reports."""
+    """Return the colour of a loss, the same as in reports."""
     return COLOURS.get(loss, _OTHER_COLOUR)
 
 
@@ -59,7 +59,7 @@ def draw_exclusion(shares: Mapping[str, tuple[list[int], list[float]]]) -> bytes
 
 
 def excluded_shares(judged: Judged) -> dict[str, tuple[list[int], list[float]]]:
-    """Give steps and excluded shares of the losses that exclude."""
+    """Return steps and excluded shares of the losses that exclude."""
     shares = {}
     for loss, one in judged.losses.items():
         lines = [line for line in one.log if line["excluded"]]

@@ -124,7 +124,7 @@ class DemoFolder:
         return self.path / "index.html"
 
     def of_loss(self, loss: str) -> LossFolder:
-        """Give the folder of a loss."""
+        """Return the folder of a loss."""
         return LossFolder(self.path / loss)
 
     @property

@@ -101,7 +101,7 @@ class Numbers:
     versions: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """Give them as JSON has them."""
+        """Return them as JSON has them."""
         return asdict(self)
 
 

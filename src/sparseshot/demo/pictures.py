@@ -41,7 +41,7 @@ Layer = tuple[NDArray[np.float64], Look]
 
 
 def layers_of(seen: Verdict, truth: Cells) -> list[Layer]:
-    """Give what was found, missed and made up."""
+    """Return what was found, missed and made up."""
     return [(truth.xy[seen.hit], FOUND), (truth.xy[~seen.hit], MISSED), (seen.xy[~seen.right], FALSE)]
 
 

@@ -44,7 +44,7 @@ class DemoPlan:
     view_um: float = 150.0
 
     def tissue(self) -> SyntheticTissue:
-        """Give the slide."""
+        """Return the slide."""
         return SyntheticTissue(
             seed=self.seed, size_px=(self.width_px, self.height_px), tissue_fraction=self.tissue_fraction
         )
@@ -55,13 +55,13 @@ class DemoPlan:
         return chosen
 
     def config(self, loss: str) -> TrainConfig:
-        """Give the settings of a training; those of the full demo are the defaults of `sparseshot train`."""
+        """Return settings of a training; those of the full demo are the defaults of `sparseshot train`."""
         return TrainConfig(
             task="detect", loss=loss, steps=self.steps, crop_px=self.crop_px, width=self.channels
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Give the plan as JSON has it."""
+        """Return the plan as JSON has it."""
         return asdict(self) | {"losses": list(self.losses)}
 
     @classmethod

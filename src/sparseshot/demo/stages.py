@@ -148,7 +148,7 @@ def _start(own: LossFolder, environment: Mapping[str, str]) -> subprocess.Popen[
 
 
 def worker_command(loss: str) -> Sequence[str]:
-    """Give what is started for a loss."""
+    """Return what is started for a loss."""
     return (sys.executable, "-m", "sparseshot.demo.worker", loss)
 
 

@@ -23,12 +23,12 @@ RUN, METRICS, ERROR, OUTPUT, LOG = "run.json", "metrics.json", "error.json", "ou
 
 
 def run_folder(out: Path, name: str) -> Path:
-    """Give the folder of a run."""
+    """Return the folder of a run."""
     return out / "runs" / name
 
 
 def plan_path(out: Path, name: str) -> Path:
-    """Give the file of an experiment that was asked for."""
+    """Return the file of an experiment that was asked for."""
     return out / "plans" / f"{name}.json"
 
 

@@ -38,7 +38,7 @@ def write_panels(folder: Path, checkpoint: Checkpoint, *, given: Marked, unseen:
 
 
 def panel_path(folder: Path, image: str, column: str) -> Path:
-    """Give the file of one panel of a run's folder."""
+    """Return the file of one panel of a run's folder."""
     return folder / FOLDER / f"{image}-{column}.png"
 
 

@@ -60,13 +60,13 @@ SETS: Mapping[str, PaperSet] = MappingProxyType(
 
 
 def paper_source() -> str:
-    """Give what to cite, and how the numbers were taken from it."""
+    """Return what to cite, and how the numbers were taken from it."""
     source: str = _numbers()["source"]
     return source
 
 
 def paper_curve(dataset: str, task: str, loss: str) -> Mapping[float, float] | None:
-    """Give the paper's Dice or F1 by the fraction of the marks; None where it has no such curve.
+    """Return the paper's Dice or F1 by the fraction of the marks; None where it has no such curve.
 
     >>> paper_curve("tnbc", "segment", "ce")[0.3]
     0.43
@@ -79,7 +79,7 @@ def paper_curve(dataset: str, task: str, loss: str) -> Mapping[float, float] | N
 
 
 def paper_table(name: str) -> Mapping[str, Mapping[float, float]]:
-    """Give a table of the paper: for each row its numbers by the fraction of the marks.
+    """Return a table of the paper: for each row its numbers by the fraction of the marks.
 
     The table of exclusive recall knows no fraction: all marks of a set that is sparse itself, so 1.0.
 

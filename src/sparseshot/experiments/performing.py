@@ -70,7 +70,7 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
 
 
 def exclusive_recalls(checkpoint: Checkpoint, images: Sequence[Known]) -> dict[str, dict[str, float]]:
-    """Give for each class the exclusive recall at threshold 0.5 and at the calibrated one."""
+    """Return for each class the exclusive recall at threshold 0.5 and at the calibrated one."""
     task, module = checkpoint.config.make_task(), checkpoint.network()
     thresholds = {"half": 0.5}
     if checkpoint.threshold is not None:
@@ -93,7 +93,7 @@ def exclusive_recalls(checkpoint: Checkpoint, images: Sequence[Known]) -> dict[s
 
 
 def peak_memory_bytes() -> dict[str, int]:
-    """Give the most memory this process has held, and of a GPU, where either can be known."""
+    """Return the most memory this process has held, and of a GPU, where either can be known."""
     peaks = {}
     if sys.platform != "win32":
         import resource  # noqa: PLC0415  not there on Windows

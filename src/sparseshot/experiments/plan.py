@@ -89,7 +89,7 @@ class Run:
         return f"{self.subject.name}-{self.task}-{self.method.name}-{self.fraction:g}-s{self.seed}"
 
     def config(self) -> TrainConfig:
-        """Give the configuration it is trained with."""
+        """Return the configuration it is trained with."""
         return make_config(
             self.profile,
             None,
@@ -105,7 +105,7 @@ class Run:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as what JSON can hold."""
+        """Return it as what JSON can hold."""
         return asdict(self)
 
     @classmethod
@@ -144,7 +144,7 @@ class Experiment:
         return tuple(dict.fromkeys(run.subject.dataset for run in self.runs))
 
     def as_json(self) -> dict[str, Any]:
-        """Give it as what JSON can hold."""
+        """Return it as what JSON can hold."""
         return asdict(self)
 
     @classmethod
@@ -163,7 +163,7 @@ def grid_of_runs(
     profile: str,
     settings: Mapping[str, Any],
 ) -> list[Run]:
-    """Give every combination; seed by seed, the headline fractions first, methods side by side.
+    """Return every combination; seed by seed, the headline fractions first, methods side by side.
 
     >>> subjects, methods = [Subject("tnbc")], [Method("ece", "ece"), Method("ce", "ce")]
     >>> runs = grid_of_runs(subjects, ["segment"], methods, [0.2, 0.3], [0], profile="quick", settings={})

@@ -17,7 +17,7 @@ from sparseshot.training.logs import read_log
 
 
 class Progress(Protocol):
-    """Is told what happens."""
+    """Receives progress events."""
 
     def begun(self, done: int, missing: int) -> None:
         """So many runs were done before; so many will be run."""
@@ -105,7 +105,7 @@ class LinesAndBars(Lines):
 
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
-    """Give lines on standard error, with bars if it is a terminal."""
+    """Return lines on standard error, with bars if it is a terminal."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield Lines(console)
@@ -120,7 +120,7 @@ def shown_progress() -> Iterator[Progress]:
 
 
 def steps_done(folder: Path) -> int:
-    """Give the steps a run has done, over its rounds."""
+    """Return the steps a run has done, over its rounds."""
     logs = [folder / LOG, *folder.glob(f"rounds/*/{LOG}")]
     return sum(int(lines[-1]["step"]) for lines in map(read_log, logs) if lines)
 

@@ -58,14 +58,14 @@ class Result:
         return "done" if self.metrics is not None else "failed" if self.failure is not None else "missing"
 
     def score(self, point: Point | Literal["best"]) -> float | None:
-        """Give Dice or F1, pooled over the test images; None if it is not known."""
+        """Return Dice or F1, pooled over the test images; None if it is not known."""
         if self.metrics is None:
             return None
         score = self.metrics["evaluation"].get(point)
         return None if score is None else float(score["pooled"])
 
     def exclusive_recall(self, point: Point) -> float | None:
-        """Give the exclusive recall of the class looked for, the mean where there are several."""
+        """Return the exclusive recall of the class looked for, the mean where there are several."""
         if self.metrics is None:
             return None
         values = [kinds[point] for kinds in self.metrics["exclusive_recall"].values() if point in kinds]
@@ -111,5 +111,5 @@ class Results:
         return cls(tuple(experiments), {name: Result.read(run, out) for name, run in runs.items()})
 
     def of(self, experiment: Experiment) -> list[Result]:
-        """Give the results of one experiment, in its order and under its titles."""
+        """Return the results of one experiment, in its order and under its titles."""
         return [replace(self.results[run.name], run=run) for run in experiment.runs]

@@ -101,7 +101,7 @@ def run_experiment(
 
 
 def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
-    """Give the runs whose names fit one of the patterns."""
+    """Return the runs whose names fit one of the patterns."""
     for pattern in patterns:
         if not any(fnmatchcase(run.name, pattern) for run in runs):
             raise InputError(f"no run fits --only {pattern!r}; runs have names like {runs[0].name}")
@@ -135,7 +135,7 @@ def _check_same(run: Run, folder: Path, name: str) -> None:
 
 
 def good_jobs() -> int:
-    """Give how many runs this machine should do side by side."""
+    """Return how many runs this machine should do side by side."""
     if gpus := torch.cuda.device_count():
         return gpus
     jobs = _cores()
@@ -226,7 +226,7 @@ class _Workers:
         return _Working(run, process, time.monotonic())
 
     def _settle(self, one: _Working, code: int) -> Result:
-        """Give the result of a run that ended; if it left no word, write down how it ended."""
+        """Return the result of a run that ended; if it left no word, write down how it ended."""
         if one.process.stdin is not None:
             one.process.stdin.close()
         folder = run_folder(self.out, one.run.name)
@@ -242,7 +242,7 @@ class _Workers:
 
 
 def worker_environment(slot: int, jobs: int) -> dict[str, str]:
-    """Give a worker its share of the cores, unless ``OMP_NUM_THREADS`` is set, and its GPU."""
+    """Return a worker its share of the cores, unless ``OMP_NUM_THREADS`` is set, and its GPU."""
     threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, _cores() // jobs))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
     environment = dict.fromkeys(names, threads)

@@ -8,7 +8,7 @@ from sparseshot.experiments.toml_file import ExperimentFile
 
 
 def shipped_experiments() -> dict[str, Path]:
-    """Give the files by name, in alphabetical order."""
+    """Return the files by name, in alphabetical order."""
     folder = Path(str(files(__package__).joinpath("shipped")))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 

@@ -85,7 +85,7 @@ class Subject:
         return f"{info.title}, {info.licence}; {info.citation}"
 
     def source(self, root: Path | None, *, fraction: float, seed: int) -> Source:
-        """Give what a run is trained on."""
+        """Return what a run is trained on."""
         if self.own is None:
             return Source(
                 dataset=self.dataset, root=_needed(root), fraction=fraction, seed=seed, marking=self.marking

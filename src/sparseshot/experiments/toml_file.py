@@ -120,7 +120,7 @@ def _settings(table: TomlTable, profile: str) -> Mapping[str, Any]:
 
 
 def _methods(table: TomlTable) -> dict[str, Method]:
-    """Give every loss by its short name, and what the file defines."""
+    """Return every loss by its short name, and what the file defines."""
     methods = {name: Method(name, name, LOSS_TITLES[name]) for name in LOSSES}
     for name in table.values:
         if not re.fullmatch(r"[\w.+-]+", name):
@@ -155,7 +155,7 @@ def _method(table: TomlTable, name: str) -> Method:
 
 
 def _own_data(table: TomlTable) -> dict[str, OwnData]:
-    """Give the images of one's own that the file names; paths are relative to the file."""
+    """Return the images of one's own that the file names; paths are relative to the file."""
     own = {}
     for name in table.values:
         if name in CATALOGUE or not re.fullmatch(r"[\w-]+", name):

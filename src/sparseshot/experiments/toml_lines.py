@@ -13,7 +13,7 @@ Place = tuple[str | int, ...]
 
 
 def line_of(text: str, place: Sequence[str | int], value: object = None) -> int:
-    """Give the line, from 1, of a key in a TOML text; with ``value``, that of the value in the key's list.
+    """Return the line, from 1, of a key in a TOML text; with ``value``, that of the value in the key's list.
 
     What is not found stands where the nearest table or key around it stands.
 
@@ -47,7 +47,7 @@ def line_of(text: str, place: Sequence[str | int], value: object = None) -> int:
 
 
 def _places(text: str) -> Iterator[tuple[Place, int]]:
-    """Give every table and key with its line."""
+    """Return every table and key with its line."""
     table: Place = ()
     seen: Counter[str] = Counter()
     in_string = False

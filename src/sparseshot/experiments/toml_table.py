@@ -39,7 +39,7 @@ class TomlTable:
             raise FormatError(path, f"is not TOML ({error})") from error
 
     def wrong(self, key: str | None, problem: str, value: object = None) -> FormatError:
-        """Give the error that names the line of a key, or of a value in its list."""
+        """Return the error that names the line of a key, or of a value in its list."""
         place = self.place if key is None else (*self.place, key)
         return FormatError(self.path, f"line {line_of(self.text, place, value)}: {problem}")
 
@@ -57,14 +57,14 @@ class TomlTable:
         raise self.wrong(key, f"there is no {kind} {name!r}{hint} Known are {', '.join(known)}", name)
 
     def table(self, key: str) -> Self:
-        """Give the table of that name; an empty one where there is none."""
+        """Return the table of that name; an empty one where there is none."""
         value = self.values.get(key, {})
         if not isinstance(value, dict):
             raise self.wrong(key, f"{key} is {value!r}; make it a table, [{key}]")
         return replace(self, values=value, place=(*self.place, key))
 
     def tables(self, key: str) -> list[Self]:
-        """Give the tables ``[[key]]``; none where there are none."""
+        """Return the tables ``[[key]]``; none where there are none."""
         values = self.values.get(key, [])
         if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
             raise self.wrong(key, f"{key} is {values!r}; write it as [[{key}]]")
@@ -73,28 +73,28 @@ class TomlTable:
         ]
 
     def string(self, key: str, default: str) -> str:
-        """Give a string."""
+        """Return a string."""
         value = self.values.get(key, default)
         if not isinstance(value, str):
             raise self.wrong(key, f"{key} is {value!r}; put it in quotes")
         return value
 
     def number(self, key: str, default: float) -> float:
-        """Give a number."""
+        """Return a number."""
         value = self.values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(key, f"{key} is {value!r}; give a number")
         return value
 
     def whole_number(self, key: str, default: int) -> int:
-        """Give a whole number."""
+        """Return a whole number."""
         value = self.number(key, default)
         if not isinstance(value, int):
             raise self.wrong(key, f"{key} is {value!r}; give a whole number")
         return value
 
     def items(self, key: str, default: list[Any] | None = None) -> list[Any]:
-        """Give a list that is not empty; without a default it has to be there."""
+        """Return a list that is not empty; without a default it has to be there."""
         value = self.values.get(key, default)
         if value is None:
             raise self.wrong(None, f"there is no {key} here; add {key} = […]")
@@ -103,7 +103,7 @@ class TomlTable:
         return value
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """Give a list of strings that is not empty, each once."""
+        """Return a list of strings that is not empty, each once."""
         values = self.items(key)
         for value in values:
             if not isinstance(value, str):

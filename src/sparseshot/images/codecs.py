@@ -30,7 +30,7 @@ class BrokenLayout(UnknownLayout):
 
 
 def tile_decoder(page: tifffile.TiffPage) -> Decoder:
-    """Give what decodes the tiles of a page, or raise :class:`UnknownLayout`."""
+    """Return what decodes the tiles of a page, or raise :class:`UnknownLayout`."""
     samples = page.samplesperpixel if page.planarconfig == 1 else 1
     shape = (page.tilelength, page.tilewidth, samples)
     if page.dtype not in {np.dtype(np.uint8), np.dtype(np.uint16)} or page.tiledepth != 1:
@@ -60,7 +60,7 @@ def _name(code: Any) -> str:
 
 
 def _jpeg_head(page: tifffile.TiffPage) -> bytes:
-    """Give what goes before the data of each tile: the tables they share, and what the channels mean.
+    """Return what goes before the data of each tile: the tables they share, and what the channels mean.
 
     An Adobe segment tells the decoder whether these are RGB or YCbCr; without one it would guess from a tile.
     """

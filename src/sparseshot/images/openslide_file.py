@@ -102,7 +102,7 @@ class OpenSlidePyramid:
 
 
 def _bounds(properties: Mapping[str, str], size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Give x, y, width and height of what was scanned; all of it where the file does not tell sensibly."""
+    """Return x, y, width and height of what was scanned; all of it where the file does not tell sensibly."""
     try:
         x, y, width, height = (
             int(properties[f"openslide.bounds-{name}"]) for name in ("x", "y", "width", "height")

@@ -16,7 +16,7 @@ _UM_PER_UNIT = {"µm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4, "m": 1e
 
 
 def plausible(mpp_x: float, mpp_y: float) -> float | None:
-    """Give the mean of both where they could be a microscope's square pixel, else None.
+    """Return the mean of both where they could be a microscope's square pixel, else None.
 
     >>> plausible(0.25, 0.2501), plausible(352.8, 352.8), plausible(0.25, 0.5)
     (0.25005, None, None)

@@ -55,7 +55,7 @@ def resample(
 def _taps(
     first: int, count: int, ratio: float, *, offset: int, length: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Give for each output pixel the input pixels it draws on and their weights, both ``(count, taps)``."""
+    """Return for each output pixel the input pixels it draws on and their weights, both ``(count, taps)``."""
     k = np.arange(first, first + count, dtype=np.float64)
     if ratio >= 1:
         start = np.floor(k * ratio)

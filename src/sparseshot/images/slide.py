@@ -81,7 +81,7 @@ class Box(NamedTuple):
         return self.y1 - self.y0
 
     def meet(self, other: "Box") -> "Box":
-        """Give what lies in both; empty, never negative, where they do not meet.
+        """Return what lies in both; empty, never negative, where they do not meet.
 
         >>> Box(0, 0, 10, 10).meet(Box(5, -5, 20, 5))
         Box(x0=5, y0=0, x1=10, y1=5)
@@ -90,7 +90,7 @@ class Box(NamedTuple):
         return Box(x0, y0, max(x0, min(self.x1, other.x1)), max(y0, min(self.y1, other.y1)))
 
     def within(self, outer: "Box") -> tuple[slice, slice]:
-        """Give its rows and columns in an array that holds the pixels of another box.
+        """Return its rows and columns in an array that holds the pixels of another box.
 
         >>> Box(5, 0, 10, 5).within(Box(5, -5, 20, 5))
         (slice(5, 10, None), slice(0, 5, None))

@@ -79,7 +79,7 @@ class TiffPyramid:
         return out
 
     def _tile(self, level: int, column: int, row: int) -> NDArray[np.uint8] | None:
-        """Give the pixels of a tile, or None where nothing is stored."""
+        """Return the pixels of a tile, or None where nothing is stored."""
         layer = self._levels[level]
         index = row * layer.across + column
         tile = self._cache.get((level, index))

@@ -79,7 +79,7 @@ def _is_reduced(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
 
 
 def _ome_groups(file: tifffile.TiffFile) -> list[list[tifffile.TiffPage]]:
-    """Give the pages of each level of the first image: one, or one for each of three colours."""
+    """Return the pages of each level of the first image: one, or one for each of three colours."""
     groups = []
     for level in file.series[0].levels:
         axes, shape = level.axes, level.shape

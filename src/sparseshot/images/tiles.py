@@ -72,7 +72,7 @@ class TileGrid:
         return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, index: int) -> Tile:
-        """Give a tile by its number."""
+        """Return a tile by its number."""
         if not 0 <= index < len(self):
             raise IndexError(f"tile {index} of {len(self)}")
         row, column = divmod(int(index), self.columns)
@@ -82,13 +82,13 @@ class TileGrid:
         return Tile(int(index), core, Box(x0 - m, y0 - m, x0 - m + size, y0 - m + size))
 
     def index_at(self, x: float, y: float) -> int:
-        """Give the number of the tile whose core holds a place."""
+        """Return the number of the tile whose core holds a place."""
         if not (0 <= x < self.width and 0 <= y < self.height):
             raise InputError(f"({x}, {y}) lies outside {self.width} × {self.height} pixels")
         return int(y // self.tile_px) * self.columns + int(x // self.tile_px)
 
     def touching(self, mask: NDArray[np.bool_], *, mask_px: float) -> NDArray[np.intp]:
-        """Give the numbers of the tiles whose core meets the mask, in order.
+        """Return the numbers of the tiles whose core meets the mask, in order.
 
         Args:
             mask: ``(h, w)`` bool over the same area from the same corner; beyond it counts as False.
@@ -101,7 +101,7 @@ class TileGrid:
         return np.flatnonzero(np.stack([lines[:, column].any(axis=1) for column in columns], axis=1))
 
     def shards(self, rows: int) -> list[range]:
-        """Give the numbers of the tiles in shards of so many whole rows of tiles; the last may be smaller."""
+        """Return numbers of the tiles in shards of so many whole rows of tiles; the last may be smaller."""
         if rows < 1:
             raise InputError(f"{rows} rows of tiles in a shard; give at least 1")
         return [
@@ -111,7 +111,7 @@ class TileGrid:
 
 
 def _spans(count: int, step: float, *, end: float) -> list[slice]:
-    """Give the mask pixels that each of the spans [k·step, (k + 1)·step), cut at ``end``, reaches."""
+    """Return the mask pixels that each of the spans [k·step, (k + 1)·step), cut at ``end``, reaches."""
     edges = np.minimum(np.arange(count + 1) * step, end)
     # What a span reaches only by a rounding error it does not reach.
     first, last = np.floor(edges[:-1] + 1e-9), np.ceil(edges[1:] - 1e-9)

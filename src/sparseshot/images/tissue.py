@@ -65,7 +65,7 @@ class TissueMask:
         return self.share * width * height * level0_mm**2
 
     def _lengths(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give how much of the slide each column and each row of the mask covers, the last being cut."""
+        """Return how much of the slide each column and each row of the mask covers, the last being cut."""
         step = self.grid.downsample
         rows, columns = self.mask.shape
         width, height = self.size
@@ -82,7 +82,7 @@ class TissueMask:
         return bool(self.mask[rows, columns].any())
 
     def touching(self, tiles: TileGrid, grid: Grid) -> NDArray[np.intp]:
-        """Give the numbers of the tiles, over another grid over the same slide, whose core holds tissue."""
+        """Return the numbers of the tiles, over another grid over the same slide, whose core holds tissue."""
         return tiles.touching(self.mask, mask_px=self.grid.downsample / grid.downsample)
 
     def picture(self) -> NDArray[np.uint8]:
@@ -177,7 +177,7 @@ def _stained(overview: NDArray[np.uint8], *, drop_ink: bool) -> NDArray[np.bool_
 def _absorption(
     overview: NDArray[np.uint8], table: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Give how unequally each pixel absorbs red, green and blue, and whether it does so as no stain does."""
+    """Return how unequally each pixel absorbs red, green and blue, and whether no stain does so."""
     height, width, _ = overview.shape
     difference = np.empty((height, width), np.float32)
     ink = np.empty((height, width), np.bool_)
@@ -208,7 +208,7 @@ def _white(overview: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def _otsu(values: NDArray[np.float32]) -> float:
-    """Give the threshold whose two sides have means as far apart as can be (Otsu 1979).
+    """Return the threshold whose two sides have means as far apart as can be (Otsu 1979).
 
     Values above 0.3 count as 0.3: how strongly the darkest is stained says nothing about glass.
     """

@@ -10,7 +10,7 @@ from torch import Tensor
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.losses.exclusion import exclusion_mask
 from sparseshot.losses.exclusive import PRESETS, exclusive_cross_entropy
-from sparseshot.losses.histograms import LogitHistograms, above
+from sparseshot.losses.histograms import LogitHistograms, reverse_cumsum
 from sparseshot.losses.parameters import check_not_negative, check_share
 from sparseshot.losses.schedules import Constant, Schedule
 from sparseshot.losses.signature import Call, Loss
@@ -50,14 +50,14 @@ def estimate_marked_share(marked: Tensor, everything: Tensor) -> Tensor:
     >>> estimate_marked_share(marked, everything)  # 6 of the 20 locations of which the model is surest
     tensor(0.3000)
     """
-    marked, everything = above(marked), above(everything)
+    marked, everything = reverse_cumsum(marked), reverse_cumsum(everything)
     surest = ((marked >= _SUREST * marked[..., :1]).sum(-1, keepdim=True) - 1).clamp(min=0)
     share = marked.gather(-1, surest) / everything.gather(-1, surest).clamp(min=1e-12)
     return torch.where(marked[..., :1] > 0, share, torch.nan).squeeze(-1)
 
 
-def promised_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tensor) -> Tensor:
-    """Give the highest F1 of any threshold, if what is marked is a share of what there is.
+def attainable_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tensor) -> Tensor:
+    """Return the highest F1 of any threshold, if what is marked is a share of what there is.
 
     Args:
         marked: ``(…, bins)`` how many marked locations have a logit in each bin.
@@ -69,11 +69,11 @@ def promised_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tensor
         ``(…)``.
 
     >>> marked, everything = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([900.0, 50.0, 20.0])
-    >>> promised_f1(marked, everything, torch.tensor(10.0), torch.tensor(0.3))  # 20 of 33 cells in 20 places
+    >>> attainable_f1(marked, everything, torch.tensor(10.0), torch.tensor(0.3))
     tensor(0.7500)
     """
-    found, there = above(marked) / share.unsqueeze(-1), (marks / share).unsqueeze(-1)
-    return (2 * found / (above(everything) + there)).amax(-1).clamp(max=1.0)
+    found, there = reverse_cumsum(marked) / share.unsqueeze(-1), (marks / share).unsqueeze(-1)
+    return (2 * found / (reverse_cumsum(everything) + there)).amax(-1).clamp(max=1.0)
 
 
 class AdaptiveExclusiveCrossEntropy(Loss):
@@ -92,7 +92,7 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     The estimates are part of ``state_dict()``, and the same in all processes of a distributed run.
 
     Args:
-        certainty: z. Left out, 1/2 where marks are areas, and half of :func:`promised_f1` where they are
+        break_even_probability: z. If None, 1/2 for areas, and half of :func:`attainable_f1` where they are
             points (:func:`~sparseshot.losses.histograms.are_points`), as on the grid of a detector, which is
             never quite sure of the place.
         first_alpha: α until there is an estimate.
@@ -109,14 +109,14 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     >>> logits, target = torch.zeros(1, 1, 2, 2), torch.tensor([[[1, 0], [0, 0]]])
     >>> float(loss(logits - 0.1, target, progress=0.1))  # doctest: +ELLIPSIS
     0.2...
-    >>> loss.told()["alpha"]
+    >>> loss.log_values()["alpha"]
     0.2
     """
 
     def __init__(
         self,
         *,
-        certainty: float | None = None,
+        break_even_probability: float | None = None,
         first_alpha: float = PRESETS["paper"]["alpha"],
         warm_up: float = 0.15,
         every: int = 20,
@@ -126,8 +126,8 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        if certainty is not None:
-            check_share("certainty", certainty)
+        if break_even_probability is not None:
+            check_share("break_even_probability", break_even_probability)
         check_share("first_alpha", first_alpha)
         check_not_negative("gamma", gamma)
         check_share("max_excluded", max_excluded)
@@ -136,7 +136,10 @@ class AdaptiveExclusiveCrossEntropy(Loss):
             raise InputError(f"warm_up is {warm_up}; give a part of training, from 0 to 1")
         if every < 1:
             raise InputError(f"every is {every}; give a number of steps, at least 1")
-        self.certainty, self.rho = certainty, Constant(rho) if isinstance(rho, float | int) else rho
+        self.break_even_probability, self.rho = (
+            break_even_probability,
+            Constant(rho) if isinstance(rho, float | int) else rho,
+        )
         self.first_alpha, self.warm_up, self.every = first_alpha, warm_up, every
         self.gamma, self.max_excluded, self.reduction = gamma, max_excluded, reduction
         self._warned = False
@@ -187,12 +190,12 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         )
 
     def _threshold(self, progress: float) -> float:
-        """Give ρ: the schedule's, or where an unmarked location is as likely a missed cell as background."""
+        """Return ρ: the schedule, or where an unmarked location is as likely a cell as background."""
         share = min(float(self.share.nan_to_num(0.0).min()), 1.0)
         rho = self.rho or (_RHO_OF_POINTS if self.histograms.points else _RHO_OF_AREAS)
         return max(rho(progress), share / (2.0 - share))
 
-    def told(self) -> dict[str, float]:
+    def log_values(self) -> dict[str, float]:
         """Tell the estimated share of marks and α; with several classes their mean, then one by one."""
         told = {"alpha": round(float(self.alpha.mean()), 6)}
         if not self.share.isnan().all():
@@ -208,10 +211,10 @@ class AdaptiveExclusiveCrossEntropy(Loss):
         share = estimate_marked_share(marked, everything)
         share = torch.where(marked.sum(-1) >= _FEW_MARKS, share, self.share)
         self._warn_of_swing(share, progress)
-        if self.certainty is not None or not seen.points:
-            certain = share * (self.certainty or 1 / 2)
+        if self.break_even_probability is not None or not seen.points:
+            certain = share * (self.break_even_probability or 1 / 2)
         else:
-            certain = share * promised_f1(marked, everything, seen.marks.cpu(), share) / 2
+            certain = share * attainable_f1(marked, everything, seen.marks.cpu(), share) / 2
         alpha = (certain / (1.0 - certain)).clamp(_SMALLEST_ALPHA, 1.0)
         self.share, self.alpha = share, torch.where(share.isnan(), self.alpha, alpha)
 
@@ -231,7 +234,7 @@ class AdaptiveExclusiveCrossEntropy(Loss):
             )
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Give the estimates."""
+        """Return the estimates."""
         return {"share": self.share, "alpha": self.alpha, "steps": self.steps}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
@@ -245,7 +248,7 @@ class AdaptiveExclusiveCrossEntropy(Loss):
     def extra_repr(self) -> str:
         """Say the parameters."""
         return (
-            f"certainty={self.certainty}, rho={self.rho}, "
+            f"break_even_probability={self.break_even_probability}, rho={self.rho}, "
             f"first_alpha={self.first_alpha}, warm_up={self.warm_up}, every={self.every}, "
             f"gamma={self.gamma}, max_excluded={self.max_excluded}, reduction={self.reduction!r}"
         )

@@ -120,7 +120,7 @@ class EmaTeacher(nn.Module):
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
-        """Give the teacher's logits, as in evaluation."""
+        """Return the teacher's logits, as in evaluation."""
         self.averaged.eval()
         logits: Tensor = self.averaged(images)
         return logits

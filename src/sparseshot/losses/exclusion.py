@@ -15,7 +15,7 @@ NEVER = math.nan
 
 
 def threshold_logit(rho: float, beta: float = 1.0) -> float:
-    """Give the foreground logit at which p = ρ^β.
+    """Return the foreground logit at which p = ρ^β.
 
     The test p ≥ ρ^β is made on logits, where it is exact: near 1 many logits round to one p. With ρ^β = 1
     nothing reaches the threshold, also where p rounds to 1.
@@ -92,7 +92,7 @@ def exclusion_mask(
 
 
 def output_confidence(logits: Tensor) -> Tensor:
-    """Give what the authors' package compares with its threshold, ``(N, *)``: raw output, no probability.
+    """Return what the authors' package compares with its threshold, ``(N, *)``: raw output, no probability.
 
     With one logit that logit; with several the distance between the largest two, so that confident background
     is excluded like confident foreground.
@@ -107,7 +107,7 @@ def output_confidence(logits: Tensor) -> Tensor:
 
 
 def excluded_share(excluded: Tensor, target: Tensor, *, annotated: Tensor | None = None) -> float:
-    """Give the excluded share of the unannotated locations, 0 if there are none.
+    """Return the excluded share of the unannotated locations, 0 if there are none.
 
     >>> excluded_share(torch.tensor([True, False, False]), torch.tensor([0, 0, 1]))
     0.5

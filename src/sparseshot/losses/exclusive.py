@@ -171,7 +171,7 @@ class ExclusiveCrossEntropy(Loss):
 
     @classmethod
     def preset(cls, name: str, *, options: Mapping[str, Any] | None = None) -> Self:
-        """Give the loss of preset ``paper``, ``nki`` or ``plain``, with some arguments replaced.
+        """Return the loss of preset ``paper``, ``nki`` or ``plain``, with some arguments replaced.
 
         >>> ExclusiveCrossEntropy.preset("paper", options={"alpha": 0.05}).alpha
         0.05
@@ -221,7 +221,7 @@ class ExclusiveCrossEntropy(Loss):
         )
 
     def get_extra_state(self) -> Tensor:
-        """Give the state of the sampling, so that a run that goes on draws what it would have drawn."""
+        """Return the state of the sampling, so that a run that goes on draws what it would have drawn."""
         return self._generator.get_state()
 
     def set_extra_state(self, state: Tensor) -> None:

@@ -26,7 +26,7 @@ def check_focal(alpha: float, gamma: float) -> None:
 
 
 def _focal(logit: Tensor, gamma: float) -> Tensor:
-    """Give −(1 − p)^γ log p, p = σ(logit); the power in log space, where its derivative is finite."""
+    """Return −(1 − p)^γ log p, p = σ(logit); the power in log space, where its derivative is finite."""
     return -torch.exp(gamma * F.logsigmoid(-logit)) * F.logsigmoid(logit)
 
 

@@ -27,7 +27,7 @@ def fused_exclusive_cross_entropy(
 
 
 class _Fused(torch.autograd.Function):
-    """Gives the loss, the gradient of the sum of the losses, the factor from there to that of the loss."""
+    """Return the loss, the gradient of the sum of the losses, the factor from there to that of the loss."""
 
     @staticmethod
     def forward(

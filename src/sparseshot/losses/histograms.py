@@ -103,7 +103,7 @@ class LogitHistograms(nn.Module):
         return counts[1:].view(self.classes, self.BINS)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Give what is known of the marks."""
+        """Return what is known of the marks."""
         return {"points": self.points}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ class LogitHistograms(nn.Module):
 
 
 def marks_and_neighbours(label: Tensor) -> Tensor:
-    """Give how many locations ``(N, *)`` are marked, and how many marked neighbours these have in all.
+    """Return how many locations ``(N, *)`` are marked, and how many marked neighbours these have in all.
 
     Only in images ``(N, H, W)`` can neighbours be seen; elsewhere all eight are taken for marked.
 
@@ -165,10 +165,10 @@ def _peaks(batch: Batch) -> _Seen:
     return _Seen(logit, torch.where(peak, batch.label, 0), peak)
 
 
-def above(histogram: Tensor) -> Tensor:
-    """Give how many lie in each bin or a higher one.
+def reverse_cumsum(histogram: Tensor) -> Tensor:
+    """Return how many lie in each bin or a higher one.
 
-    >>> above(torch.tensor([1.0, 2.0, 3.0]))
+    >>> reverse_cumsum(torch.tensor([1.0, 2.0, 3.0]))
     tensor([6., 5., 3.])
     """
     return histogram.flip(-1).cumsum(-1).flip(-1)

@@ -47,7 +47,7 @@ def _compiled(function: F) -> F:
 
 @_inlined
 def exp(x: Any) -> Any:
-    """Give the exponential of x ≤ 0 as 2^k · e^r, |r| ≤ ln(2)/2; relative error below 1e-7, 0 under -87."""
+    """Return the exponential of x ≤ 0 as 2^k · e^r, |r| ≤ ln(2)/2; relative error below 1e-7, 0 under -87."""
     k = _f(np.int32(x * _LOG2E - _HALF))  # int cuts towards zero, so for a negative number this rounds
     r = x - k * _LN2_HIGH - k * _LN2_LOW
     y = _f(1 / 5040)
@@ -63,7 +63,7 @@ def exp(x: Any) -> Any:
 
 @_inlined
 def log1p(x: Any) -> Any:
-    """Give log(1 + x) for 0 ≤ x ≤ 1 as 2·artanh(s), s = x / (2 + x) ≤ 1/3; relative error below 3e-7."""
+    """Return log(1 + x) for 0 ≤ x ≤ 1 as 2·artanh(s), s = x / (2 + x) ≤ 1/3; relative error below 3e-7."""
     s = x / (_TWO + x)
     w = s * s
     y = _f(1 / 15)
@@ -78,7 +78,7 @@ def log1p(x: Any) -> Any:
 
 @_inlined
 def log(x: Any) -> Any:
-    """Give the logarithm of x ≥ 1 from the bits of its exponent and its mantissa in [1, 2)."""
+    """Return the logarithm of x ≥ 1 from the bits of its exponent and its mantissa in [1, 2)."""
     bits = _f(x).view(np.int32)
     exponent = _f(np.int32(bits >> np.int32(23))) - _f(127)
     mantissa = np.int32((bits & np.int32(0x007FFFFF)) | np.int32(0x3F800000)).view(np.float32)
@@ -88,7 +88,7 @@ def log(x: Any) -> Any:
 
 @_inlined
 def _location(x: Any, role: Any, threshold: Any, alpha: Any, gamma: Any) -> Any:
-    """Give the loss of a location with foreground logit ``x``, its derivative by ``x``, 1 if excluded."""
+    """Return the loss of a location with foreground logit ``x``, its derivative by ``x``, 1 if excluded."""
     positive = x >= _ZERO
     e = exp(-x if positive else x)
     larger = _ONE / (_ONE + e)

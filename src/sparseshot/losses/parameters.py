@@ -22,7 +22,7 @@ def check_not_negative(name: str, value: float) -> None:
 
 
 def checked_class_weights(class_weights: Sequence[float] | Tensor | None) -> Tensor | None:
-    """Give the weights as float32 tensor; raise unless there are at least two, finite and none negative."""
+    """Return the weights as float32 tensor; raise unless there are at least two, finite and none negative."""
     if class_weights is None:
         return None
     weights = torch.as_tensor(class_weights, dtype=torch.float32)

@@ -24,7 +24,7 @@ class Terms:
 
 
 def annotated_loss(batch: Batch) -> Tensor:
-    """Give −log p(y) at every location, y = 0 where not annotated."""
+    """Return −log p(y) at every location, y = 0 where not annotated."""
     if batch.logits.shape[1] == 1:
         return F.binary_cross_entropy_with_logits(
             batch.logits[:, 0], batch.label.to(batch.logits.dtype), reduction="none"

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import InputError
-from sparseshot.losses.histograms import LogitHistograms, above
+from sparseshot.losses.histograms import LogitHistograms, reverse_cumsum
 from sparseshot.losses.ordinary import cross_entropy
 from sparseshot.losses.parameters import check_not_negative
 from sparseshot.losses.plain import annotated_loss
@@ -96,8 +96,8 @@ def estimate_prior(marked: Tensor, everything: Tensor) -> Tensor:
     >>> float(estimate_prior(torch.tensor([0.0, 10.0]), torch.tensor([75.0, 25.0])))
     0.25
     """
-    of_marks = above(marked) / marked.sum().clamp(min=1e-12)
-    of_all = above(everything) / everything.sum().clamp(min=1e-12)
+    of_marks = reverse_cumsum(marked) / marked.sum().clamp(min=1e-12)
+    of_all = reverse_cumsum(everything) / everything.sum().clamp(min=1e-12)
     ratio = torch.where(of_marks >= 0.2, of_all / of_marks.clamp(min=1e-12), 1.0)
     return _inside(ratio.min())
 

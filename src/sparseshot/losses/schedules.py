@@ -45,7 +45,7 @@ class Constant:
         _check_top("rho", self.rho)
 
     def __call__(self, progress: float) -> float:
-        """Give ρ at this progress."""
+        """Return ρ at this progress."""
         _check_progress(progress)
         return self.rho
 
@@ -64,7 +64,7 @@ class Linear:
         _check_top("top", self.top)
 
     def __call__(self, progress: float) -> float:
-        """Give ρ at this progress."""
+        """Return ρ at this progress."""
         _check_progress(progress)
         return max(self.top * progress, SMALLEST_RHO)
 
@@ -84,7 +84,7 @@ class Sigmoid:
             raise InputError(f"slope is {self.slope}; give a finite number")
 
     def __call__(self, progress: float) -> float:
-        """Give ρ at this progress."""
+        """Return ρ at this progress."""
         _check_progress(progress)
         return _sigmoid(self.slope * progress)
 
@@ -110,6 +110,6 @@ class Logistic:
             )
 
     def __call__(self, progress: float) -> float:
-        """Give ρ at this progress."""
+        """Return ρ at this progress."""
         _check_progress(progress)
         return self.height * _sigmoid((progress - self.centre) / self.width)

@@ -87,6 +87,6 @@ class Loss(nn.Module):
     def left_out(self, call: Call) -> Tensor | None:
         """Tell what is excluded: booleans ``(N, *)``, or None."""
 
-    def told(self) -> dict[str, float]:
+    def log_values(self) -> dict[str, float]:
         """Tell what the loss has found out by itself, for logs: names and numbers."""
         return {}

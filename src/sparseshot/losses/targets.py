@@ -72,7 +72,7 @@ def check_reduction(reduction: str) -> None:
 
 
 def number_of_classes(logits: Tensor) -> int:
-    """Give C, the number of classes besides background."""
+    """Return C, the number of classes besides background."""
     return max(logits.shape[1] - 1, 1)
 
 
@@ -98,7 +98,7 @@ def values_can_be_read(tensor: Tensor) -> bool:
 
 
 def widened(logits: Tensor) -> Tensor:
-    """Give the logits in float32, or in float64 if they are: losses are never computed in half precision."""
+    """Return logits in float32 or float64, never in half precision."""
     return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
 
 
@@ -125,7 +125,7 @@ def read_batch(logits: Tensor, target: Tensor, annotated: Tensor | None) -> Batc
 
 
 def foreground_logit(logits: Tensor) -> Tensor:
-    """Give the logit of p, the probability of any foreground, ``(N, *)``.
+    """Return the logit of p, the probability of any foreground, ``(N, *)``.
 
     With one logit it is that logit; with C + 1 it is log Σ exp z over the classes minus the background's z,
     since σ of this is 1 − softmax(z)₀. Whatever asks only for foreground or background is written in this one
@@ -140,7 +140,7 @@ def foreground_logit(logits: Tensor) -> Tensor:
 
 
 def label_logit(batch: Batch) -> Tensor:
-    """Give the logit of p(y), the probability of the location's label against all the rest, ``(N, *)``.
+    """Return the logit of p(y), the probability of the location's label against all the rest, ``(N, *)``.
 
     So log p(y) = log σ of it and log(1 − p(y)) = log σ of its negative, both without loss near 0 and 1.
 
@@ -155,7 +155,7 @@ def label_logit(batch: Batch) -> Tensor:
 
 
 def class_log_probabilities(logits: Tensor) -> Tensor:
-    """Give log p of background and each class, ``(N, C + 1, *)``, also from one logit."""
+    """Return log p of background and each class, ``(N, C + 1, *)``, also from one logit."""
     if logits.shape[1] == 1:
         return torch.cat([F.logsigmoid(-logits), F.logsigmoid(logits)], 1)
     return F.log_softmax(logits, 1)

@@ -30,7 +30,7 @@ class Candidates:
 
     @classmethod
     def within(cls, rows_xy: NDArray[np.float64], columns_xy: NDArray[np.float64], *, radius: float) -> Self:
-        """Give the pairs of points at a distance of ``radius`` or less; the cost is the distance squared."""
+        """Return pairs of points at a distance of ``radius`` or less; the cost is the distance squared."""
         # A little wider than the radius, so that no rounding puts a neighbour two buckets away.
         grid = Grid.over(rows_xy, columns_xy, side=1.001 * radius)
         row_id, row_keys = sorted_keys(grid.keys(rows_xy))
@@ -59,7 +59,7 @@ class Candidates:
         cost: NDArray[np.float64],
         shape: tuple[int, int],
     ) -> Self:
-        """Give the listed pairs out of so many rows and columns."""
+        """Return the listed pairs out of so many rows and columns."""
         order = np.lexsort((cost, row))
         start = np.zeros(shape[0] + 1, np.int32)
         np.cumsum(np.bincount(row, minlength=shape[0]), out=start[1:])

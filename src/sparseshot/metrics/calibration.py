@@ -117,7 +117,7 @@ def mark_scores(
     *,
     radius: float,
 ) -> NDArray[np.float64]:
-    """Give for each mark the highest score found within a radius of it; 0 where there is none.
+    """Return for each mark the highest score found within a radius of it; 0 where there is none.
 
     >>> mark_scores(np.array([[0.0, 0.0], [50.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]),
     ...             np.array([0.3, 0.8]), radius=3)
@@ -137,7 +137,7 @@ def _histogram(scores: ArrayLike | ScoreHistogram) -> ScoreHistogram:
 
 
 def _smoothed(counts: NDArray[np.int64], marks: int) -> NDArray[np.float64]:
-    """Give recall over the thresholds, smoothed as if each mark could have scored a little more or less."""
+    """Return recall over the thresholds, smoothed as if each mark could have scored a little more or less."""
     found = counts[1:]
     below = np.cumsum(found) / found.sum()
     quartiles = np.searchsorted(below, [0.25, 0.75])

@@ -9,7 +9,7 @@ from sparseshot.errors import InputError
 
 
 def f1_score(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike) -> NDArray[np.float64]:
-    """Give 2·tp / (2·tp + fp + fn), which on pixels is the Dice coefficient; 1 where there was nothing.
+    """Return 2·tp / (2·tp + fp + fn), which on pixels is the Dice coefficient; 1 where there was nothing.
 
     Nothing to find and nothing found is the right answer. Calling it 1, not undefined, lets every model be
     averaged over the same images: one that finds things on empty glass gets its 0 there.
@@ -86,7 +86,7 @@ def mask_counts(truth: ArrayLike, found: ArrayLike, *, where: ArrayLike | None =
 
 
 def exclusive_recall(wanted: Counts, others: Counts) -> float:
-    """Give Rec(y)·(1 − Rec(≠y)): the recall of one class, less what is found of cells of other classes.
+    """Return Rec(y)·(1 − Rec(≠y)): the recall of one class, less what is found of cells of other classes.
 
     It needs no exhaustive truth: only marks of the class and marks of what is easily taken for it. The
     counts come from matching what was found as the class with the marks of both kinds at once, see

@@ -48,7 +48,7 @@ class ScoredHits:
         return Counts(tp=tp, fp=int(np.count_nonzero(found)) - tp, fn=self.truth_total - tp)
 
     def curve(self) -> "PrecisionRecall":
-        """Give the curve over every score that occurs."""
+        """Return the curve over every score that occurs."""
         order = np.argsort(-self.score, kind="stable")
         score = self.score[order]
         last = np.flatnonzero(np.append(score[1:] < score[:-1], len(score) > 0))
@@ -74,7 +74,7 @@ class PrecisionRecall:
 
     @classmethod
     def of_histograms(cls, inside: ScoreHistogram, everywhere: ScoreHistogram) -> Self:
-        """Give the curve of pixels: the scores of those inside true cells, and of all."""
+        """Return the curve of pixels: the scores of those inside true cells, and of all."""
         tp, found = inside.at_least()[::-1], everywhere.at_least()[::-1]
         if (tp > found).any():
             raise InputError("more scores inside true cells than everywhere; give all pixels as the second")
@@ -107,7 +107,7 @@ class PrecisionRecall:
         return float(np.sum(np.diff(self.recall, prepend=0.0) * self.precision))
 
     def best(self) -> tuple[float, float]:
-        """Give the threshold with the highest F1, and that F1; a bound, since only the truth can tell it."""
+        """Return threshold with the highest F1, and that F1; a bound, since only the truth can tell it."""
         if not len(self.threshold):
             return 0.5, float(f1_score(0, 0, self.truth_total))
         place = int(np.argmax(self.f1))
@@ -153,6 +153,6 @@ def scored_hits(
     *,
     radius: float,
 ) -> ScoredHits:
-    """Give the scored hits of one image, within a radius in the unit of the points."""
+    """Return the scored hits of one image, within a radius in the unit of the points."""
     hits = gains_by_score(truth_xy, found_xy, score, radius=radius)
     return ScoredHits(np.asarray(score, dtype=np.float64), hits, len(np.asarray(truth_xy)))

@@ -61,5 +61,5 @@ class ScoreHistogram:
         return int(self.counts.sum())
 
     def at_least(self) -> NDArray[np.int64]:
-        """Give for each of :data:`THRESHOLDS` how many scores reach it."""
+        """Return for each of :data:`THRESHOLDS` how many scores reach it."""
         return np.cumsum(self.counts[::-1])[::-1]

@@ -21,7 +21,7 @@ class Interval(NamedTuple):
 
 
 def wilson_interval(hits: int, total: int, *, level: float = 0.95) -> Interval:
-    """Give Wilson's interval for a share of which ``hits`` of ``total`` were seen; 0 to 1 if none were.
+    """Return Wilson's interval for a share of which ``hits`` of ``total`` were seen; 0 to 1 if none were.
 
     Unlike p ± 1.96·√(p(1−p)/n) it stays within 0 and 1, and is of use from the first few marks on.
 
@@ -48,7 +48,7 @@ def bootstrap_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Give the interval of a figure over images drawn again and again, with replacement (percentiles).
+    """Return the interval of a figure over images drawn again and again, with replacement (percentiles).
 
     Images are drawn, not cells or pixels, because cells of one image share its stain, its organ and its
     mistakes. With few images the interval is somewhat narrow: ten of them say little about the eleventh.

@@ -36,7 +36,7 @@ class Matching:
     def of_partners(
         cls, partner: NDArray[np.int32], distance: NDArray[np.float64], *, found_total: int
     ) -> Self:
-        """Give the matching in which true cell i has found cell ``partner[i]``, or none where that is -1."""
+        """Return matching in which true cell i has found cell ``partner[i]``, or none where that is -1."""
         paired = np.flatnonzero(partner >= 0).astype(np.int32)
         return cls(paired, partner[paired], distance[paired], len(partner), found_total)
 
@@ -132,7 +132,7 @@ def exclusive_counts(
 
 
 def shared_mpp(truth: Cells, found: Cells) -> float:
-    """Give the µm per pixel of two tables of one slide; it is enough if one of them knows it."""
+    """Return the µm per pixel of two tables of one slide; it is enough if one of them knows it."""
     known = [cells.mpp for cells in (truth, found) if cells.mpp is not None]
     if not known:
         raise InputError("neither true nor found cells carry an mpp; set it with replace(cells, mpp=0.25)")
@@ -144,7 +144,7 @@ def shared_mpp(truth: Cells, found: Cells) -> float:
 
 
 def _of_class(cells: Cells, name: str | None) -> NDArray[np.int32]:
-    """Give the indices of the cells of a class; of those without a class for None."""
+    """Return the indices of the cells of a class; of those without a class for None."""
     if name is not None and name not in cells.classes:
         return np.empty(0, np.int32)
     label = -1 if name is None else cells.classes.index(name)

@@ -48,7 +48,7 @@ class Overlaps:
         return Matching.of_partners(partner, distance, found_total=len(self.found_area))
 
     def scored_hits(self, score: NDArray[np.floating], *, iou: float = 0.5) -> ScoredHits:
-        """Give the scored hits for a precision–recall curve over the scores of what was found."""
+        """Return the scored hits for a precision–recall curve over the scores of what was found."""
         surety = checked_scores(score, points=len(self.found_area))
         flipped = Overlaps(self.found, self.truth, self.common, self.found_area, self.truth_area)
         hits = gains_from(flipped._candidates(self.iou >= iou), surety)
@@ -201,7 +201,7 @@ def overlaps_of_outlines(truth: Cells, found: Cells) -> Overlaps:
 
 
 def boxes_of(cells: Cells) -> NDArray[np.float64]:
-    """Give ``(N, 4)`` the box around each outline: x0, y0, x1, y1 in level-0 pixels."""
+    """Return ``(N, 4)`` the box around each outline: x0, y0, x1, y1 in level-0 pixels."""
     boxes: NDArray[np.float64] = shapely.bounds(_checked_outlines(cells, "given")).reshape(-1, 4)
     return boxes
 
@@ -222,7 +222,7 @@ def _checked_boxes(boxes: NDArray[np.float64], name: str) -> NDArray[np.float64]
 
 
 def _checked_outlines(cells: Cells, name: str) -> NDArray[np.object_]:
-    """Give outlines that can be intersected: those that cross themselves are made valid first."""
+    """Return outlines that can be intersected: those that cross themselves are made valid first."""
     if cells.outline is None and len(cells):
         raise InputError(f"the {name} cells have no outlines; match them by match_cells within a radius")
     outlines = np.empty(0, object) if cells.outline is None else cells.outline.copy()

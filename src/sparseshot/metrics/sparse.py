@@ -42,7 +42,7 @@ class SparseCounts:
         return self.hits / self.marks if self.marks else float("nan")
 
     def recall_interval(self, *, level: float = 0.95) -> Interval:
-        """Give Wilson's interval of the recall."""
+        """Return Wilson's interval of the recall."""
         return wilson_interval(self.hits, self.marks, level=level)
 
     @property

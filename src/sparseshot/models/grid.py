@@ -139,7 +139,7 @@ def decode(output: Tensor, *, out_channels: int, stride: int, threshold: float) 
 
 
 def foreground_probability(logits: Tensor) -> Tensor:
-    """Give p of any foreground, ``(N, *)``: σ(z) of one logit, 1 − softmax(z)₀ of C + 1.
+    """Return p of any foreground, ``(N, *)``: σ(z) of one logit, 1 − softmax(z)₀ of C + 1.
 
     >>> foreground_probability(torch.zeros(1, 4))
     tensor([0.7500])

@@ -33,13 +33,13 @@ class Task(Protocol):
         ...
 
     def logits(self, output: Tensor) -> Tensor:
-        """Give the part of the output that a loss of :mod:`sparseshot.losses` takes."""
+        """Return the part of the output that a loss of :mod:`sparseshot.losses` takes."""
         ...
 
     def place_loss(
         self, output: Tensor, target: Tensor, offset: Tensor | None, size: Tensor | None
     ) -> Tensor:
-        """Give the loss of what else the output tells, learned from annotated cells only."""
+        """Return the loss of what else the output tells, learned from annotated cells only."""
         ...
 
 
@@ -58,7 +58,7 @@ class Segment:
         return UNet(out_channels=self.out_channels, width=self.width, depth=self.depth)
 
     def logits(self, output: Tensor) -> Tensor:
-        """Give the output: it is all logits."""
+        """Return the output: it is all logits."""
         return output
 
     def place_loss(
@@ -68,7 +68,7 @@ class Segment:
         offset: Tensor | None,  # noqa: ARG002
         size: Tensor | None,  # noqa: ARG002
     ) -> Tensor:
-        """Give zero: pixels have no place to learn."""
+        """Return zero: pixels have no place to learn."""
         return output.new_zeros(())
 
 
@@ -87,7 +87,7 @@ class Detect:
         return YOLLO(out_channels=self.out_channels, width=self.width, stride=self.stride, sizes=self.sizes)
 
     def logits(self, output: Tensor) -> Tensor:
-        """Give the logits of the grid cells."""
+        """Return the logits of the grid cells."""
         return output[:, : self.out_channels]
 
     def place_loss(

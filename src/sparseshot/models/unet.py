@@ -8,7 +8,7 @@ from sparseshot.errors import InputError
 
 
 class UNet(nn.Module):
-    """Give each pixel its logits; any input size.
+    """Return each pixel its logits; any input size.
 
     Args:
         out_channels: 1 for one class, C + 1 for C classes and background.

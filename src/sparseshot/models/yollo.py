@@ -15,7 +15,7 @@ STRIDES = (4, 8, 16)
 
 
 class YOLLO(nn.Module):
-    """Give each grid cell its logits, an offset and, if wished, a size.
+    """Return each grid cell its logits, an offset and, if wished, a size.
 
     Args:
         out_channels: 1 for one class, C + 1 for C classes and background.

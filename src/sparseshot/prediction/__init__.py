@@ -1,8 +1,8 @@
 """Every cell of a whole slide: tiles through a network, shards, resume, export."""
 
-from sparseshot.prediction.engine import Pace, Progress
+from sparseshot.prediction.engine import Progress, Throughput
 from sparseshot.prediction.export import PredictionSummary, read_prediction
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import predict_slide
 
-__all__ = ["Model", "Pace", "PredictionSummary", "Progress", "predict_slide", "read_prediction"]
+__all__ = ["Model", "PredictionSummary", "Progress", "Throughput", "predict_slide", "read_prediction"]

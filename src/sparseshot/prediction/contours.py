@@ -48,7 +48,7 @@ def contours(pieces: NDArray[np.int32], *, x0: int, y0: int) -> NDArray[np.objec
 def _middles(
     xy: NDArray[np.int32], first: NDArray[np.int64], end: NDArray[np.int64], x0: int, y0: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Give the middle of every edge of a pixel along closed rings, each closed by its first again."""
+    """Return the middle of every edge of a pixel along closed rings, each closed by its first again."""
     length = 0
     for ring in range(len(first)):
         for k in range(first[ring], end[ring] - 1):

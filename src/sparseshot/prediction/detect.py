@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sparseshot.cells import Cells
 from sparseshot.models.grid import decode
-from sparseshot.prediction.found import PLACE_DECIMALS, SCORE_DECIMALS, SlideFrame, in_reading_order
+from sparseshot.prediction.finder import PLACE_DECIMALS, SCORE_DECIMALS, SlideFrame, in_reading_order
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.plan import Layout, Tissue, Window
 from sparseshot.prediction.seams import KEPT, OPEN, settle
@@ -18,7 +18,7 @@ from sparseshot.training.held_out import MATCH_RADIUS_UM
 
 @dataclass(frozen=True, eq=False)
 class Detector:
-    """A :class:`~sparseshot.prediction.found.Finder` of places.
+    """A :class:`~sparseshot.prediction.finder.Finder` of places.
 
     What a grid cell of the network says depends on the pixels within its margin only, and each grid cell is
     read off once, in the tile whose core holds it. So what is found does not depend on the tiles.

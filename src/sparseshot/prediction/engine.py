@@ -15,7 +15,7 @@ from torch import Tensor
 from sparseshot.cells import Cells
 from sparseshot.images.slide import Box, Slide
 from sparseshot.images.tiles import Tile
-from sparseshot.prediction.found import Finder
+from sparseshot.prediction.finder import Finder
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.plan import Band, Window
 from sparseshot.prediction.reading import read_tiles
@@ -44,7 +44,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Pace:
+class Throughput:
     """How fast, not what: none of these changes a result.
 
     Attributes:
@@ -58,7 +58,7 @@ class Pace:
     ahead: int = 4
 
 
-DEFAULT_PACE = Pace()
+DEFAULT_PACE = Throughput()
 
 
 @dataclass
@@ -77,7 +77,7 @@ class Engine:
     slide: Slide
     model: Model
     finder: Finder
-    pace: Pace
+    pace: Throughput
     carried: Cells
     cells: int = 0
 
@@ -122,7 +122,7 @@ class Engine:
         broken: dict[Box, str],
         tell: Callable[[Sequence[tuple[Window, Tile]]], None],
     ) -> Iterator[tuple[Window, list[tuple[Tensor, ...]]]]:
-        """Give each window of a band, and what is needed of its tiles, once all went through the network."""
+        """Return each window of a band with its tiles, once all of them were predicted."""
         parts: list[tuple[Tensor, ...]] = []
         tiles = band.tiles
         # A batch never holds tiles of two bands, so that it is the same batch after a resume.

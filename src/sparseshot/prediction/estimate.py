@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sparseshot.images.slide import Slide
 from sparseshot.images.tissue import tissue_mask
-from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Pace, Progress
-from sparseshot.prediction.found import SlideFrame
+from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
+from sparseshot.prediction.finder import SlideFrame
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.plan import Band, Tissue, plan
 from sparseshot.prediction.predict import TILE_PX, make_finder
@@ -53,7 +53,7 @@ def estimate_slide(
     out: Path,
     *,
     tile_px: int = TILE_PX,
-    pace: Pace = DEFAULT_PACE,
+    pace: Throughput = DEFAULT_PACE,
     only_tissue: bool = True,
 ) -> Estimate:
     """Tell what :func:`~sparseshot.prediction.predict.predict_slide` would take; writes nothing."""

@@ -22,7 +22,7 @@ from sparseshot.errors import DataNotFoundError, FormatError
 from sparseshot.files import replacing, write_json
 from sparseshot.images.tissue import TissueMask
 from sparseshot.prediction.density import Density
-from sparseshot.prediction.found import PLACE_DECIMALS, SlideFrame
+from sparseshot.prediction.finder import PLACE_DECIMALS, SlideFrame
 from sparseshot.prediction.manifest import MANIFEST, Broken, File, Manifest, sweep
 
 QUPATH, SUMMARY, OVERVIEW = "qupath.zip", "summary.json", "overview.png"
@@ -67,7 +67,7 @@ class PredictionSummary:
         return sum(self.counts.values())
 
     def per_mm2(self, count: int) -> float:
-        """Give a count for each mm² of tissue; 0 where there is none."""
+        """Return a count for each mm² of tissue; 0 where there is none."""
         return count / self.tissue_mm2 if self.tissue_mm2 else 0.0
 
 

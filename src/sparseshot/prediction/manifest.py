@@ -145,7 +145,7 @@ class Manifest:
             ) from None
 
     def sound(self, folder: Path) -> Self:
-        """Give it with only what is there as it was written: what was damaged since is to be done again."""
+        """Return it with only what is there as it was written: what was damaged since is to be done again."""
         count = 0
         while count < len(self.shards) and self.shards[count].file.is_in(folder):
             count += 1

@@ -138,7 +138,7 @@ class Model:
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:
-    """Give the SHA-256 of what decides the output: configuration and weights."""
+    """Return the SHA-256 of what decides the output: configuration and weights."""
     digest = hashlib.sha256(checkpoint.config.to_json().encode())
     for name, values in sorted(checkpoint.weights.items()):
         digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())

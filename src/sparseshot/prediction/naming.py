@@ -47,7 +47,7 @@ def slide_fingerprint(slide: Slide) -> str:
 
 
 def folder_inside(out: Path, name: str, *, suffix: str = "") -> Path:
-    """Give the folder of a name inside ``out``; a link that leads outside is an error."""
+    """Return the folder of a name inside ``out``; a link that leads outside is an error."""
     folder = out / safe_name(name, suffix=suffix)
     if not folder.resolve().is_relative_to(out.resolve()):
         raise OutputError(folder, f"is a link that leads out of {out}; remove it or choose another --out")

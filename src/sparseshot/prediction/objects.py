@@ -37,7 +37,7 @@ class Objects(NamedTuple):
     def tallies(
         self, values: NDArray[np.int16], kinds: NDArray[np.uint8], *, count: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Give of each object the sum of ``values``, and how many pixels are of each of ``count`` kinds."""
+        """Return of each object the sum of ``values``, and how many pixels are of each of ``count`` kinds."""
         sums: tuple[NDArray[np.int64], NDArray[np.int64]] = _tallies(
             self.labels, values, kinds, len(self.peak), count
         )
@@ -141,7 +141,7 @@ def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
 
 @njit(cache=True, nogil=True)
 def _squared_distance(mask: NDArray[np.bool_], cap: int) -> NDArray[np.int32]:
-    """Give the squared distance to the nearest background pixel, at most ``cap`` squared, exactly.
+    """Return the squared distance to the nearest background pixel, at most ``cap`` squared, exactly.
 
     First along each row, then for each pixel up and down as far as that can still be nearer. All outside the
     array is background.
@@ -184,7 +184,7 @@ def _root(parent: NDArray[np.int32], label: int) -> int:
 def _flood(
     order: NDArray[np.int64], height: NDArray[np.uint16], waist: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Give the labels, and the flat index of the peak of each; ``order`` goes from the highest pixel down.
+    """Return the labels, and the flat index of the peak of each; ``order`` goes from the highest pixel down.
 
     The border of one pixel around ``height`` is background, so that every pixel in the order has neighbours.
     """
@@ -229,7 +229,7 @@ def _flood(
 def _extent(
     labels: NDArray[np.int32], peak: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give the squared distance from its peak to the farthest pixel, and the area, of each object."""
+    """Return the squared distance from its peak to the farthest pixel, and the area, of each object."""
     rows, columns = labels.shape
     reach, area = np.zeros(len(peak), np.int64), np.zeros(len(peak), np.int64)
     for row in range(rows):

@@ -147,7 +147,7 @@ def _moved(box: Box, by: Box) -> Box:
 
 
 def _even(length: int, most: int, alignment: int) -> int:
-    """Give the least aligned size that covers a length in as few pieces as ``most`` allows.
+    """Return the least aligned size that covers a length in as few pieces as ``most`` allows.
 
     >>> _even(1000, 600, 8), _even(1000, 1024, 16), _even(1000, 333, 1)
     (504, 1008, 250)

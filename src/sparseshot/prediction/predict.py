@@ -12,9 +12,9 @@ from sparseshot.errors import OutputError
 from sparseshot.images.slide import Box, Slide
 from sparseshot.images.tissue import tissue_mask
 from sparseshot.prediction.detect import Detector
-from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Pace, Progress
+from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
 from sparseshot.prediction.export import PredictionSummary, export, read_summary
-from sparseshot.prediction.found import Finder, SlideFrame
+from sparseshot.prediction.finder import Finder, SlideFrame
 from sparseshot.prediction.manifest import SHARDS, UNDECIDED, Broken, File, Manifest, Shard, claim
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import slide_fingerprint
@@ -33,7 +33,7 @@ def predict_slide(
     folder: Path | str,
     *,
     tile_px: int = TILE_PX,
-    pace: Pace = DEFAULT_PACE,
+    pace: Throughput = DEFAULT_PACE,
     only_tissue: bool = True,
     force: bool = False,
     report: Callable[[Progress], None] | None = None,
@@ -73,7 +73,7 @@ def predict_slide(
         bands = plan(
             frame.grid, tissue, manifest.layout, margin_px=model.margin_px, alignment_px=model.alignment_px
         )
-        book = _Book(folder, replace(manifest, bands=len(bands)), frame)
+        book = _ShardWriter(folder, replace(manifest, bands=len(bands)), frame)
         todo = bands[len(manifest.shards) :]
         if todo:
             finder = make_finder(model, frame, tissue)
@@ -118,7 +118,7 @@ def _identity(slide: Slide, model: Model, finder: Finder, *, only_tissue: bool) 
     }
 
 
-class _Book:
+class _ShardWriter:
     """Keeps the manifest and the shards together: a shard counts once the manifest names it."""
 
     def __init__(self, folder: Path, manifest: Manifest, frame: SlideFrame) -> None:

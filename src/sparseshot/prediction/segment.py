@@ -12,7 +12,7 @@ from torch import Tensor
 from sparseshot.cells import Cells
 from sparseshot.models.grid import foreground_probability
 from sparseshot.prediction.contours import contours
-from sparseshot.prediction.found import PLACE_DECIMALS, SCORE_DECIMALS, SlideFrame, in_reading_order
+from sparseshot.prediction.finder import PLACE_DECIMALS, SCORE_DECIMALS, SlideFrame, in_reading_order
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.objects import split
 from sparseshot.prediction.plan import Layout, Tissue, Window
@@ -28,7 +28,7 @@ _STEPS = 10**SCORE_DECIMALS
 
 @dataclass(frozen=True, eq=False)
 class Segmenter:
-    """A :class:`~sparseshot.prediction.found.Finder` of outlines.
+    """A :class:`~sparseshot.prediction.finder.Finder` of outlines.
 
     A window is its core and a halo as wide as an object may reach. An object belongs to the window whose core
     holds its peak, where it lies whole; so what is found does not depend on windows or tiles.
@@ -98,13 +98,13 @@ class Segmenter:
         )
 
     def settle(self, cells: Cells, *, next_y0: float) -> tuple[Cells, Cells]:  # noqa: ARG002
-        """Give all: a window decides about its own objects alone."""
+        """Return all: a window decides about its own objects alone."""
         return in_reading_order(cells), cells[:0]
 
     def _joined(
         self, window: Window, parts: Sequence[tuple[Tensor, ...]]
     ) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
-        """Give probability and class of each pixel of a window; nothing is outside the grid or on glass."""
+        """Return probability and class of each pixel of a window; nothing is outside the grid or on glass."""
         box, grid = window.box, self.frame.grid
         p = np.zeros((box.height, box.width), np.int16)
         kind = np.zeros((box.height, box.width), np.uint8)

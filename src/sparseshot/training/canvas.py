@@ -47,7 +47,7 @@ class BlockCache:
         self._bytes = 0
 
     def get(self, canvas: "Canvas", col: int, row: int) -> Patch:
-        """Give a block, painting it if it is not here."""
+        """Return a block, painting it if it is not here."""
         key = (id(canvas), col, row)
         if key in self._blocks:
             self._blocks.move_to_end(key)
@@ -117,12 +117,14 @@ class Canvas:
         self._tissue = np.array([[0.0, 0.0, self.width, self.height]]) if tissue is None else tissue
         self._ignored = np.empty((0, 4)) if ignored is None else ignored
         self._background = [_Layer(_as_cells(marks.regions), scale, 1.0)]
-        self._positive = self._hidden = None
+        self._positive = self._truth_layer = None
         if outlines:
             radius_px = radius_um / self.grid.mpp
             self._background.append(_Layer(labelling.negatives(marks), scale, radius_px))
             self._positive = _Layer(labelling.positives(marks), scale, radius_px)
-            self._hidden = None if truth is None else _Layer(labelling.positives(truth), scale, radius_px)
+            self._truth_layer = (
+                None if truth is None else _Layer(labelling.positives(truth), scale, radius_px)
+            )
 
     @property
     def area_px(self) -> float:
@@ -137,11 +139,11 @@ class Canvas:
         return np.asarray(random.uniform(box[:2], box[2:]))
 
     def cut(self, box: Box, cache: BlockCache) -> Patch:
-        """Give a box of working pixels; outside the canvas it is white and ignored."""
+        """Return a box of working pixels; outside the canvas it is white and ignored."""
         shape = (box.height, box.width)
         image = np.full((*shape, 3), WHITE, np.uint8)
         label = np.full(shape, IGNORED, np.int16)
-        truth = None if self._hidden is None else np.full(shape, IGNORED, np.int16)
+        truth = None if self._truth_layer is None else np.full(shape, IGNORED, np.int16)
         inside = box.meet(self.grid.box)
         for row in range(inside.y0 // BLOCK_PX, -(-inside.y1 // BLOCK_PX)):
             for col in range(inside.x0 // BLOCK_PX, -(-inside.x1 // BLOCK_PX)):
@@ -171,7 +173,9 @@ class Canvas:
             np.copyto(label, marked, where=marked > 0)
         for xa, ya, xb, yb in np.maximum(np.rint(self._ignored - (x0, y0, x0, y0)), 0).astype(int):
             label[ya:yb, xa:xb] = IGNORED
-        return Patch(image, label, None if self._hidden is None else self._hidden.paint(x0, y0, shape))
+        return Patch(
+            image, label, None if self._truth_layer is None else self._truth_layer.paint(x0, y0, shape)
+        )
 
 
 class _Layer:

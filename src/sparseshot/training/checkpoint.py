@@ -63,7 +63,7 @@ class Checkpoint:
         return self.config.mpp
 
     def network(self, network: nn.Module | None = None) -> nn.Module:
-        """Give the network with these weights, ready to predict; one's own network has to be handed in."""
+        """Return the network with these weights, ready to predict; one's own network has to be handed in."""
         network = network or self.config.make_task().network()
         network.load_state_dict(self.weights)
         return network.eval()

@@ -116,7 +116,7 @@ class TrainConfig:
         return Detect(out_channels=channels, width=self.width, stride=self.stride, sizes=self.sizes)
 
     def to_json(self) -> str:
-        """Give the configuration as JSON, one setting a line."""
+        """Return the configuration as JSON, one setting a line."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return json.dumps(values | {"loss_options": dict(self.loss_options)}, indent=1)
 

@@ -43,7 +43,7 @@ class Batch:
     size: Tensor | None = None
 
     def to(self, device: torch.device) -> Self:
-        """Give the same batch on another device."""
+        """Return the same batch on another device."""
         moved = {
             field.name: value.to(device, non_blocking=True)
             for field in fields(self)
@@ -116,7 +116,7 @@ class CropSource:
         )
 
     def ahead(self, steps: range, items: Sequence[int]) -> Iterator[Batch]:
-        """Give the batches of steps in order, made in a thread ahead of their use."""
+        """Return the batches of steps in order, made in a thread ahead of their use."""
         with ThreadPoolExecutor(1, thread_name_prefix="crops") as pool:
             waiting: list[Future[Batch]] = []
             for step in steps:
@@ -191,7 +191,7 @@ def _kept_inside(start: float, size: int, limit: int) -> int:
 
 
 def _turned(square: NDArray[Scalar], turn: int) -> NDArray[Scalar]:
-    """Give one of the eight symmetries of a square: quarter turns, and a flip for ``turn`` from 4."""
+    """Return one of the eight symmetries of a square: quarter turns, and a flip for ``turn`` from 4."""
     turned = np.rot90(square, turn % 4)
     return turned[:, ::-1] if turn >= 4 else turned
 

@@ -70,7 +70,7 @@ def find(network: nn.Module, task: Task, image: NDArray[np.uint8], *, mpp: float
 
 
 def pixel_probability(network: nn.Module, task: Task, image: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Give p of any foreground for each pixel of an image."""
+    """Return p of any foreground for each pixel of an image."""
     logits = task.logits(whole_image_output(network, image)[None])
     p: NDArray[np.float32] = foreground_probability(logits)[0].numpy()
     return p

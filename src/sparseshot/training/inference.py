@@ -24,7 +24,7 @@ def predicting(network: nn.Module) -> Iterator[None]:
 
 
 def whole_image_output(network: nn.Module, image: NDArray[np.uint8]) -> Tensor:
-    """Give the output ``(channels, rows, cols)`` for one image ``(H, W, 3)``.
+    """Return the output ``(channels, rows, cols)`` for one image ``(H, W, 3)``.
 
     The image is laid on white as wide as the network looks, as slides are surrounded by glass.
     """

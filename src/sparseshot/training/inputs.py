@@ -31,16 +31,16 @@ IMAGE_SUFFIXES = frozenset(
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingData:
     """Marked images to learn from, and marked images to choose the threshold on; the second may be empty."""
 
     training: tuple[Marked, ...]
     validation: tuple[Marked, ...] = ()
 
 
-def material_of_dataset(
+def training_data_of_dataset(
     name: str, root: Path, *, fraction: float, seed: int, marking: str = "random"
-) -> Material:
+) -> TrainingData:
     """Load a benchmark set, keep a fraction of its marks, and remember the rest as the truth.
 
     Training and validation images have the same fraction of their marks: nobody who marks sparsely has a
@@ -48,14 +48,14 @@ def material_of_dataset(
     in training becomes one.
     """
     training, validation = training_splits(name, root)
-    return Material(
+    return TrainingData(
         tuple(_thinned(training.samples, fraction, seed, marking)),
         tuple(_thinned(validation.samples, fraction, seed, marking)),
     )
 
 
 def training_splits(name: str, root: Path) -> tuple[Dataset, Dataset]:
-    """Give the training and the validation part of a benchmark set."""
+    """Return the training and the validation part of a benchmark set."""
     training = load_dataset(name, root, split="train")
     try:
         return training, load_dataset(name, root, split="validation")
@@ -71,7 +71,7 @@ def _thinned(samples: Sequence[Sample], fraction: float, seed: int, marking: str
     ]
 
 
-def material_of_pairs(
+def training_data_of_pairs(
     pairs: Sequence[tuple[Path, Path]],
     *,
     mpp: float | None,
@@ -79,7 +79,7 @@ def material_of_pairs(
     fraction: float,
     seed: int,
     marking: str = "random",
-) -> Material:
+) -> TrainingData:
     """Open one's own images or slides with the marks of each."""
     if not pairs:
         raise InputError("nothing to train on; give a slide and its marks")
@@ -90,7 +90,7 @@ def material_of_pairs(
     ]
     if fraction < 1:
         marks = choose_marks(marks, fraction, seed=seed, marking=marking)
-    return Material(
+    return TrainingData(
         tuple(
             Marked(slide, cells, tissue=tissue_mask(slide))
             for slide, cells in zip(slides, marks, strict=True)

@@ -50,7 +50,7 @@ class Labelling:
         return 1 if len(self.names) == 1 else len(self.names) + 1
 
     def targets(self, cells: Cells) -> NDArray[np.int16]:
-        """Give each cell its target: 1…C, :data:`NEGATIVE` or :data:`UNUSED`."""
+        """Return each cell its target: 1…C, :data:`NEGATIVE` or :data:`UNUSED`."""
         wanted = {name: index + 1 for index, name in enumerate(self.classes)}
         rest = UNUSED if self.classes else 1
         by_class = [NEGATIVE if name in self.negative else wanted.get(name, rest) for name in cells.classes]
@@ -65,11 +65,11 @@ class Labelling:
                 )
 
     def positives(self, cells: Cells) -> Cells:
-        """Give the cells of the classes to be learned, under this labelling's class names."""
+        """Return the cells of the classes to be learned, under this labelling's class names."""
         targets = self.targets(cells)
         return replace(cells[targets > 0], classes=self.names, label=targets[targets > 0] - 1, colors=None)
 
     def negatives(self, cells: Cells) -> Cells:
-        """Give the cells that are certain negatives, as one class."""
+        """Return the cells that are certain negatives, as one class."""
         chosen = cells[self.targets(cells) == NEGATIVE]
         return replace(chosen, classes=("negative",), label=np.zeros(len(chosen), np.int16), colors=None)

@@ -63,7 +63,7 @@ def read_log(path: Path) -> list[dict[str, str]]:
 
 
 def numbers_of(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
-    """Give the numbers of a column of a log, without the lines that leave it empty.
+    """Return the numbers of a column of a log, without the lines that leave it empty.
 
     >>> numbers_of([{"step": "10", "excluded": ""}, {"step": "20", "excluded": "0.1"}], "excluded")
     [0.1]

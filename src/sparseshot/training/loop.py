@@ -63,29 +63,29 @@ def train(
 
     run = _Run(config, network, fabric)
     if (folder / LAST).exists():
-        run.go_on_from(folder / LAST)
+        run.resume(folder / LAST)
     share = config.batch // fabric.world_size
     items = range(fabric.global_rank * share, (fabric.global_rank + 1) * share)
     plan = CropPlan(config.crop_px, config.near_marks, config.stain_jitter, run.task.stride, config.seed)
     source = CropSource(canvases, plan)
     main = fabric.is_global_zero
     log = RunLog(folder, start=run.step) if main else None
-    looks = {round(config.steps * (k + 1) / config.validations) for k in range(config.validations)}
+    validation_steps = {round(config.steps * (k + 1) / config.validations) for k in range(config.validations)}
     title = f"{config.task} {config.loss}"
     with progress_bar(title, config.steps, start=run.step, show=show and main) as bar:
         clock, since = time.perf_counter(), run.step
         for batch in source.ahead(range(run.step, config.steps), items):
             logged = (run.step + 1) % config.log_every == 0 or run.step + 1 == config.steps
             values = run.learn(batch.to(fabric.device), watch=logged)
-            if run.step in looks:
-                values |= run.look(held_out, folder)
+            if run.step in validation_steps:
+                values |= run.validate(held_out, folder)
             if logged and log is not None:
                 now = time.perf_counter()
                 values["crops_per_second"] = (run.step - since) * config.batch / (now - clock)
                 clock, since = now, run.step
                 log.write(run.step, values)
                 bar.update(run.step, values)
-            if main and (run.step in looks or run.step % config.checkpoint_every == 0):
+            if main and (run.step in validation_steps or run.step % config.checkpoint_every == 0):
                 run.checkpoint().save(folder / LAST)
     if log is not None:
         log.close()
@@ -164,9 +164,9 @@ class _Run:
             "loss": value,
             "learning_rate": float(self.schedule.get_last_lr()[0]),
         }
-        return told | self.criterion.told() | self.watch.tell(excluded, batch)
+        return told | self.criterion.log_values() | self.watch.tell(excluded, batch)
 
-    def look(self, held_out: Sequence[HeldOut], folder: Path) -> dict[str, float | None]:
+    def validate(self, held_out: Sequence[HeldOut], folder: Path) -> dict[str, float | None]:
         """Choose the threshold from held-out marks, and keep the weights unless earlier ones were better.
 
         By more than twice the standard error, that is: few marks tell little, and while the learning rate
@@ -184,7 +184,7 @@ class _Run:
         return {"criterion": criterion, "threshold": threshold}
 
     def checkpoint(self) -> Checkpoint:
-        """Give everything that going on needs."""
+        """Return everything that going on needs."""
         state: dict[str, Any] = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
@@ -194,7 +194,7 @@ class _Run:
         }
         return Checkpoint(self.config, self.module.state_dict(), self.step, state=state)
 
-    def go_on_from(self, path: Path) -> None:
+    def resume(self, path: Path) -> None:
         """Go on from a checkpoint; one of another network or another version is a CheckpointError."""
         checkpoint = Checkpoint.load(path)
         try:

@@ -10,7 +10,7 @@ from sparseshot.errors import InputError
 
 
 def find_device(name: str = "auto") -> torch.device:
-    """Give the device of a name that PyTorch knows; ``auto`` is an accelerator, if there is one."""
+    """Return the device of a name that PyTorch knows; ``auto`` is an accelerator, if there is one."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:

@@ -47,7 +47,7 @@ def write_picture(path: Path, checkpoint: Checkpoint, images: Sequence[Shown], *
 
 
 def picture_row(checkpoint: Checkpoint, shown: Shown, *, threshold: float) -> list[NDArray[np.uint8]]:
-    """Give the middle of an image five times: as it is, with marks, truth, what was found, and the errors."""
+    """Return middle of an image five times: as it is, with marks, truth, what was found, and the errors."""
     grid = Grid.over(shown.slide, checkpoint.mpp)
     x0, y0 = max(0, (grid.width - SIDE_PX) // 2), max(0, (grid.height - SIDE_PX) // 2)
     box = Box(x0, y0, x0 + SIDE_PX, y0 + SIDE_PX)
@@ -55,7 +55,7 @@ def picture_row(checkpoint: Checkpoint, shown: Shown, *, threshold: float) -> li
     labelling = checkpoint.config.labelling
 
     def local(cells: Cells) -> Cells:
-        """Give the cells of the box in its pixels."""
+        """Return the cells of the box in its pixels."""
         scale = grid.downsample
         return labelling.positives(cells).crop(*(side * scale for side in box), shift=True)
 

@@ -37,7 +37,7 @@ class Marked:
 def prepare(
     training: Sequence[Marked], validation: Sequence[Marked], config: TrainConfig
 ) -> tuple[list[Canvas], list[HeldOut]]:
-    """Give the canvases and the held-out parts.
+    """Return the canvases and the held-out parts.
 
     Without validation images, some marked squares of the training images are kept from training and held out
     instead. If there are too few for that, the threshold comes from marks the model has seen, with a warning.
@@ -69,7 +69,7 @@ def prepare(
 
 
 def make_canvas(item: Marked, config: TrainConfig, *, ignored: NDArray[np.float64] | None = None) -> Canvas:
-    """Give the canvas of one image."""
+    """Return the canvas of one image."""
     return Canvas(
         item.slide,
         item.marks,
@@ -84,7 +84,7 @@ def make_canvas(item: Marked, config: TrainConfig, *, ignored: NDArray[np.float6
 
 
 def _tissue_boxes(tissue: TissueMask, grid: Grid) -> NDArray[np.float64] | None:
-    """Give the squares with tissue in them; None for a slide without any, where a mark may still stand."""
+    """Return the squares with tissue in them; None for a slide without any, where a mark may still stand."""
     tiles = TileGrid(grid.width, grid.height, _TISSUE_PX)
     row, col = np.divmod(tissue.touching(tiles, grid), tiles.columns)
     corner = np.stack([col, row], axis=1) * float(_TISSUE_PX)

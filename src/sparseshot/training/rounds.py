@@ -64,7 +64,7 @@ def train_in_rounds(
 
 
 def promoted(item: Marked, network: nn.Module, config: TrainConfig, *, tau: float) -> Marked:
-    """Give the image with the model's sure predictions added to its marks."""
+    """Return the image with the model's sure predictions added to its marks."""
     canvas = make_canvas(item, config)
     if canvas.width * canvas.height > LARGEST_WHOLE_PX:
         raise InputError(

@@ -18,7 +18,12 @@ from sparseshot.images import open_slide
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import PROFILES, TrainConfig
 from sparseshot.training.evaluation import Evaluation, Known, evaluate
-from sparseshot.training.inputs import Material, find_pairs, material_of_dataset, material_of_pairs
+from sparseshot.training.inputs import (
+    TrainingData,
+    find_pairs,
+    training_data_of_dataset,
+    training_data_of_pairs,
+)
 from sparseshot.training.loop import MODEL, train
 from sparseshot.training.machine import find_device
 from sparseshot.training.pictures import Shown, write_picture
@@ -62,13 +67,13 @@ class Source:
                 self.root, "there is no such folder; give the one that holds the data set"
             )
 
-    def load(self) -> Material:
+    def load(self) -> TrainingData:
         """Open everything."""
         if self.dataset is not None and self.root is not None:
-            return material_of_dataset(
+            return training_data_of_dataset(
                 self.dataset, self.root, fraction=self.fraction, seed=self.seed, marking=self.marking
             )
-        return material_of_pairs(
+        return training_data_of_pairs(
             self.pairs,
             mpp=self.mpp,
             exhaustive_class=self.exhaustive_class,
@@ -78,7 +83,7 @@ class Source:
         )
 
     def to_json(self) -> str:
-        """Give the source as JSON."""
+        """Return the source as JSON."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return json.dumps(values, indent=1, default=str)
 
@@ -166,7 +171,7 @@ def run_source(run: Path) -> Source:
 def known_of_dataset(
     name: str, root: Path, *, split: Split, trained_on: Source | None = None
 ) -> tuple[list[Known], list[Shown]]:
-    """Give the images of a split to count on, and some to show, one that it was trained on among them."""
+    """Return the images of a split to count on, and some to show, one that it was trained on among them."""
     samples = load_dataset(name, root, split=split).samples
     known = [Known(open_slide(sample.image, mpp=sample.mpp), sample.cells) for sample in samples]
     shown = [Shown(item.slide, item.truth) for item in known[:: max(1, len(known) // 3)][:3]]
@@ -180,8 +185,8 @@ def known_of_dataset(
 def known_of_pairs(
     images: Sequence[Path], marks: Sequence[Path], *, mpp: float | None
 ) -> tuple[list[Known], list[Shown]]:
-    """Give one's own exhaustively marked images, to count on and to show."""
-    material = material_of_pairs(
+    """Return one's own exhaustively marked images, to count on and to show."""
+    material = training_data_of_pairs(
         find_pairs(images, marks, None), mpp=mpp, exhaustive_class="Exhaustive", fraction=1.0, seed=0
     )
     known = [Known(item.slide, item.marks) for item in material.training]

@@ -91,7 +91,7 @@ def _mpp(element: Element) -> float | None:
 
 
 def _attribute(element: Element) -> str:
-    """Give what an attribute says of a layer: its value, or its name where it has none (MoNuSAC's way)."""
+    """Return what an attribute says of a layer: its value, or its name where it has none (MoNuSAC's way)."""
     value, name = element.get("Value", "").strip(), element.get("Name", "").strip()
     return value or ("" if name == "Description" else name)
 
@@ -142,7 +142,7 @@ def _layer_head(number: int, name: str, color: tuple[int, int, int]) -> bytes:
 
 
 def _region(name: str, shape: shapely.Geometry) -> bytes:
-    """Give a region, and after it a negative one for each hole."""
+    """Return a region, and after it a negative one for each hole."""
     own = f'Id="{name}"' if name.isdigit() else f'Id="0" Guid={attribute(name)}'
     rings = [shape] if shape.geom_type == "Point" else [shape.exterior, *shape.interiors]
     kind = _PIN if shape.geom_type == "Point" else _FREEHAND

@@ -19,7 +19,7 @@ FREE_BYTES = 64 << 20
 
 
 def sources(path: Path) -> Iterator[Source]:
-    """Give the file itself, or what is packed in it: one stream of a .gz, each JSON file of a .zip."""
+    """Return the file itself, or what is packed in it: one stream of a .gz, each JSON file of a .zip."""
     with path.open("rb") as file:
         head = file.peek(4)[:4]
         if head.startswith(b"\x1f\x8b"):

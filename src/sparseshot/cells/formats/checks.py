@@ -18,7 +18,7 @@ LONGEST_ID_BYTES = 200
 
 
 def filled_ids(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any] | None:
-    """Give every cell an id if some have one; None if none has, where empty texts stand for none."""
+    """Return every cell an id if some have one; None if none has, where empty texts stand for none."""
     missing = np.asarray(ids == b"")
     if ids.dtype.kind == "i" or not missing.any():
         return ids
@@ -39,7 +39,7 @@ def checked(
     unclassified: str | None,
     size_px: tuple[int, int] | None,
 ) -> Cells:
-    """Give the table with unique ids, the classes asked for, and nothing outside of the slide."""
+    """Return the table with unique ids, the classes asked for, and nothing outside of the slide."""
     if cells.id is not None:
         cells = replace(cells, id=_unique(cells.id, repairs))
     if unclassified is not None and (cells.label < 0).any():
@@ -50,7 +50,7 @@ def checked(
 
 
 def _unique(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any]:
-    """Give the second and later of equal ids others: numbers after the largest, texts with ~2, ~3, …."""
+    """Return the second and later of equal ids others: numbers after the largest, texts with ~2, ~3, …."""
     keys = np.sort(keys_of(ids))  # a tenth of the time that sorting texts takes
     if not (keys[1:] == keys[:-1]).any():
         return ids
@@ -74,7 +74,7 @@ def _unique(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any]:
 
 
 def _named(cells: Cells, name: str) -> Cells:
-    """Give cells without a class the class of this name."""
+    """Return cells without a class the class of this name."""
     classes = cells.classes if name in cells.classes else (*cells.classes, name)
     colors = cells.colors
     if colors is not None and len(classes) > len(colors):

@@ -137,7 +137,7 @@ def _floats(column: pa.Array) -> NDArray[np.float64]:
 
 
 def _codes(column: pa.Array, known: tuple[str, ...], where: str) -> tuple[NDArray[np.int16], tuple[str, ...]]:
-    """Give the number of each name, -1 for none, and the names: those known before, then others."""
+    """Return the number of each name, -1 for none, and the names: those known before, then others."""
     if not pa.types.is_dictionary(column.type):
         column = column.cast(pa.string()).dictionary_encode()
     names = [str(name) for name in column.dictionary.to_pylist()]
@@ -161,7 +161,7 @@ def _ids(column: pa.Array, where: str) -> NDArray[Any]:
 
 
 def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
-    """Give outlines and places; a point has a place only."""
+    """Return outlines and places; a point has a place only."""
     wkb = column.to_numpy(zero_copy_only=False)
     shapes = shapely.from_wkb(wkb, on_invalid="ignore")
     broken = np.flatnonzero(shapely.is_missing(shapes) & column.is_valid().to_numpy(zero_copy_only=False))

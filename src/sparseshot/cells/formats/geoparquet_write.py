@@ -42,7 +42,7 @@ def _column_name(measurement: str) -> str:
 
 
 def _geo(cells: Cells) -> dict[str, Any]:
-    """Give the metadata that the standard asks for; level-0 pixels have no coordinate reference system."""
+    """Return the metadata that the standard asks for; level-0 pixels have no coordinate reference system."""
     columns = {"geometry": cells.outline, "nucleus": cells.nucleus}
     described: dict[str, dict[str, Any]] = {
         name: {
@@ -87,7 +87,7 @@ def _table(cells: Cells, named: Mapping[str, str]) -> pa.Table:
 
 
 def id_column(ids: NDArray[Any]) -> pa.Array:
-    """Give ids as numbers or texts; through bytes, for texts made at once would keep their padding."""
+    """Return ids as numbers or texts; through bytes, for texts made at once would keep their padding."""
     column = pa.array(ids)
     return column.cast(pa.string()) if ids.dtype.kind == "S" else column
 
@@ -98,7 +98,7 @@ def _names(codes: NDArray[np.int16], names: tuple[str, ...]) -> pa.Array:
 
 
 def _geometry(cells: Cells) -> pa.Array:
-    """Give outlines, or points where there is none, as WKB; points without making an object of each."""
+    """Return outlines, or points where there is none, as WKB; points without making an object of each."""
     points = np.empty(len(cells), _WKB_POINT)
     points["order"], points["type"] = 1, 1
     points["x"], points["y"] = cells.xy.T

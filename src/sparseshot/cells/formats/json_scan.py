@@ -246,7 +246,7 @@ def _coordinates(data: Any, i: int, vertex: int, ring: int, polygon: int, room: 
 
 @njit(cache=True, nogil=True)
 def _plain_id(data: Any, i: int) -> tuple[int, int]:
-    """Give where an id stands that is a number or needs no unescaping; nothing else is taken out of a form.
+    """Return where an id stands that is a number or needs no unescaping; nothing else is taken out of a form.
 
     Nor is what begins with P or T: version 0.2 of QuPath wrote the type of an object here.
     """
@@ -309,7 +309,7 @@ def read_number(data: Any, i: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _times_power(mantissa: int, exponent: int) -> Any:
-    """Give mantissa · 10^exponent, rounded as it should be but for results below 1e-280."""
+    """Return mantissa · 10^exponent, rounded as it should be but for results below 1e-280."""
     if exponent == 0 or mantissa == 0:
         return float(mantissa)
     if mantissa < 2**53 and -23 < exponent < 23:  # both exact, one rounding
@@ -332,7 +332,7 @@ def _times_power(mantissa: int, exponent: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _closing_quote(data: Any, i: int) -> int:
-    """Give where the string that ``i`` stands in ends, or the end of the data."""
+    """Return where the string that ``i`` stands in ends, or the end of the data."""
     while i < len(data) and data[i] != ord('"'):
         i += 2 if data[i] == ord("\\") else 1
     return min(i, len(data))

@@ -15,7 +15,7 @@ FARTHEST = 2.0**52
 
 
 def coordinate_texts(shapes: Rings, depths: NDArray[Any], *, decimals: int) -> list[bytes]:
-    """Give the coordinates of each shape as JSON.
+    """Return the coordinates of each shape as JSON.
 
     Args:
         shapes: of N shapes; a point is a ring of one vertex, several points are a ring of several.

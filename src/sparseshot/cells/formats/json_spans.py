@@ -21,7 +21,7 @@ def spans(data: Any, start: Any, stop: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def alike(text: Any, starts: Any, ends: Any) -> Any:
-    """Give for each span of the text the first one like it, or itself if no recent one is."""
+    """Return for each span of the text the first one like it, or itself if no recent one is."""
     same = np.arange(len(starts))
     recent, count = np.empty(RECENT, np.int64), 0
     for span in range(len(starts)):

@@ -31,7 +31,7 @@ def read(source: Source, options: ReadOptions) -> Cells:
 
 
 def cells_of(labels: NDArray[Any], where: str, options: ReadOptions, *, may_be_binary: bool = True) -> Cells:
-    """Give the cells of a label image, after a look whether it is one.
+    """Return the cells of a label image, after a look whether it is one.
 
     In a binary image, of one value beside 0, each piece that hangs together, be it by corners, is a cell.
     """

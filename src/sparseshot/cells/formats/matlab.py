@@ -83,7 +83,7 @@ def _instances(content: Mapping[str, NDArray[Any]], where: str, options: ReadOpt
 
 
 def _majority(labels: NDArray[Any], types: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give the type that most pixels of each label have."""
+    """Return the type that most pixels of each label have."""
     inside = labels > 0
     pairs, counts = np.unique(np.stack([labels[inside], types[inside]]), axis=1, return_counts=True)
     order = np.lexsort((-counts, pairs[0]))

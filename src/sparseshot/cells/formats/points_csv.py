@@ -56,7 +56,7 @@ def read(source: Source, options: ReadOptions) -> Cells:
 
 
 def _names(given: Sequence[str] | None, width: int, where: str) -> list[str]:
-    """Give each column what it means to us, or its own name."""
+    """Return each column what it means to us, or its own name."""
     if given is None:
         if width not in _WITHOUT_HEADER:
             raise FormatError(where, f'has {width} columns and no header; name them: columns=("x", "y", …)')

@@ -91,7 +91,7 @@ def _cells(batch: Batch, forms: Forms, repairs: Repairs) -> Cells:
 def _places(
     batch: Batch, shape: NDArray[np.int64], outlines: Outlines
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Give for each cell the object it comes from, which of its points it is, and its place."""
+    """Return for each cell the object it comes from, which of its points it is, and its place."""
     is_point = batch.depths[shape] < 3
     begin = batch.shapes.rings[batch.shapes.polygons[batch.shapes.outlines]]
     number = np.where(is_point, np.diff(begin)[shape], ~np.isnan(outlines.places[shape, 0]))

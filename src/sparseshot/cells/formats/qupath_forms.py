@@ -49,7 +49,7 @@ class Objects(NamedTuple):
     id: NDArray[np.bytes_]
 
     def only(self, rows: NDArray[np.bool_]) -> "Objects":
-        """Give the objects of a mask."""
+        """Return the objects of a mask."""
         columns: Any = (column[rows] for column in self)
         return Objects(*columns)
 
@@ -80,7 +80,7 @@ class Forms:
         self._no_cells: dict[int, str] = {}
 
     def objects(self, batch: Batch) -> Objects:
-        """Give the objects of a batch."""
+        """Return the objects of a batch."""
         if len(self._known) > _MOST_FORMS:  # features that are all different; no use to keep their forms
             for kept in (self._known, self._rows, self._own_ids, self._no_cells):
                 kept.clear()
@@ -145,7 +145,7 @@ class Forms:
         return code
 
     def class_name(self, classification: Any) -> str | None:
-        """Give the name of a class: a string, or an object with a name, or with names, in any version."""
+        """Return the name of a class: a string, or an object with a name, or with names, in any version."""
         if classification is None or isinstance(classification, str):
             return classification or None
         name = classification.get("name")
@@ -170,7 +170,7 @@ class Forms:
         return number
 
     def _layout(self, measurements: Any) -> int:
-        """Give a number to names of measurements and where their values are; before 0.4 they were a list."""
+        """Return number to names of measurements and where their values are; before 0.4 they were a list."""
         if isinstance(measurements, list):
             measurements = {each["name"]: each["value"] for each in measurements}
         pairs = []
@@ -185,13 +185,13 @@ class Forms:
         return self.layouts.setdefault(tuple(pairs), len(self.layouts))
 
     def _taken(self, value: Any) -> int | None:
-        """Give the number that stands for what was taken out, if it does."""
+        """Return the number that stands for what was taken out, if it does."""
         if isinstance(value, str) and value.startswith(self._mark):
             return int(value.removeprefix(self._mark))
         return None
 
     def _shape(self, geometry: Mapping[str, Any]) -> int:
-        """Give the number of the shape of a geometry, after a look whether it can be one of its type."""
+        """Return the number of the shape of a geometry, after a look whether it can be one of its type."""
         kind, taken = geometry["type"], self._taken(geometry["coordinates"])
         if kind not in _DEPTHS:
             raise TypeError(f"it has a geometry of type {kind!r}; known are {', '.join(_DEPTHS)}")
@@ -210,7 +210,7 @@ class Forms:
 
 
 def _with_children(feature: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give a feature and those nested in it, as QuPath exports a hierarchy."""
+    """Return a feature and those nested in it, as QuPath exports a hierarchy."""
     waiting = [feature]
     while waiting:
         each = waiting.pop()

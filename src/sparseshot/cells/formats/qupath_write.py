@@ -43,7 +43,7 @@ def _classification(cells: Cells, label: int) -> dict[str, Any]:
 
 
 def _parts(cells: Cells) -> Iterator[tuple[Cells, NDArray[np.bytes_] | None]]:
-    """Give the table in parts, with the id of the multipoint that each row was read from, if any was.
+    """Return the table in parts, with the id of the multipoint that each row was read from, if any was.
 
     Such rows have its id with ``#`` and a number; a multipoint is never torn between two parts.
     """
@@ -119,7 +119,7 @@ def _id_texts(ids: NDArray[Any]) -> list[bytes]:
 
 
 def _number_texts(column: NDArray[Any]) -> list[bytes]:
-    """Give the shortest text that reads back as the same number; of NaN, ``null``."""
+    """Return the shortest text that reads back as the same number; of NaN, ``null``."""
     text = orjson.dumps(np.ascontiguousarray(column), option=orjson.OPT_SERIALIZE_NUMPY)
     return text[1:-1].split(b",")
 
@@ -138,7 +138,7 @@ def _nuclei(cells: Cells, rows: NDArray[np.intp], decimals: int) -> list[bytes]:
 
 
 def _properties(cells: Cells, rows: NDArray[np.intp]) -> list[bytes]:
-    """Give the properties of each, without their end; there are few, so that each is made once."""
+    """Return the properties of each, without their end; there are few, so that each is made once."""
     if cells.kind is None:
         kinds = np.full(len(rows), KINDS.index("annotation" if cells.score is None else "detection"))
     else:

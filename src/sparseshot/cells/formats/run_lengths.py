@@ -12,7 +12,7 @@ MOST_PIXELS = 1 << 28
 
 
 def outline_of_runs(segmentation: dict[str, Any]) -> shapely.Geometry | None:
-    """Give the outline of a mask ``{"size": [height, width], "counts": …}``; None if it is empty.
+    """Return the outline of a mask ``{"size": [height, width], "counts": …}``; None if it is empty.
 
     >>> outline_of_runs({"size": [2, 3], "counts": [2, 2, 2]}).wkt
     'POLYGON ((1 0, 2 0, 2 2, 1 2, 1 0))'

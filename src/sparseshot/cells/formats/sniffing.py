@@ -20,7 +20,7 @@ _XML_ROOTS = {b"ASAP_Annotations": "asap", b"Annotations": "aperio"}
 
 
 def sniff(head: bytes, name: str) -> str:
-    """Give the name of the format.
+    """Return the name of the format.
 
     >>> sniff(b'{"images": [', "cells.json"), sniff(b'[{"type": "Feature"', "cells.json")
     ('coco', 'qupath')

@@ -24,7 +24,7 @@ DEEPEST = 50
 
 
 def elements(source: Source, *, whole: str) -> Iterator[Element]:
-    """Give the elements of the name ``whole`` one after another, and those around them as they begin.
+    """Return the elements of the name ``whole`` one after another, and those around them as they begin.
 
     Each is forgotten after it was given, so that a file of any size is read; entities, and nesting without
     end, are refused.
@@ -54,7 +54,7 @@ def elements(source: Source, *, whole: str) -> Iterator[Element]:
 
 
 def positions(parent: Element | None, tag: str, what: str, where: str) -> NDArray[np.float64]:
-    """Give the X and Y of the children of an element."""
+    """Return the X and Y of the children of an element."""
     found = [] if parent is None else parent.findall(tag)
     try:
         return np.array([(float(each.attrib["X"]), float(each.attrib["Y"])) for each in found]).reshape(-1, 2)
@@ -120,7 +120,7 @@ class Gathered:
 
 
 def _ids(names: list[str]) -> Any:
-    """Give ids if each is there and its own: whole numbers if all are."""
+    """Return ids if each is there and its own: whole numbers if all are."""
     if len(set(names)) != len(names) or "" in names:
         return None
     if all(name.isascii() and name.isdigit() and len(name) < 19 and str(int(name)) == name for name in names):
@@ -129,7 +129,7 @@ def _ids(names: list[str]) -> Any:
 
 
 def one_polygon(outline: shapely.Geometry, losses: Repairs) -> shapely.Polygon:
-    """Give the largest polygon of an outline, for formats that hold only one."""
+    """Return the largest polygon of an outline, for formats that hold only one."""
     parts = shapely.get_parts(outline)
     losses.count("outlines of several parts cut to the largest", len(parts) > 1)
     return parts[np.argmax(shapely.area(parts))]
@@ -143,7 +143,7 @@ def count_what_xml_lacks(cells: Cells, losses: Repairs) -> None:
 
 
 def id_text(cells: Cells, row: int) -> str:
-    """Give the id of a cell, or its number from 1 where there are no ids."""
+    """Return the id of a cell, or its number from 1 where there are no ids."""
     if cells.id is None:
         return str(row + 1)
     name = cells.id[row]
@@ -156,7 +156,7 @@ def attribute(text: str) -> str:
 
 
 def vertices(ring: shapely.Geometry, tag: str, *, shift: float = 0.0) -> str:
-    """Give an element for each vertex of a ring, without the last one, which closes it, or for a point."""
+    """Return an element for each vertex of a ring, without the last one, which closes it, or for a point."""
     places = (shapely.get_coordinates(ring) + shift).tolist()
     places = places[:-1] if len(places) > 1 else places
     return "".join(f'<{tag} Order="{k}" X="{x!r}" Y="{y!r}"/>' for k, (x, y) in enumerate(places))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.app import app, resumable
 from sparseshot.cli.options import RESEARCH, Json, Root
 from sparseshot.cli.output import print_json, print_table, progress_bars
 
@@ -124,7 +124,7 @@ def fetch_dataset(
         typer.echo(f"Is it whole? sparseshot data check {info.name} --root {out}")
         return
     typer.echo(f"{info.title}: {info.licence}; cite {info.citation}", err=as_json)
-    with can_go_on(), _bar(f"fetching {info.title}", in_bytes=True) as progress:
+    with resumable(), _bar(f"fetching {info.title}", in_bytes=True) as progress:
         fetched = fetch(info, out, address=address, keep_archive=keep_archive, progress=progress)
     if as_json:
         print_json(_fetched_as_json(info, fetched))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.app import app, resumable
 from sparseshot.cli.options import TRAINING, Json
 from sparseshot.cli.output import print_json, print_table, progress_bars
 
@@ -34,7 +34,7 @@ def demo(
     """
     from sparseshot.demo import FULL, QUICK, run_demo
 
-    with can_go_on(), _bars() as report:
+    with resumable(), _bars() as report:
         done = run_demo(out, QUICK if quick else FULL, report=report)
     if as_json:
         print_json(done.numbers)

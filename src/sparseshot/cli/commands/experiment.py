@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.app import app, resumable
 from sparseshot.cli.options import RESEARCH, Json, OptionalRoot
 from sparseshot.cli.output import print_json
 from sparseshot.errors import InputError
@@ -58,7 +58,7 @@ def experiment(
         return
     if out is None:
         raise InputError("say where the runs go: --out DIR")
-    with can_go_on(), shown_progress() as progress:
+    with resumable(), shown_progress() as progress:
         outcome = run_experiment(file, root=root, out=out, jobs=jobs, only=only or (), progress=progress)
     _tell(outcome, out, as_json)
     if outcome.failed:

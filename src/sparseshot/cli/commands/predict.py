@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.app import app, resumable
 from sparseshot.cli.options import TRAINING, Device, Json, Mpp, Precision
 from sparseshot.cli.output import print_json, print_table, progress_bars
 
 if TYPE_CHECKING:
-    from sparseshot.prediction import Model, Pace, Progress
-    from sparseshot.prediction.many import Outcome
+    from sparseshot.prediction import Model, Progress, Throughput
+    from sparseshot.prediction.slides import Outcome
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -49,18 +49,18 @@ def predict(
     Stopped at any moment, the same command goes on where it was; what is finished is skipped. A slide that
     fails does not stop the others; the exit code is then 1.
     """
-    from sparseshot.prediction import Model, Pace
-    from sparseshot.prediction.many import find_slides, predict_slides
+    from sparseshot.prediction import Model, Throughput
+    from sparseshot.prediction.slides import find_slides, predict_slides
 
     paths = find_slides(slides)
     model = Model.load(run, threshold=threshold, device=device, precision=precision)
-    pace = Pace(batch=batch, threads=threads, ahead=2 * threads)
+    pace = Throughput(batch=batch, threads=threads, ahead=2 * threads)
     if dry_run:
         _estimate(
             paths, model, out, mpp=mpp, tile_px=tile_px, pace=pace, tissue=not everywhere, as_json=as_json
         )
         return
-    with can_go_on(), _bars() as begin:
+    with resumable(), _bars() as begin:
         outcomes = predict_slides(
             paths,
             model,
@@ -87,7 +87,7 @@ def _estimate(
     *,
     mpp: float | None,
     tile_px: int,
-    pace: "Pace",
+    pace: "Throughput",
     tissue: bool,
     as_json: bool,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from sparseshot.cli.app import app, can_go_on
+from sparseshot.cli.app import app, resumable
 from sparseshot.cli.options import TRAINING, Dataset, Device, Json, Mpp, OptionalRoot, Precision, Seed
 from sparseshot.cli.output import print_json
 from sparseshot.errors import InputError
@@ -106,7 +106,7 @@ def train(
     )
     fabric = make_fabric(precision, device=device)
     configuration = make_config(profile, config, settings)
-    with can_go_on():
+    with resumable():
         checkpoint = train_run(configuration, source, out, weak=WeakSupervision(rounds, tau), fabric=fabric)
     estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
     marked = estimates[-1] if estimates else None

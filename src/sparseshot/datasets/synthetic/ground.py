@@ -64,7 +64,7 @@ class _Detail(NamedTuple):
 
 @compiled
 def ground(plan: Plan, pixels: Pixels, cells_on_average: bool) -> NDArray[np.float32]:
-    """Give the stains ``(3, H, W)`` of tissue without objects.
+    """Return the stains ``(3, H, W)`` of tissue without objects.
 
     The slow fields of the plan are computed on a lattice and interpolated between its knots.
 
@@ -167,7 +167,7 @@ def _tissue_row(  # noqa: PLR0917  numba knows no keyword-only arguments
 
 @compiled
 def _cytoplasm(here: Fields, texture: _Texture, detail: _Detail) -> tuple[float, float]:
-    """Give the blue and pink of a nest of tumour cells, hollow in its middle."""
+    """Return the blue and pink of a nest of tumour cells, hollow in its middle."""
     start, end = plans.LUMEN - 0.02 - detail.blur, plans.LUMEN + 0.02 + detail.blur
     body = 1.0 - ramp(here.nest + 0.03 * texture.mottle, start, end)
     blue = 0.17 + 0.05 * texture.mottle + 0.05 * texture.fine - 0.08 * texture.crease + 0.3 * here.pool
@@ -177,7 +177,7 @@ def _cytoplasm(here: Fields, texture: _Texture, detail: _Detail) -> tuple[float,
 
 @compiled
 def _stroma(key: int, here: Fields, texture: _Texture, detail: _Detail, wall: float) -> tuple[float, float]:
-    """Give the blue and pink of fibres, and of the fat and vessels between them."""
+    """Return the blue and pink of fibres, and of the fat and vessels between them."""
     thread = detail.thread * noise_line(key, 31.0 * here.flow + 0.4 * texture.mottle)
     fibre = 0.5 + 0.5 * detail.fibre * noise_line(key + 2048, 9.0 * here.flow) + 0.22 * thread
     body = ramp(fibre + 0.3 * texture.strand + 0.1 * texture.mottle, 0.02, 0.4)
@@ -203,7 +203,7 @@ def _walls(out: NDArray[np.float64], fat: NDArray[np.float64], key: int, pixels:
 
 @compiled
 def _wall(key: int, x: float, y: float, width_um: float) -> float:
-    """Give how much a place lies on the thin wall between two fat cells (the border of Voronoi cells)."""
+    """Return how much a place lies on the thin wall between two fat cells (the border of Voronoi cells)."""
     i, j = int(np.floor(x / _ADIPOCYTE_UM)), int(np.floor(y / _ADIPOCYTE_UM))
     first, second = 1e18, 1e18
     for row in range(j - 1, j + 2):

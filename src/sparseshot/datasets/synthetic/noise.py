@@ -29,7 +29,7 @@ def compiled(function: Function) -> Function:
 
 
 def channels(*, after: int, count: int) -> list[int]:
-    """Give numbers for ``count`` uses of randomness, so that no two things move together.
+    """Return numbers for ``count`` uses of randomness, so that no two things move together.
 
     They are NumPy's, because numba would compile every function again for each Python constant it is given.
     """
@@ -38,7 +38,7 @@ def channels(*, after: int, count: int) -> list[int]:
 
 @compiled
 def random_bits(key: int, channel: int, i: int, j: int) -> np.uint64:
-    """Give the 64 bits of lattice place (i, j) in a channel (the finaliser of splitmix64)."""
+    """Return the 64 bits of lattice place (i, j) in a channel (the finaliser of splitmix64)."""
     bits = np.uint64(i) * _ROW + np.uint64(j) * _COLUMN + np.uint64(channel) * _CHANNEL + np.uint64(key)
     bits = (bits ^ (bits >> _SHIFT_1)) * _MIX_1
     bits = (bits ^ (bits >> _SHIFT_2)) * _MIX_2
@@ -47,13 +47,13 @@ def random_bits(key: int, channel: int, i: int, j: int) -> np.uint64:
 
 @compiled
 def uniform(key: int, channel: int, i: int, j: int) -> float:
-    """Give the number in [0, 1) of lattice place (i, j) in a channel."""
+    """Return the number in [0, 1) of lattice place (i, j) in a channel."""
     return float(random_bits(key, channel, i, j) >> _SHIFT_TOP) * 2.0**-53
 
 
 @compiled
 def between(low: float, high: float, u: float) -> float:
-    """Give the point a fraction ``u`` of the way from ``low`` to ``high``."""
+    """Return the point a fraction ``u`` of the way from ``low`` to ``high``."""
     return low + (high - low) * u
 
 
@@ -66,7 +66,7 @@ def ramp(value: float, start: float, end: float) -> float:
 
 @compiled
 def noise(key: int, channel: int, x: float, y: float) -> float:
-    """Give smooth noise in [-1, 1] with knots at the integers."""
+    """Return smooth noise in [-1, 1] with knots at the integers."""
     i, j = int(np.floor(x)), int(np.floor(y))
     s, t = x - i, y - j
     s, t = s * s * (3.0 - 2.0 * s), t * t * (3.0 - 2.0 * t)
@@ -77,7 +77,7 @@ def noise(key: int, channel: int, x: float, y: float) -> float:
 
 @compiled
 def kept(length: float, pixel: float) -> float:
-    """Give how much of a detail of this length a pixel still shows: all at two pixels, nothing at one."""
+    """Return how much of a detail of this length a pixel still shows: all at two pixels, nothing at one."""
     return min(1.0, max(0.0, length / (pixel + 1e-9) - 1.0))
 
 
@@ -85,7 +85,7 @@ def kept(length: float, pixel: float) -> float:
 def hills(  # noqa: PLR0917  numba knows no keyword-only arguments
     key: int, channel: int, x: float, y: float, octaves: float, gain: float, detail: float
 ) -> float:
-    """Give noise of several lengths, from 1 down, each about half the one before; none under ``detail``.
+    """Return noise of several lengths, from 1 down, each about half the one before; none under ``detail``.
 
     Every octave is turned against the one before, because noise on a lattice runs along its axes.
     """
@@ -156,7 +156,7 @@ def noise_row(out: NDArray[np.float64], key: int, channel: int, along: Lattice, 
 
 @compiled
 def smooth(along: Lattice) -> Lattice:
-    """Give the same lattice with rounded ways between its knots, as noise wants them."""
+    """Return the same lattice with rounded ways between its knots, as noise wants them."""
     return Lattice(along.first, along.starts, along.share * along.share * (3.0 - 2.0 * along.share))
 
 
@@ -170,7 +170,7 @@ def _drawn(place: int) -> float:
 
 @compiled
 def noise_line(shift: int, x: float) -> float:
-    """Give smooth noise in [-1, 1] along a line, with knots at the integers; it repeats after 4096 knots."""
+    """Return smooth noise in [-1, 1] along a line, with integer knots, repeating after 4096 knots."""
     i = int(np.floor(x))
     s = x - i
     return between(_drawn(i + shift), _drawn(i + shift + 1), s * s * (3.0 - 2.0 * s))
@@ -178,7 +178,7 @@ def noise_line(shift: int, x: float) -> float:
 
 @compiled
 def noise_grain(shift: int, x: float, y: float) -> float:
-    """Give what :func:`noise` gives, but faster, from a table that repeats some sixty knots away."""
+    """Return what :func:`noise` gives, but faster, from a table that repeats some sixty knots away."""
     i, j = int(np.floor(x)), int(np.floor(y))
     s, t = x - i, y - j
     s, t = s * s * (3.0 - 2.0 * s), t * t * (3.0 - 2.0 * t)

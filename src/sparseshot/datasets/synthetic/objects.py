@@ -125,7 +125,7 @@ def _paint_one(stains: NDArray[np.float32], slide: Plan, thing: Any, nature: _Na
 
 @compiled
 def _chromatin(key: int, x_um: float, y_um: float, mpp: float) -> float:
-    """Give the mottling of nuclei at a place, about -1 to 1."""
+    """Return the mottling of nuclei at a place, about -1 to 1."""
     keep_coarse, keep_fine = kept(_COARSE_UM, mpp), kept(_FINE_UM, mpp)
     texture = 0.0
     if keep_coarse > 0.0:
@@ -137,7 +137,7 @@ def _chromatin(key: int, x_um: float, y_um: float, mpp: float) -> float:
 
 @compiled
 def waves(slide: Plan, kind: int, identity: int) -> NDArray[np.float64]:
-    """Give the cosine and sine amplitudes ``(WAVES, 2)`` of an object's outline.
+    """Return the cosine and sine amplitudes ``(WAVES, 2)`` of an object's outline.
 
     With u, v the place along and across the object in units of its semi-axes, the outline is where
     |(u, v)| = 1 + Σₖ cosineₖ cos((k + 3) t) + sineₖ sin((k + 3) t), and t the direction of (u, v).
@@ -153,7 +153,7 @@ def waves(slide: Plan, kind: int, identity: int) -> NDArray[np.float64]:
 
 @compiled
 def outlines(slide: Plan, cells: NDArray[np.void], points: int) -> NDArray[np.float64]:
-    """Give ``(N, points, 2)`` corners in µm of the outlines on which :func:`paint` ends the cells."""
+    """Return ``(N, points, 2)`` corners in µm of the outlines on which :func:`paint` ends the cells."""
     out = np.empty((len(cells), points, 2))
     for n in range(len(cells)):
         cell = cells[n]

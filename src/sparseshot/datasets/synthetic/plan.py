@@ -65,13 +65,13 @@ def _terrain(plan: Plan, kind: int, x: float, y: float, detail_um: float) -> flo
 
 @compiled
 def blurred(detail_um: float) -> float:
-    """Give how much wider a border is where detail is left out, in units of :func:`nest` and the like."""
+    """Return how much wider a border is where detail is left out, in units of :func:`nest` and the like."""
     return 0.3 * min(1.0, detail_um / 200.0)
 
 
 @compiled
 def island(plan: Plan, x: float, y: float, detail_um: float) -> float:
-    """Give the height of a landscape whose part over the threshold is tissue; falls at the slide's rim."""
+    """Return the height of a landscape whose part over the threshold is tissue; falls at the slide's rim."""
     rim = 0.12 * min(plan.width_um, plan.height_um)
     inside = min(x, plan.width_um - x, y, plan.height_um - y)
     size = plan.island_um
@@ -82,7 +82,7 @@ def island(plan: Plan, x: float, y: float, detail_um: float) -> float:
 
 @compiled
 def shore(plan: Plan, x: float, y: float, detail_um: float) -> float:
-    """Give about how many µm inside the tissue a place lies; negative on glass."""
+    """Return about how many µm inside the tissue a place lies; negative on glass."""
     if plan.threshold == ALL_TISSUE:
         return 1e6
     inside = (island(plan, x, y, detail_um) - plan.threshold) * 0.4 * plan.island_um
@@ -102,13 +102,13 @@ LUMEN = 0.76
 
 @compiled
 def crowd(plan: Plan, x: float, y: float, detail_um: float) -> float:
-    """Give how much a place belongs to an aggregate of lymphocytes, 0 to 1."""
+    """Return how much a place belongs to an aggregate of lymphocytes, 0 to 1."""
     return ramp(_terrain(plan, _CROWD, x, y, detail_um), 0.5 - blurred(detail_um), 0.8 + blurred(detail_um))
 
 
 @compiled
 def fat(plan: Plan, x: float, y: float, detail_um: float) -> float:
-    """Give how much a place belongs to fat, 0 to 1."""
+    """Return how much a place belongs to fat, 0 to 1."""
     return ramp(
         _terrain(plan, _FAT, x, y, detail_um) + plan.fat_shift,
         0.70 - blurred(detail_um),
@@ -118,25 +118,25 @@ def fat(plan: Plan, x: float, y: float, detail_um: float) -> float:
 
 @compiled
 def blood(plan: Plan, x: float, y: float, detail_um: float) -> float:
-    """Give how much a place lies within a vessel, 0 to 1."""
+    """Return how much a place lies within a vessel, 0 to 1."""
     return ramp(_terrain(plan, _BLOOD, x, y, detail_um), 0.84 - blurred(detail_um), 0.9 + blurred(detail_um))
 
 
 @compiled
 def flow(plan: Plan, x: float, y: float, detail_um: float) -> float:
-    """Give the height whose contour lines are the fibres of the stroma."""
+    """Return the height whose contour lines are the fibres of the stroma."""
     return (x * plan.flow_x + y * plan.flow_y) / 90.0 + 1.3 * _terrain(plan, _FLOW, x, y, detail_um)
 
 
 @compiled
 def dense(plan: Plan, x: float, y: float) -> float:
-    """Give by how much cells crowd or thin out, apart from the kind of tissue; 1 on average."""
+    """Return by how much cells crowd or thin out, apart from the kind of tissue; 1 on average."""
     return 1.0 + 0.45 * _terrain(plan, _DENSE, x, y, 0.0)
 
 
 @compiled
 def focus(plan: Plan, x: float, y: float) -> float:
-    """Give the blur of the lens at a place, as the width of an edge in µm."""
+    """Return the blur of the lens at a place, as the width of an edge in µm."""
     drift = 0.5 + 0.5 * _terrain(plan, _FOCUS, x, y, 0.0)
     return plan.blur_um * (0.7 + 0.9 * drift * drift)
 
@@ -162,7 +162,7 @@ SHORE, NEST, CROWD, FAT, BLOOD, FLOW, BLUE, PINK, POOL, CLEFT = range(FIELDS)
 
 @compiled
 def fields(plan: Plan, box: tuple[int, int, int, int], pitch_um: float) -> NDArray[np.float32]:
-    """Give the slow fields, ``(FIELDS, rows, columns)``, at a box of knots of a lattice all regions share."""
+    """Return slow fields, ``(FIELDS, rows, columns)``, at a box of knots of a lattice all regions share."""
     i0, j0, i1, j1 = box
     rows, columns = j1 - j0, i1 - i0
     out = np.zeros((FIELDS, rows, columns), np.float32)
@@ -188,7 +188,7 @@ def fields(plan: Plan, box: tuple[int, int, int, int], pitch_um: float) -> NDArr
 
 @compiled
 def sample_heights(plan: Plan, count: int) -> NDArray[np.float64]:
-    """Give the landscape at ``count`` × ``count`` places spread over the slide."""
+    """Return the landscape at ``count`` × ``count`` places spread over the slide."""
     out = np.empty(count * count)
     for i in range(count):
         for j in range(count):

@@ -46,7 +46,7 @@ class Sites(NamedTuple):
 
 
 def sites_of(plan: Plan, x0: float, y0: float, x1: float, y1: float) -> Sites:
-    """Give the sites that touch a box in µm, within the slide."""
+    """Return the sites that touch a box in µm, within the slide."""
     columns, rows = sites_across(plan)
     return Sites(
         max(0, int(np.floor(x0 / SITE_UM))),
@@ -58,7 +58,7 @@ def sites_of(plan: Plan, x0: float, y0: float, x1: float, y1: float) -> Sites:
 
 @compiled
 def sites_across(plan: Plan) -> tuple[int, int]:
-    """Give how many sites the slide has across and down."""
+    """Return how many sites the slide has across and down."""
     return int(np.ceil(plan.width_um / SITE_UM)), int(np.ceil(plan.height_um / SITE_UM))
 
 
@@ -119,7 +119,7 @@ def _candidate(plan: Plan, i: int, j: int, cell: Any) -> bool:
 
 @compiled
 def cells_at(plan: Plan, sites: Sites) -> NDArray[np.void]:
-    """Give the cells of the sites: the candidates on whom no candidate of higher rank sits."""
+    """Return the cells of the sites: the candidates on whom no candidate of higher rank sits."""
     columns, rows = sites_across(plan)
     i0, j0 = max(0, sites.i0 - _RING), max(0, sites.j0 - _RING)
     i1, j1 = min(columns, sites.i1 + _RING), min(rows, sites.j1 + _RING)
@@ -164,7 +164,7 @@ def _is_sat_on(  # noqa: PLR0917  numba knows no keyword-only arguments
 
 @compiled
 def clutter_at(plan: Plan, sites: Sites) -> NDArray[np.void]:
-    """Give what is no cell at the sites: smudges, fragments, pigment, red blood cells, dust on the glass."""
+    """Return what is no cell at the sites: smudges, fragments, pigment, red blood cells, dust."""
     out = np.empty(max(0, (sites.i1 - sites.i0) * (sites.j1 - sites.j0)), OBJECT)
     key, count = plan.key, 0
     for j in range(sites.j0, sites.j1):

@@ -116,7 +116,7 @@ class SyntheticTissue:
         return self._made(downsample, Box(0, 0, width, height))
 
     def cells(self, box: tuple[float, float, float, float] | None = None, *, outlines: bool = False) -> Cells:
-        """Give every cell whose centre lies in a half-open box of level-0 pixels, or on the whole slide.
+        """Return every cell whose centre lies in a half-open box of level-0 pixels, or on the whole slide.
 
         A cell belongs to one place and keeps its id, so that the cells of a tiling are those of the whole.
 
@@ -229,6 +229,6 @@ class SyntheticTissue:
         return light.develop(stains, plan, self._lamp, box.x0, box.y0)
 
     def _outlines(self, found: NDArray[np.void]) -> NDArray[np.object_]:
-        """Give the polygons on which :func:`sparseshot.datasets.synthetic.objects.paint` ends the nuclei."""
+        """Return polygons on which :func:`sparseshot.datasets.synthetic.objects.paint` ends the nuclei."""
         corners = objects.outlines(self._plan, found, _OUTLINE_POINTS) / self.mpp
         return np.asarray(shapely.polygons(corners), dtype=object)

@@ -69,7 +69,7 @@ class Row:
     paper: Mapping[float, float] = field(default_factory=dict)
 
     def curve(self, point: Point) -> Curve:
-        """Give the score by fraction at an operating point, where runs are done."""
+        """Return the score by fraction at an operating point, where runs are done."""
         curve = {}
         for fraction in self.planned:
             values = [
@@ -114,11 +114,11 @@ class Comparison:
         return tuple(sorted({fraction for row in self.rows for fraction in row.planned}))
 
     def row(self, name: str) -> Row | None:
-        """Give the row of a method."""
+        """Return the row of a method."""
         return next((row for row in self.rows if row.method.name == name), None)
 
     def shared_fractions(self, row: Row, point: Point) -> tuple[float, ...]:
-        """Give the fractions over which a row can be held against those planned like it, and the paper's.
+        """Return the fractions over which a row can be held against those planned like it, and the paper's.
 
         These are the fractions that all rows with the same plan have done.
         """

@@ -90,7 +90,7 @@ Block = Heading | Paragraph | Bullets | Table | Figure | Fold
 
 
 def figures_of(blocks: Sequence[Block]) -> list[Figure]:
-    """Give every figure, also those folded away."""
+    """Return every figure, also those folded away."""
     found = []
     for block in blocks:
         if isinstance(block, Figure):

@@ -150,7 +150,7 @@ def _middle(panel: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _looks(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
-    """Give every method a colour and a marker."""
+    """Return every method a colour and a marker."""
     further = iter(_FURTHER * (1 + len(rows) // len(_FURTHER)))
     names = [row.method.name for row in rows]
     return {
@@ -178,7 +178,7 @@ def _legend(canvas: Canvas, rows: Sequence[Row], looks: Mapping[str, tuple[str, 
 
 
 def as_svg(canvas: Canvas) -> bytes:
-    """Give a drawing as an SVG file."""
+    """Return a drawing as an SVG file."""
     file = io.BytesIO()
     canvas.savefig(file, format="svg", metadata={"Date": None})  # no date: the same figure, the same file
     return file.getvalue()

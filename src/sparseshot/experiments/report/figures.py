@@ -14,7 +14,7 @@ from sparseshot.training.logs import numbers_of, read_log
 
 
 def curves_figure(comparison: Comparison) -> Figure | None:
-    """Give the figure of the curves; None before the first run is done."""
+    """Return the figure of the curves; None before the first run is done."""
     if not any(row.curve("half") for row in comparison.rows):
         return None
     caption = (
@@ -26,7 +26,7 @@ def curves_figure(comparison: Comparison) -> Figure | None:
 
 
 def exclusion_figure(comparison: Comparison, row: Row) -> Figure | None:
-    """Give the figure of what a method excluded while training; None where it excluded nothing."""
+    """Return the figure of what a method excluded while training; None where it excluded nothing."""
     logs = {fraction: read_log(runs[0].folder / LOG) for fraction, runs in row.results.items()}
     if not any(any(numbers_of(log, "excluded")) for log in logs.values()):
         return None
@@ -38,7 +38,7 @@ def exclusion_figure(comparison: Comparison, row: Row) -> Figure | None:
 
 
 def share_figure(comparisons: Sequence[Comparison]) -> Figure | None:
-    """Give the figure of estimated against true shares of marks; None where no loss estimates them."""
+    """Return the figure of estimated against true shares of marks; None where no loss estimates them."""
     estimates = {
         comparison.title: found
         for comparison in comparisons
@@ -59,7 +59,7 @@ def share_figure(comparisons: Sequence[Comparison]) -> Figure | None:
 
 
 def panels_figure(comparison: Comparison, chosen: Sequence[Result]) -> Figure | None:
-    """Give the figure of several methods' panels; None where there are none."""
+    """Return the figure of several methods' panels; None where there are none."""
     chosen = [result for result in chosen if read_panel(result.folder, IMAGES[0], "image") is not None]
     if not chosen:
         return None

@@ -13,7 +13,7 @@ from sparseshot.files import replacing
 
 
 def raw_metrics(results: Results) -> dict[str, Any]:
-    """Give the numbers of every run that was asked for, rounded to what they mean."""
+    """Return the numbers of every run that was asked for, rounded to what they mean."""
     done = [result.metrics for result in results.results.values() if result.metrics is not None]
     return {
         "experiments": {experiment.name: experiment.title for experiment in results.experiments},

@@ -100,7 +100,7 @@ def curves(comparison: Comparison, focus: Focus) -> list[Block]:
 
 
 def _scores(comparison: Comparison) -> Table:
-    """Give every number, with the area under each curve; the best at each fraction is bold."""
+    """Return every number, with the area under each curve; the best at each fraction is bold."""
     rows: list[list[str]] = []
     lines, quiet = set(), set()
     best = {
@@ -195,7 +195,7 @@ def _spread(row: Row, fraction: float, point: Point, *, recall: bool) -> Spread 
 
 
 def _cell(row: Row, column: tuple[float, Point] | None, values: Mapping[str, Spread]) -> str:
-    """Give one cell of a table of the paper; the best of its column is bold."""
+    """Return one cell of a table of the paper; the best of its column is bold."""
     own = values.get(row.method.title)
     if own is None:
         return ABSENT[row.state(column[0])] if column else ""

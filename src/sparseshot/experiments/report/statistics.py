@@ -16,7 +16,7 @@ FEWEST_PAIRS = 6
 
 
 def area(curve: Mapping[float, float], fractions: Sequence[float]) -> float | None:
-    """Give the area under a curve over these fractions, as its mean height; None with fewer than two.
+    """Return the area under a curve over these fractions, as its mean height; None with fewer than two.
 
     >>> area({0.1: 0.0, 0.3: 1.0, 1.0: 1.0}, [0.1, 0.3])
     0.5

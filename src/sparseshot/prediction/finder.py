@@ -34,7 +34,7 @@ class Finder(Protocol):
     """Turns outputs of a network into cells. Its methods depend on their arguments alone."""
 
     def layout(self, tile_px: int) -> Layout:
-        """Give the sizes of windows for a size of tiles."""
+        """Return the sizes of windows for a size of tiles."""
         ...
 
     def settings(self) -> dict[str, float]:
@@ -46,11 +46,11 @@ class Finder(Protocol):
         ...
 
     def find(self, window: Window, parts: Sequence[tuple[Tensor, ...]]) -> Cells:
-        """Give the cells of a window from what was taken of each of its tiles."""
+        """Return the cells of a window from what was taken of each of its tiles."""
         ...
 
     def settle(self, cells: Cells, *, next_y0: float) -> tuple[Cells, Cells]:
-        """Give the cells that are decided, in reading order, and those that the next band decides.
+        """Return the cells that are decided, in reading order, and those that the next band decides.
 
         Args:
             cells: of the windows of a band, and those left undecided by the band before.

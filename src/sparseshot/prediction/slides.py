@@ -7,7 +7,7 @@ from pathlib import Path
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
 from sparseshot.images import open_slide
 from sparseshot.images.slide import Slide
-from sparseshot.prediction.engine import DEFAULT_PACE, Pace, Progress
+from sparseshot.prediction.engine import DEFAULT_PACE, Progress, Throughput
 from sparseshot.prediction.export import PredictionSummary
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def find_slides(paths: Sequence[Path]) -> list[Path]:
-    """Give the files, and for each folder the slides and images in it, by name; each once.
+    """Return the files, and for each folder the slides and images in it, by name; each once.
 
     Of the files of a DICOM series, which lie in one folder, the first stands for all.
     """
@@ -58,7 +58,7 @@ def predict_slides(
     *,
     mpp: float | None = None,
     tile_px: int = TILE_PX,
-    pace: Pace = DEFAULT_PACE,
+    pace: Throughput = DEFAULT_PACE,
     only_tissue: bool = True,
     force: bool = False,
     begin: Callable[[Path], Callable[[Progress], None] | None] = lambda _: None,
