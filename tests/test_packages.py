@@ -10,6 +10,7 @@ import sparseshot
 PACKAGES = (
     "errors",
     "files",
+    "compiled",
     "cells",
     "images",
     "losses",

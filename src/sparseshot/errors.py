@@ -15,6 +15,8 @@
     └── TrainingWarning                training goes astray, e.g. nearly everything is excluded
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -68,3 +70,15 @@ class RepairWarning(SparseshotWarning):
 
 class TrainingWarning(SparseshotWarning):
     """Training goes somewhere it should not."""
+
+
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
+    """Return the message for a name that is none of the known ones, with the closest of them as a hint.
+
+    >>> unknown_name("loss", "foacl", ["ece", "focal"])
+    "there is no loss 'foacl'; did you mean 'focal'? Known are ece, focal"
+    """
+    known = list(known)
+    near = get_close_matches(str(name), known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return f"there is no {kind} {name!r}{hint} Known are {', '.join(known)}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
 MARGIN = 2
@@ -63,7 +63,7 @@ class Grid:
         return keys
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill_keys(  # noqa: PLR0917  compiled code takes arrays one by one
     keys: NDArray[np.signedinteger], xy: NDArray[np.float64], x0: float, y0: float, side: float, stride: int
 ) -> None:
@@ -87,7 +87,7 @@ def sorted_keys(keys: NDArray[np.signedinteger]) -> tuple[NDArray[np.int32], NDA
     return order, keys
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sort_by_digit(
     keys: NDArray[np.signedinteger],
     order: NDArray[np.int32],

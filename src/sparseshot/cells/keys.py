@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from sparseshot.compiled import compiled
 
 
 def keys_of(ids: NDArray[Any], *, salt: int = 0) -> NDArray[np.uint64]:
@@ -29,7 +30,7 @@ def keys_of(ids: NDArray[Any], *, salt: int = 0) -> NDArray[np.uint64]:
     return _keys(words.reshape(len(ids), width // 8), start)  # type: ignore[no-any-return]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _keys(words: Any, start: Any) -> Any:
     keys = np.empty(len(words), np.uint64)
     for row in range(len(words)):
@@ -41,7 +42,7 @@ def _keys(words: Any, start: Any) -> Any:
     return keys
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _mixed(key: Any) -> Any:
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

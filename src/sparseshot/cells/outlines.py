@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import shapely
-from numba import njit
 from numpy.typing import NDArray
 
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import Rings, offsets
+from sparseshot.compiled import compiled
 
 NO_AREA_PX2 = 1e-6
 """An outline smaller than this is a slip of the mouse, not a cell."""
@@ -135,7 +135,7 @@ def _joined(polygons: NDArray[np.object_], parts: NDArray[np.intp]) -> NDArray[n
     return shapes
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _examine(xy: Any, rings: Any) -> Any:
     """Return each closed ring whether it is finite, its centroid, and whether it is star-shaped round it."""
     count = len(rings) - 1

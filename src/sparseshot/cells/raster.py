@@ -4,11 +4,11 @@ import math
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import Cells
+from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
 
@@ -65,7 +65,7 @@ def rasterise(
     return image
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _draw(  # noqa: PLR0917  compiled functions know no keyword-only arguments
     image: Any, value: Any, place: Any, radius: Any, xy: Any, rings: Any, cells: Any
 ) -> None:
@@ -81,7 +81,7 @@ def _draw(  # noqa: PLR0917  compiled functions know no keyword-only arguments
             image[int(y), int(x)] = value[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _row_range(low: float, high: float, size: int) -> tuple[int, int]:
     """Return the pixels, as a half-open range within the array, whose centres lie in [low, high)."""
     start = math.ceil(min(max(low, 0.0), float(size)) - 0.5)
@@ -89,7 +89,7 @@ def _row_range(low: float, high: float, size: int) -> tuple[int, int]:
     return start, stop
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _disc(image: Any, value: Any, x: float, y: float, radius: float) -> bool:
     height, width = image.shape
     drawn = False
@@ -108,7 +108,7 @@ def _disc(image: Any, value: Any, x: float, y: float, radius: float) -> bool:
     return drawn
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill(image: Any, value: Any, xy: Any, rings: Any) -> bool:
     """Fill by the even-odd rule; the work is one step for each edge and for each row that an edge crosses."""
     height, width = image.shape

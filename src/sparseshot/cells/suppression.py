@@ -1,11 +1,11 @@
 """Of points that stand for the same cell, keep the surest."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from sparseshot.cells.buckets import MARGIN, Grid, checked_points, checked_radius, checked_scores, sorted_keys
 from sparseshot.cells.table import Cells
+from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
 ROWS = 2 * MARGIN + 1
@@ -58,7 +58,7 @@ def suppress_cells(cells: Cells, *, radius_um: float) -> Cells:
     return cells[suppress(cells.xy, cells.score, radius=radius_um / cells.mpp)]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _kept(  # noqa: PLR0912  one loop over the state of every bucket; apart it would pass twelve arrays
     xy: NDArray[np.float64],
     score: NDArray[np.float64],
@@ -124,7 +124,7 @@ def _kept(  # noqa: PLR0912  one loop over the state of every bucket; apart it w
     return kept
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _bounds(keys: NDArray[np.signedinteger]) -> tuple[NDArray[np.int32], NDArray[np.signedinteger]]:
     """Return where each bucket starts among the sorted points, with the end of the last, and its key."""
     start = np.empty(len(keys) + 1, np.int32)
@@ -137,7 +137,7 @@ def _bounds(keys: NDArray[np.signedinteger]) -> tuple[NDArray[np.int32], NDArray
     return start[: buckets + 1], keys[start[:buckets]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _nearby(bucket_key: NDArray[np.signedinteger], stride: int) -> NDArray[np.int32]:
     """Give, in each of the rows around a bucket, the first bucket not further left than the margin."""
     near = np.empty((len(bucket_key), ROWS), np.int32)
@@ -151,7 +151,7 @@ def _nearby(bucket_key: NDArray[np.signedinteger], stride: int) -> NDArray[np.in
     return near
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _surer(i: int, j: int, xy: NDArray[np.float64], score: NDArray[np.float64]) -> bool:
     if score[i] != score[j]:
         return bool(score[i] > score[j])
@@ -160,7 +160,7 @@ def _surer(i: int, j: int, xy: NDArray[np.float64], score: NDArray[np.float64]) 
     return bool(xy[i, 1] < xy[j, 1])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sink(  # noqa: PLR0917  compiled code takes arrays one by one
     heap: NDArray[np.int32],
     start: int,

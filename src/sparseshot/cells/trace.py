@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import shapely
-from numba import njit
 from numpy.typing import NDArray
 from skimage.measure import label as connected
 
 from sparseshot.cells.rings import offsets
+from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
 
@@ -99,7 +99,7 @@ def _united(polygons: NDArray[np.object_], owner: NDArray[np.intp], count: int) 
     return outlines
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sums(pieces: Any, labels: Any, count: int) -> Any:
     """Return the value, the number of pixels and the sums of their columns and rows, of each piece."""
     values, area, sums = np.empty(count, labels.dtype), np.zeros(count), np.zeros((count, 2))
@@ -114,7 +114,7 @@ def _sums(pieces: Any, labels: Any, count: int) -> Any:
     return values, area, sums
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _grown(array: Any, size: int) -> Any:
     if size <= len(array):
         return array
@@ -129,12 +129,12 @@ _RIGHT = np.array([[0, 0], [-1, 0], [-1, -1], [0, -1]])
 _LEFT = np.array([[0, -1], [0, 0], [-1, 0], [-1, -1]])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is(pieces: Any, x: int, y: int, piece: int) -> Any:
     return 0 <= x < pieces.shape[1] and 0 <= y < pieces.shape[0] and pieces[y, x] == piece
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _runs_left(xy: Any, begin: Any) -> Any:
     """Tell which ways turn to the left in all: round a hole, while a shell runs clockwise on the screen."""
     left = np.empty(len(begin) - 1, np.bool_)
@@ -146,7 +146,7 @@ def _runs_left(xy: Any, begin: Any) -> Any:
     return left
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _followed(pieces: Any) -> Any:
     """Walk round every piece with its pixels on the right; give closed rings, a vertex at each turn.
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import BITSPERSAMPLE, PLANAR_CONFIGURATION, TiffImageFile
 
+from sparseshot.compiled import compiled
 from sparseshot.errors import DataNotFoundError, SlideError
 
 MAX_PIXELS = 2**30
@@ -123,7 +123,7 @@ def as_rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Lay colours with their opacity, the last channel, on white."""
     height, width, channels = pixels.shape

@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from sparseshot.compiled import compiled
 
 
 def resample(
@@ -73,7 +74,7 @@ def _taps(
 
 # Both loops add rows first, each as one line of values whatever the channel: so the compiler finds vector
 # instructions, two to ten times faster than the plain nest.
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _block_means(  # noqa: PLR0917
     pixels: NDArray[np.uint8], n: int, left: int, top: int, width: int, height: int, line: NDArray[Any]
 ) -> NDArray[np.uint8]:
@@ -98,7 +99,7 @@ def _block_means(  # noqa: PLR0917
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _weighted(
     pixels: NDArray[np.uint8],
     rows: NDArray[np.intp],

@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
 
+from sparseshot.compiled import compiled
 from sparseshot.errors import InputError, SlideError
 from sparseshot.files import replacing
 from sparseshot.images.resample import resample
@@ -173,7 +173,7 @@ def _stained(overview: NDArray[np.uint8], *, drop_ink: bool) -> NDArray[np.bool_
     return stained
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _absorption(
     overview: NDArray[np.uint8], table: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

@@ -9,10 +9,13 @@ may raise is a branch too, hence ``error_model="numpy"``; a single one makes eve
 # ruff: noqa: PLR0917 - numba knows no keyword-only arguments
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
+
+from sparseshot.compiled import compiled
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,13 +39,7 @@ def _inlined(function: F) -> F:
     return cast(F, njit(inline="always", error_model="numpy", fastmath=_RELAXED)(function))
 
 
-def _compiled(function: F) -> F:
-    try:
-        return cast(F, njit(nogil=True, cache=True, error_model="numpy", fastmath=_RELAXED)(function))
-    except (
-        RuntimeError
-    ):  # no folder to keep compiled code in, e.g. a read-only container: compile in every process
-        return cast(F, njit(nogil=True, error_model="numpy", fastmath=_RELAXED)(function))
+_compiled = partial(compiled, fastmath=_RELAXED)
 
 
 @_inlined

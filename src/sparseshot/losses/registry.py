@@ -2,12 +2,11 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, unknown_name
 from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy
 from sparseshot.losses.early_learning import EarlyLearningRegularisation
 from sparseshot.losses.exclusive import PRESETS, ExclusiveCrossEntropy
@@ -51,7 +50,7 @@ def make_loss(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> L
     Linear(top=0.5)
     >>> make_loss("foacl")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    sparseshot.errors.InputError: there is no loss 'foacl', did you mean 'focal'? Known are ece, ...
+    sparseshot.errors.InputError: there is no loss 'foacl'; did you mean 'focal'? Known are ece, ...
     """
     ready = {key: _schedule(value) if isinstance(value, Mapping) else value for key, value in options.items()}
     loss: Loss = _make("loss", name, LOSSES, ready)
@@ -68,20 +67,12 @@ def _schedule(table: Mapping[str, Any]) -> Schedule:
 
 def _make(kind: str, name: str, makers: Mapping[str, Callable[..., Any]], options: Mapping[str, Any]) -> Any:
     if name not in makers:
-        raise InputError(f"there is no {kind} {name!r}{_nearest(name, makers)} Known are {', '.join(makers)}")
+        raise InputError(unknown_name(kind, name, makers))
     known = inspect.signature(makers[name]).parameters
     for option in options:
         if option not in known:
-            raise InputError(
-                f"the {kind} {name!r} has no option {option!r}{_nearest(option, known)} "
-                f"It has {', '.join(known)}"
-            )
+            raise InputError(f"{kind} {name!r}: " + unknown_name("option", option, known))
     try:
         return makers[name](**options)
     except TypeError as error:
         raise InputError(f"the {kind} {name!r} cannot be made from {dict(options)}: {error}") from error
-
-
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    near = get_close_matches(str(name), known, n=1)
-    return f", did you mean {near[0]!r}?" if near else "."

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from sparseshot.cells.buckets import Grid, sorted_keys
+from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
 MOST_CANDIDATES = 2**28
@@ -93,7 +93,7 @@ class Candidates:
         return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pairs_within(  # noqa: PLR0917  compiled code takes arrays one by one
     a: NDArray[np.float64],
     a_keys: NDArray[np.signedinteger],
@@ -135,7 +135,7 @@ def _pairs_within(  # noqa: PLR0917  compiled code takes arrays one by one
     return start, column, cost
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sort_row(column: NDArray[np.int32], cost: NDArray[np.float64]) -> None:
     """Sort the pairs of one row by cost, in place."""
     if len(cost) > 32:
@@ -151,7 +151,7 @@ def _sort_row(column: NDArray[np.int32], cost: NDArray[np.float64]) -> None:
         column[j], cost[j] = this_column, this_cost
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _nearest_first(
     start: NDArray[np.int32], column: NDArray[np.int32], cost: NDArray[np.float64], columns: int
 ) -> NDArray[np.int32]:
@@ -177,7 +177,7 @@ def _nearest_first(
     return pick
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _grow(
     start: NDArray[np.int32],
     column: NDArray[np.int32],
@@ -229,7 +229,7 @@ def _grow(
     return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill_by_id(  # noqa: PLR0917  compiled code takes arrays one by one
     partner: NDArray[np.int32],
     cost_of: NDArray[np.float64],

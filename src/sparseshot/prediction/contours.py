@@ -2,11 +2,11 @@
 
 import numpy as np
 import shapely
-from numba import njit
 from numpy.typing import NDArray
 
 from sparseshot.cells.rings import offsets
 from sparseshot.cells.trace import follow
+from sparseshot.compiled import compiled
 
 TOLERANCE_PX = 0.5
 
@@ -44,7 +44,7 @@ def contours(pieces: NDArray[np.int32], *, x0: int, y0: int) -> NDArray[np.objec
     return simple
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _middles(
     xy: NDArray[np.int32], first: NDArray[np.int64], end: NDArray[np.int64], x0: int, y0: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -8,8 +8,9 @@ window comes out the same in every window.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from sparseshot.compiled import compiled
 
 _LEVELS_PER_PX = 64
 
@@ -74,7 +75,7 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
     return Objects(labels, peak, np.sqrt(reach), area)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _without_holes(mask: NDArray[np.bool_], hole_px: int) -> NDArray[np.bool_]:
     """Fill pieces of background of fewer pixels than ``hole_px`` that do not touch the border of the array.
 
@@ -115,7 +116,7 @@ def _without_holes(mask: NDArray[np.bool_], hole_px: int) -> NDArray[np.bool_]:
     return filled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
     """Count distances in levels, and take the stairs out of them: weights 1 2 1 down and across.
 
@@ -139,7 +140,7 @@ def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
     return height
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _squared_distance(mask: NDArray[np.bool_], cap: int) -> NDArray[np.int32]:
     """Return the squared distance to the nearest background pixel, at most ``cap`` squared, exactly.
 
@@ -172,7 +173,7 @@ def _squared_distance(mask: NDArray[np.bool_], cap: int) -> NDArray[np.int32]:
     return squared
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _root(parent: NDArray[np.int32], label: int) -> int:
     while parent[label] != label:
         parent[label] = parent[parent[label]]
@@ -180,7 +181,7 @@ def _root(parent: NDArray[np.int32], label: int) -> int:
     return label
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _flood(
     order: NDArray[np.int64], height: NDArray[np.uint16], waist: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -225,7 +226,7 @@ def _flood(
     return labels, peak[1 : kept + 1].copy()
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _extent(
     labels: NDArray[np.int32], peak: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -242,7 +243,7 @@ def _extent(
     return reach, area
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _tallies(
     labels: NDArray[np.int32], values: NDArray[np.int16], kinds: NDArray[np.uint8], objects: int, count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,10 +1,10 @@
 """Suppression over the seams between bands: exact, while only what is still open is kept in memory."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from sparseshot.cells.buckets import Grid, checked_points, checked_radius, checked_scores, sorted_keys
+from sparseshot.compiled import compiled
 
 DROPPED, KEPT, OPEN = 0, 1, 2
 """What is known of a point: a surer one takes its place; it stays; or points not yet seen may decide it."""
@@ -52,7 +52,7 @@ def settle(
     return state
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _settled(  # noqa: PLR0917  compiled code takes arrays one by one
     xy: NDArray[np.float64],
     keys: NDArray[np.int64],

@@ -5,12 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sparseshot.compiled import compiled
 from sparseshot.datasets.synthetic import plan as plans
 from sparseshot.datasets.synthetic import population
 from sparseshot.datasets.synthetic.noise import (
     between,
     channels,
-    compiled,
     kept,
     lattice,
     noise_line,

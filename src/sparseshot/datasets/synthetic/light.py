@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sparseshot.compiled import compiled
 from sparseshot.datasets.synthetic import objects
-from sparseshot.datasets.synthetic.noise import channels, compiled, random_bits
+from sparseshot.datasets.synthetic.noise import channels, random_bits
 from sparseshot.datasets.synthetic.plan import Plan
 
 (_SENSOR,) = channels(after=objects.LAST_CHANNEL, count=1)

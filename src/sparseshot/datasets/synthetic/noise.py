@@ -3,14 +3,12 @@
 Nothing here uses fast-math, so that a pixel gets the same bits in a large region as in a small one.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., object])
+from sparseshot.compiled import compiled
 
 _ROW = np.uint64(0x9E3779B97F4A7C15)
 _COLUMN = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -18,14 +16,6 @@ _CHANNEL = np.uint64(0x165667B19E3779F9)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _SHIFT_1, _SHIFT_2, _SHIFT_3, _SHIFT_TOP = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
-
-
-def compiled(function: Function) -> Function:
-    """Compile with numba, kept on disk, without the interpreter's lock, so that threads read in parallel.
-
-    Division is NumPy's: Python's would look for a zero each time, and no loop would become vector code.
-    """
-    return cast(Function, njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def channels(*, after: int, count: int) -> list[int]:

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sparseshot.compiled import compiled
 from sparseshot.datasets.synthetic import ground, plan, population
 from sparseshot.datasets.synthetic.ground import BLUE, BROWN, PINK, Pixels
-from sparseshot.datasets.synthetic.noise import between, channels, compiled, kept, noise_grain, ramp, uniform
+from sparseshot.datasets.synthetic.noise import between, channels, kept, noise_grain, ramp, uniform
 from sparseshot.datasets.synthetic.plan import Plan
 
 _WAVE_COSINE, _WAVE_SINE, _DARK, _BLACK, _SOFT, _SPOT_U, _SPOT_V, _SPOT_SIZE = channels(

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseshot.datasets.synthetic.noise import channels, compiled, hills, ramp, uniform
+from sparseshot.compiled import compiled
+from sparseshot.datasets.synthetic.noise import channels, hills, ramp, uniform
 
 ALL_TISSUE = -1e9
 """A threshold under everything: a slide without glass."""

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sparseshot.compiled import compiled
 from sparseshot.datasets.synthetic import plan as plans
-from sparseshot.datasets.synthetic.noise import between, channels, compiled, ramp, uniform
+from sparseshot.datasets.synthetic.noise import between, channels, ramp, uniform
 from sparseshot.datasets.synthetic.plan import Plan
 
 CLASSES = ("tumour", "lymphocyte", "stromal")

@@ -1,0 +1,47 @@
+"""Compilation of numeric loops by numba."""
+
+import sys
+from collections.abc import Callable, Set
+from typing import Any, TypeVar, cast
+
+from numba import njit
+from numba.core import event
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function, *, fastmath: Set[str] = frozenset()) -> Function:
+    """Compile a function for this CPU when it is first called; it runs without the GIL.
+
+    The machine code is kept on disk. Where no folder can be written, as in a read-only container, each
+    process compiles anew. Division follows NumPy: a division by zero that raises would keep a loop from
+    being vectorised.
+
+    Args:
+        function: of scalars and arrays.
+        fastmath: the relaxations of IEEE arithmetic that LLVM may use.
+    """
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
+    try:
+        return cast(Function, njit(cache=True, **options)(function))
+    except RuntimeError:  # numba found no folder for its cache
+        return cast(Function, njit(**options)(function))
+
+
+class _Notice(event.Listener):
+    """Say once on a terminal why the first call is slow."""
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.said and event.data["dispatcher"].py_func.__module__.startswith("sparseshot."):
+            self.said = True
+            if sys.stderr.isatty():
+                print("sparseshot: compiling for this CPU, once; this takes some seconds", file=sys.stderr)
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+_NOTICE = _Notice()
+event.register("numba:compile", _NOTICE)  # type: ignore[no-untyped-call]

@@ -1,0 +1,46 @@
+"""Compiled loops work without a cache, and say on a terminal why the first call is slow."""
+
+import io
+
+import numpy as np
+import pytest
+from numba.core import caching
+
+from sparseshot.compiled import _NOTICE, compiled
+
+
+def total(values: np.ndarray) -> float:
+    result = 0.0
+    for value in values:
+        result += value
+    return result
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_without_a_folder_for_the_cache_each_process_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: object) -> None:
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(caching._CacheLocator, "ensure_cache_path", refuse)
+    assert compiled(total)(np.array([1.0, 2.0])) == 3.0
+
+
+@pytest.mark.parametrize(("stream", "lines"), [(Terminal(), 1), (io.StringIO(), 0)])
+def test_compilation_is_announced_once_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, lines: int
+) -> None:
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(_NOTICE, "said", False)
+    monkeypatch.setattr(total, "__module__", "sparseshot.example")
+    monkeypatch.setattr(caching.Cache, "_load_overload", lambda *_: None)
+    for values in (np.ones(2, np.float32), np.ones(2, np.float64)):
+        compiled(total)(values)
+    assert stream.getvalue().count("compiling") == lines
+
+
+def test_division_by_zero_does_not_raise() -> None:
+    assert np.isinf(compiled(lambda a, b: a / b)(1.0, 0.0))
