@@ -128,7 +128,7 @@ def test_rescaling_there_and_back() -> None:
     assert double.outline[0].bounds == (0, 2, 4, 6)
     assert double.regions[0].bounds == (0, 0, 20, 20)
     assert double.rescaled(0.25).xy.tolist() == cells.xy.tolist()
-    with pytest.raises(InputError, match="no mpp"):
+    with pytest.raises(InputError, match="mpp"):
         replace(cells, mpp=None).rescaled(1)
 
 

@@ -1,6 +1,7 @@
-"""What people marked and what a model found: one table, its formats, its nested sparse variants."""
+"""The table of cells, marked or found, with its file formats and nested sparse variants."""
 
 from sparseshot.cells.formats.registry import read_cells, write_cells
+from sparseshot.cells.large import without_large_outlines
 from sparseshot.cells.marking import MARKINGS, choose_marks
 from sparseshot.cells.raster import rasterise
 from sparseshot.cells.subsets import nested_subsets, subset
@@ -18,5 +19,6 @@ __all__ = [
     "read_cells",
     "subset",
     "trace",
+    "without_large_outlines",
     "write_cells",
 ]

@@ -17,27 +17,33 @@ KINDS = ("detection", "annotation", "cell")
 """The kinds of object QuPath knows, in the order of the codes in :attr:`Cells.kind`."""
 
 MOST_CLASSES = 32_767
-"""What an int16 can number."""
+"""Largest number of classes that an int16 label can tell apart."""
+
+GREY = (128, 128, 128)
+"""Colour of a class without one, where other classes have one."""
+
+_OPTIONAL = {"score": 1.0, "outline": None, "kind": 0, "nucleus": None}
+"""Columns that a table may lack, and the value that fills them where another table has the column."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Cells:
-    """Cells as columns: one row a cell, whether somebody marked it or a model found it. Immutable.
+    """Immutable table of cells, one row for each, either marked by a person or found by a model.
 
-    Anything that NumPy makes an array of may be given for a column.
+    Columns accept anything that NumPy converts to an array.
 
     Attributes:
         xy: ``(N, 2)`` float64, x and y in level-0 pixels; (0, 0) is the corner of the first pixel.
         classes: names of the classes.
-        label: ``(N,)`` int16, index into ``classes``; -1 where a cell has no class. Left out: all 0.
+        label: ``(N,)`` int16, index into ``classes``; -1 for a cell without a class. Default: all 0.
         score: ``(N,)`` float32 confidence in [0, 1], or None for marks.
-        outline: ``(N,)`` shapely (multi)polygons, None where a cell is only a point; or None altogether.
+        outline: ``(N,)`` shapely (multi)polygons, None for a cell that is only a point; or None altogether.
         id: ``(N,)`` instance ids, int64 or fixed-width UTF-8 bytes (``S36`` holds a UUID), or None.
-        mpp: µm per level-0 pixel, or None where unknown.
-        regions: array of shapely polygons that somebody declared exhaustively marked.
+        mpp: µm per level-0 pixel, or None if unknown.
+        regions: array of shapely polygons in which every cell is marked.
         measurements: further float64 columns by name.
-        kind: ``(N,)`` uint8 index into :data:`KINDS`, or None where the source does not tell.
-        colors: an (r, g, b) for each class, or None.
+        kind: ``(N,)`` uint8 index into :data:`KINDS`, or None if the source does not say.
+        colors: red, green and blue (0–255) of each class, or None.
         nucleus: ``(N,)`` outlines of the nuclei where ``outline`` is that of the whole cell, or None.
 
     >>> cells = Cells([[10, 20], [30, 40]], classes=("tumour", "lymphocyte"), label=[1, 0], mpp=0.25)
@@ -84,14 +90,14 @@ class Cells:
         if not np.isfinite(xy).all():
             bad = int(np.flatnonzero(~np.isfinite(xy).all(axis=1))[0])
             raise InputError(
-                f"xy of cell {bad} is {xy[bad].tolist()}; leave out cells without a finite place"
+                f"xy of cell {bad} is {xy[bad].tolist()}; leave out cells without finite coordinates"
             )
         classes = tuple(str(name) for name in classes)
         if len(set(classes)) != len(classes):
             raise InputError(f"classes {classes} repeat a name; merge them first")
         if len(classes) > MOST_CLASSES:
             raise InputError(
-                f"there are {len(classes):,} classes, at most {MOST_CLASSES:,} fit; are they ids?"
+                f"{len(classes):,} classes; at most {MOST_CLASSES:,} are possible; are they ids?"
             )
         label = np.zeros(len(xy), np.int16) if label is None else np.asarray(label)
         if label.size and (label.min() < -1 or label.max() >= len(classes)):
@@ -104,6 +110,8 @@ class Cells:
         colors = None if colors is None else tuple((int(r), int(g), int(b)) for r, g, b in colors)
         if colors is not None and len(colors) != len(classes):
             raise InputError(f"{len(colors)} colours for {len(classes)} classes; give one for each")
+        if colors is not None and not all(0 <= value <= 255 for color in colors for value in color):
+            raise InputError(f"colours {colors} are not red, green and blue from 0 to 255")
         columns = {
             "xy": xy,
             "label": label.astype(np.int16, copy=False),
@@ -130,7 +138,7 @@ class Cells:
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to worker processes; the read-only view of the measurements cannot, a plain dict can."""
+        """Pickle the measurements as a plain dict, since their read-only view cannot be pickled."""
         columns = {each.name: getattr(self, each.name) for each in fields(self)}
         return _rebuilt, (columns | {"measurements": dict(self.measurements)},)
 
@@ -142,15 +150,13 @@ class Cells:
         index: Any = rows if isinstance(rows, slice) else np.asarray(rows)
         if not isinstance(rows, slice) and index.dtype != bool:
             index = index.astype(np.intp).reshape(-1)
+        columns: dict[str, Any] = {name: getattr(self, name) for name in ("xy", "label", "id", *_OPTIONAL)}
+        chosen: dict[str, Any] = {
+            name: None if column is None else column[index] for name, column in columns.items()
+        }
         return replace(
             self,
-            xy=self.xy[index],
-            label=self.label[index],
-            score=None if self.score is None else self.score[index],
-            outline=None if self.outline is None else self.outline[index],
-            id=None if self.id is None else self.id[index],
-            kind=None if self.kind is None else self.kind[index],
-            nucleus=None if self.nucleus is None else self.nucleus[index],
+            **chosen,
             measurements={name: column[index] for name, column in self.measurements.items()},
         )
 
@@ -171,7 +177,7 @@ class Cells:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the columns; of outlines their coordinates and about 200 bytes for each object."""
+        """Bytes of the columns; outlines count with their coordinates and about 200 bytes each."""
         columns = [self.xy, self.label, self.score, self.id, self.kind, *self.measurements.values()]
         total = sum(column.nbytes for column in columns if column is not None)
         for shapes in (self.outline, self.nucleus):
@@ -180,7 +186,7 @@ class Cells:
         return total
 
     def counts(self) -> dict[str, int]:
-        """Count the cells of each class; those without one stand under ``unclassified``, if there are any."""
+        """Return the number of cells of each class, and of ``unclassified`` cells if there are any."""
         numbers = np.bincount(self.label.astype(np.intp) + 1, minlength=len(self.classes) + 1).tolist()
         counts = dict(zip(self.classes, numbers[1:], strict=True))
         if numbers[0]:
@@ -195,23 +201,39 @@ class Cells:
         return self[np.isin(self.label, [self.classes.index(name) for name in names])]
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return the classes other names; classes of one name become one class.
+        """Return the cells with other names for some classes; classes of the same name are merged.
 
         >>> Cells([[0, 0], [1, 1], [2, 2]], classes=("1", "2", "3"), label=[0, 1, 2]).renamed(
         ...     {"1": "tumour", "2": "tumour"}
         ... ).counts()
         {'tumour': 2, '3': 1}
         """
-        new = [names.get(name, name) for name in self.classes]
-        classes = tuple(dict.fromkeys(new))
-        place = np.array([*(classes.index(name) for name in new), -1], np.int16)
-        colors = self.colors and tuple(self.colors[new.index(name)] for name in classes)
-        return replace(self, classes=classes, label=place[self.label], colors=colors)
+        return self.with_classes(dict.fromkeys(names.get(name, name) for name in self.classes), names)
+
+    def with_classes(self, classes: Iterable[str], names: Mapping[str, str] = MappingProxyType({})) -> Self:
+        """Return the cells with these classes, in this order, after renaming some by ``names``.
+
+        Cells of a class that is not among ``classes`` become unclassified. Colours follow their classes; a
+        class without a colour is grey if others have one.
+
+        >>> cells = Cells([[0, 0], [1, 1]], classes=("a", "b"), label=[0, 1], colors=[(9, 0, 0), (0, 9, 0)])
+        >>> cells.with_classes(["c", "b"]).label.tolist(), cells.with_classes(["c", "b"]).colors
+        ([-1, 1], ((128, 128, 128), (0, 9, 0)))
+        """
+        classes = tuple(classes)
+        number = {name: i for i, name in enumerate(classes)}
+        own = [names.get(name, name) for name in self.classes]
+        label = np.array([*(number.get(name, -1) for name in own), -1], np.int16)[self.label]
+        colors = None
+        if self.colors is not None:
+            known = dict(zip(reversed(own), reversed(self.colors), strict=True))  # the first of a name wins
+            colors = tuple(known.get(name, GREY) for name in classes)
+        return replace(self, classes=classes, label=label, colors=colors)
 
     def crop(self, x0: float, y0: float, x1: float, y1: float, *, shift: bool = False) -> Self:
-        """Return the cells whose place lies in the half-open box; with ``shift``, relative to its corner.
+        """Return the cells whose ``xy`` lies in a half-open box; with ``shift``, relative to its corner.
 
-        Half-open, so that the crops of a tiling hold every cell exactly once.
+        The box is half-open so that the crops of a tiling contain every cell exactly once.
         """
         x, y = self.xy.T
         inside = self[(x >= x0) & (x < x1) & (y >= y0) & (y < y1)]
@@ -223,9 +245,7 @@ class Cells:
     def rescaled(self, mpp: float) -> Self:
         """Return the same cells in pixels of another size."""
         if self.mpp is None:
-            raise InputError(
-                "these cells carry no mpp, so they cannot be rescaled; set it with replace(cells, mpp=0.25)"
-            )
+            raise InputError("cells without mpp cannot be rescaled; set it with replace(cells, mpp=0.25)")
         return replace(self._moved(self.mpp / mpp, (0.0, 0.0)), mpp=mpp)
 
     def _moved(self, factor: float, offset: tuple[float, float]) -> Self:
@@ -248,9 +268,9 @@ class Cells:
 
     @classmethod
     def concatenate(cls, tables: Iterable["Cells"]) -> "Cells":
-        """Put tables under one another; classes are united by name, columns that one table lacks are filled.
+        """Concatenate tables; classes are united by name, and columns that one table lacks are filled.
 
-        Missing scores become 1 (somebody was sure), missing measurements NaN, missing outlines None.
+        Missing scores become 1, missing measurements NaN, missing outlines None.
         """
         tables = list(tables)
         if not tables:
@@ -263,19 +283,14 @@ class Cells:
                 f"cells of different mpp {sorted(map(str, mpps))}; bring them to one with rescaled(mpp)"
             )
         classes = tuple(dict.fromkeys(name for table in tables for name in table.classes))
-        labels = []
         colors: dict[str, tuple[int, int, int]] = {}
-        for table in tables:
-            place = np.array([*(classes.index(name) for name in table.classes), -1], np.int16)
-            labels.append(place[table.label])
+        for table in reversed(tables):
             colors |= dict(zip(table.classes, table.colors or (), strict=False))
         names = dict.fromkeys(name for table in tables for name in table.measurements)
         return cls(
             xy=np.concatenate([table.xy for table in tables]),
             classes=classes,
-            label=np.concatenate(labels),
-            score=stacked(tables, "score", 1.0),
-            outline=stacked(tables, "outline", None),
+            label=np.concatenate([table.with_classes(classes).label for table in tables]),
             id=stacked_ids(tables),
             mpp=mpps.pop(),
             regions=np.concatenate([table.regions for table in tables]),
@@ -283,9 +298,8 @@ class Cells:
                 name: np.concatenate([t.measurements.get(name, np.full(len(t), np.nan)) for t in tables])
                 for name in names
             },
-            kind=stacked(tables, "kind", 0),
-            colors=tuple(colors[name] for name in classes) if len(colors) == len(classes) else None,
-            nucleus=stacked(tables, "nucleus", None),
+            colors=tuple(colors.get(name, GREY) for name in classes) if colors else None,
+            **{name: stacked(tables, name, missing) for name, missing in _OPTIONAL.items()},
         )
 
 

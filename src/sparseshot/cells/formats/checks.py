@@ -43,9 +43,9 @@ def checked(
     if cells.id is not None:
         cells = replace(cells, id=_unique(cells.id, repairs))
     if unclassified is not None and (cells.label < 0).any():
-        cells = _named(cells, unclassified)
+        cells = _with_unclassified(cells, unclassified)
     if classes is not None:
-        cells = _in_classes(cells, tuple(classes), path)
+        cells = _in_classes(cells, classes, path)
     return cells if size_px is None else _inside(cells, size_px, path, repairs)
 
 
@@ -73,28 +73,19 @@ def _unique(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any]:
     return np.array(names, np.bytes_)
 
 
-def _named(cells: Cells, name: str) -> Cells:
-    """Return cells without a class the class of this name."""
-    classes = cells.classes if name in cells.classes else (*cells.classes, name)
-    colors = cells.colors
-    if colors is not None and len(classes) > len(colors):
-        colors = (*colors, (128, 128, 128))
-    label = np.where(cells.label < 0, classes.index(name), cells.label)
-    return replace(cells, classes=classes, label=label, colors=colors)
+def _with_unclassified(cells: Cells, name: str) -> Cells:
+    """Return the table with unclassified cells in the class of this name."""
+    cells = cells if name in cells.classes else cells.with_classes((*cells.classes, name))
+    return replace(cells, label=np.where(cells.label < 0, cells.classes.index(name), cells.label))
 
 
-def _in_classes(cells: Cells, classes: tuple[str, ...], path: Path) -> Cells:
+def _in_classes(cells: Cells, classes: Sequence[str], path: Path) -> Cells:
     counts = cells.counts()
-    unknown = [name for name in cells.classes if name not in classes and counts[name]]
+    unknown = [name for name in cells.classes if counts[name] and name not in classes]
     if unknown:
-        told = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in unknown)
-        raise FormatError(path, f"has {told}; the classes asked for are {', '.join(classes)}")
-    place = np.array([classes.index(n) if n in classes else -1 for n in cells.classes] + [-1], np.int16)
-    colors = None
-    if cells.colors is not None:
-        known = dict(zip(cells.classes, cells.colors, strict=True))
-        colors = tuple(known.get(name, (128, 128, 128)) for name in classes)
-    return replace(cells, classes=classes, label=place[cells.label], colors=colors)
+        found = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in unknown)
+        raise FormatError(path, f"has {found}; the classes asked for are {', '.join(classes)}")
+    return cells.with_classes(classes)
 
 
 def _inside(cells: Cells, size_px: tuple[int, int], path: Path, repairs: Repairs) -> Cells:
