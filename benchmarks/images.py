@@ -15,7 +15,7 @@ from PIL import Image
 
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
-from sparseshot.images import Grid, TileGrid, open_slide, read_ahead
+from sparseshot.images import Box, Grid, TileGrid, open_slide, read_ahead
 from sparseshot.images.openslide_file import OpenSlidePyramid
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.resample import resample
@@ -102,8 +102,9 @@ def _over_openslide(path: Path) -> PyramidSlide:
 
 def _by_ours(opened: Callable[[Path], PyramidSlide], path: Path, margin: int, ratio: float) -> None:
     with opened(path) as slide:
+        grid = Grid.over(slide, slide.mpp * ratio)
         for column, row, width, height in _boxes(slide.size, margin, ratio):
-            slide.read(column * ratio, row * ratio, width, height, mpp=slide.mpp * ratio)
+            slide.read(grid, Box(column, row, column + width, row + height))
 
 
 def _by_dlup(path: Path, margin: int, ratio: float, backend: str) -> None:
@@ -122,7 +123,7 @@ def _threads(path: Path) -> None:
         with make(path) as slide:
             grid = Grid.over(slide)
             tiles = TileGrid(grid.width, grid.height, tile_px=TILE, margin_px=64)
-            for _ in read_ahead(slide, (tile.padded for tile in tiles), threads=threads):
+            for _ in read_ahead(slide, grid, (tile.padded for tile in tiles), threads=threads):
                 pass
 
     counts = (1, 2, 4)

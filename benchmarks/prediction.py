@@ -21,7 +21,7 @@ from scipy.ndimage import label, maximum_filter
 
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
-from sparseshot.images import open_slide
+from sparseshot.images import open_slide, read_region
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.models.colour import network_input
 from sparseshot.prediction import Model, Throughput, predict_slide
@@ -51,16 +51,16 @@ class Repeated:
         tissue = SyntheticTissue(seed=3, size_px=(BLOCK_PX, BLOCK_PX), tissue_fraction=1)
         halvings = range(BLOCK_PX.bit_length())
         return cls(
-            tuple(tissue.read(0, 0, BLOCK_PX >> k, BLOCK_PX >> k, mpp=tissue.mpp * 2**k) for k in halvings)
+            tuple(
+                read_region(tissue, 0, 0, BLOCK_PX >> k, BLOCK_PX >> k, mpp=tissue.mpp * 2**k)
+                for k in halvings
+            )
         )
 
-    def read(
-        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-    ) -> NDArray[np.uint8]:
-        """Read from the block of the wished size."""
-        step = Grid.over(self, mpp).downsample
-        block = self.blocks[round(np.log2(step))]
-        rows, columns = (round(first / step) + np.arange(n) for first, n in ((y0, height), (x0, width)))
+    def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
+        """Read from the block of the grid's resolution."""
+        block = self.blocks[round(np.log2(grid.downsample))]
+        rows, columns = np.arange(box.y0, box.y1), np.arange(box.x0, box.x1)
         pixels: NDArray[np.uint8] = block[np.ix_(rows % len(block), columns % len(block))]
         return pixels
 
@@ -84,7 +84,7 @@ def untrained_model(task: str, slide: Slide) -> Model:
     config = TrainConfig(task="detect" if task == "detect" else "segment")
     torch.manual_seed(0)
     network = config.make_task().network()
-    image = slide.read(0, 0, 512, 512, mpp=config.mpp)
+    image = read_region(slide, 0, 0, 512, 512, mpp=config.mpp)
     batch = network_input(torch.from_numpy(image).permute(2, 0, 1)[None])
     with torch.inference_mode():
         for _ in range(20):
@@ -131,7 +131,7 @@ def bare_and_whole(path: Path, slide: Slide, model: Model, folder: Path, *, roun
     layout = make_finder(model, frame, tissue).layout(TILE_PX)
     bands = plan(frame.grid, tissue, layout, margin_px=model.margin_px, alignment_px=model.alignment_px)
     boxes = [tile.padded for band in bands for _, tile in band.tiles]
-    images = [frame.grid.read(slide, box)[None] for box in boxes]
+    images = [slide.read(frame.grid, box)[None] for box in boxes]
     found: list[int] = []
 
     def bare() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
+from sparseshot.images import read_region
 
 SIDE_PX = 1024
 TISSUE = SyntheticTissue(seed=1, size_px=(100_000, 100_000), tissue_fraction=1.0)
@@ -19,10 +20,12 @@ def regions() -> None:
     generator = np.random.default_rng(0)
     candidates: dict[str, Callable[[], object]] = {
         "numpy noise": partial(generator.integers, 0, 256, (SIDE_PX, SIDE_PX, 3), np.uint8),
-        "glass, 0.25 µm": partial(SLIDE.read, 0, 0, SIDE_PX, SIDE_PX),
+        "glass, 0.25 µm": partial(read_region, SLIDE, 0, 0, SIDE_PX, SIDE_PX),
     }
     for mpp in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
-        candidates[f"tissue, {mpp} µm"] = partial(TISSUE.read, 40_000, 40_000, SIDE_PX, SIDE_PX, mpp=mpp)
+        candidates[f"tissue, {mpp} µm"] = partial(
+            read_region, TISSUE, 40_000, 40_000, SIDE_PX, SIDE_PX, mpp=mpp
+        )
     seconds = seconds_in_turns(candidates, rounds=7)
     print_table(
         ["region of 1024²", "Mpx/s", "times the noise"],

@@ -25,7 +25,7 @@ def main(slide_path: str, prediction: str, out: str, x0: str, y0: str) -> None:
         grid = Grid.over(slide, 0.5)
         corner = np.array([float(x0), float(y0)]) / grid.downsample
         col, row = corner.astype(int)
-        image = grid.read(slide, Box(col, row, col + SIDE, row + SIDE))
+        image = slide.read(grid, Box(col, row, col + SIDE, row + SIDE))
     sheet = Image.new("RGB", (2 * SIDE + 6, SIDE), "white")
     sheet.paste(Image.fromarray(image), (0, 0))
     sheet.paste(Image.fromarray(image), (SIDE + 6, 0))

@@ -53,7 +53,7 @@ def draw(path: Path, slide_path: str, cells: Cells, colour: tuple[int, int, int]
     with open_slide(slide_path) as slide:
         grid = Grid.over(slide, 0.5)
         x0, y0 = (grid.width - SIDE_PX) // 2, (grid.height - SIDE_PX) // 2
-        image: NDArray[np.uint8] = grid.read(slide, Box(x0, y0, x0 + SIDE_PX, y0 + SIDE_PX))
+        image: NDArray[np.uint8] = slide.read(grid, Box(x0, y0, x0 + SIDE_PX, y0 + SIDE_PX))
     left = SIDE_PX + GAP_PX
     sheet = Image.new("RGB", (left + SIDE_PX, SIDE_PX), "white")
     marked = Image.fromarray(image)

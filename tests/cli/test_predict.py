@@ -13,6 +13,7 @@ from tests.prediction.networks import random_detector, save
 from sparseshot.cells import read_cells
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.images import read_region
 from sparseshot.prediction import read_prediction
 
 
@@ -22,7 +23,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tissue(seed: int = 1) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    return SyntheticTissue(seed=seed, size_px=(400, 320), mpp=0.5, tissue_fraction=1).read(0, 0, 400, 320)
+    tissue = SyntheticTissue(seed=seed, size_px=(400, 320), mpp=0.5, tissue_fraction=1)
+    return read_region(tissue, 0, 0, 400, 320)
 
 
 def write_svs(path: Path, seed: int = 1) -> Path:

@@ -14,6 +14,7 @@ from tests.prediction.networks import random_detector, save
 
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.images import read_region
 from sparseshot.prediction import read_prediction
 
 # A shell starts jobs in the background deaf to Ctrl-C.
@@ -69,7 +70,7 @@ def test_prediction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save(random_detector(threshold=0.8), tmp_path / "run")
     tissue = SyntheticTissue(seed=1, size_px=(500, 900), mpp=0.5, tissue_fraction=1)
-    slide_files.write_aperio(tmp_path / "a.svs", tissue.read(0, 0, 500, 900), mpp=0.5)
+    slide_files.write_aperio(tmp_path / "a.svs", read_region(tissue, 0, 0, 500, 900), mpp=0.5)
     arguments = ["predict", "run", "a.svs", "--out", "found", "--tile-px", "64", "--device", "cpu"]
     first_shard = tmp_path / "found" / "a.svs" / "cells" / "00000.parquet"
     ran = interrupt(arguments, when=first_shard, folder=tmp_path)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.errors import InputError, OutputError, SlideError
-from sparseshot.images import open_slide
+from sparseshot.images import Box, Grid, open_slide, read_region
 
 TISSUE = SyntheticTissue(seed=3, size_px=(1503, 1101), mpp=0.25)
 
@@ -31,7 +31,7 @@ def test_openslide_reads_it_back(written: Path) -> None:
         assert float(slide.properties[openslide.PROPERTY_NAME_MPP_Y]) == 0.25
         for level, (width, height) in enumerate(slide.level_dimensions):
             image = np.asarray(slide.read_region((0, 0), level, (width, height)).convert("RGB"))
-            truth = TISSUE.read(0, 0, width, height, mpp=0.25 * 2**level)
+            truth = read_region(TISSUE, 0, 0, width, height, mpp=0.25 * 2**level)
             assert np.abs(image.astype(int) - truth).mean() < 5, "JPEG loses a little"
             assert np.abs(image.mean(axis=(0, 1)) - truth.mean(axis=(0, 1))).max() < 0.5
 
@@ -41,8 +41,8 @@ def test_our_own_reader_reads_it_back_at_any_size(written: Path) -> None:
         assert slide.size == TISSUE.size
         assert slide.mpp == 0.25
         for mpp in (0.25, 0.5, 0.8):
-            image = slide.read(300, 200, 150, 100, mpp=mpp).astype(float)
-            truth = TISSUE.read(300, 200, 150, 100, mpp=mpp)
+            image = read_region(slide, 300, 200, 150, 100, mpp=mpp).astype(float)
+            truth = read_region(TISSUE, 300, 200, 150, 100, mpp=mpp)
             assert np.abs(image - truth).mean() < 6
 
 
@@ -78,12 +78,10 @@ class Failing(SyntheticTissue):
 
     error: Exception | None = None
 
-    def read(
-        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-    ) -> NDArray[np.uint8]:
-        if self.error and x0 == 512:
+    def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
+        if self.error and box.x0 == 512:
             raise self.error
-        return super().read(x0, y0, width, height, mpp=mpp)
+        return super().read(grid, box)
 
 
 @pytest.mark.parametrize("error", [OSError("no such tile"), SlideError("a.svs", "no such tile")])

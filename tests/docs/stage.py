@@ -12,6 +12,7 @@ from tests.prediction.networks import random_detector, save
 
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.experiments import open_experiment
+from sparseshot.images import read_region
 
 SLIDES = (
     "a.svs",
@@ -38,7 +39,7 @@ SIZE_PX = (480, 400)
 def build(folder: Path) -> Path:
     """Write slides, marks, a data set, a run, results of an experiment, and settings for short training."""
     tissue = SyntheticTissue(seed=1, size_px=SIZE_PX, mpp=0.25, tissue_fraction=1)
-    first = slide_files.write_aperio(folder / "first.svs", tissue.read(0, 0, *SIZE_PX), mpp=0.25)
+    first = slide_files.write_aperio(folder / "first.svs", read_region(tissue, 0, 0, *SIZE_PX), mpp=0.25)
     tissue.cells(outlines=True).write(folder / "first.geojson")
     for name in (*SLIDES, *MARKS):
         (folder / name).parent.mkdir(exist_ok=True)

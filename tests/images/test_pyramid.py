@@ -4,14 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 from tests.images import slide_files
 
+from sparseshot.cells import Cells
 from sparseshot.errors import InputError, SlideError
-from sparseshot.images import Box, Grid, open_slide, pyramid
+from sparseshot.images import Box, Grid, open_slide, pyramid, read_region
 from sparseshot.images.openslide_file import OpenSlidePyramid
 from sparseshot.images.pyramid import PyramidSlide, downsamples
 from sparseshot.images.slide import Slide, snapped
@@ -44,26 +46,26 @@ def test_a_tile_equals_its_part_of_a_larger_read(
     slide = data.draw(st.sampled_from(slides))
     grid = Grid.over(slide, mpp)
     reach = 5  # also beyond the slide
-    whole = grid.read(slide, Box(-reach, -reach, grid.width + reach, grid.height + reach))
+    whole = slide.read(grid, Box(-reach, -reach, grid.width + reach, grid.height + reach))
     assert whole.shape == (grid.height + 2 * reach, grid.width + 2 * reach, 3)
     x0 = data.draw(st.integers(-reach, grid.width + reach - 1))
     y0 = data.draw(st.integers(-reach, grid.height + reach - 1))
     x1 = data.draw(st.integers(x0 + 1, grid.width + reach))
     y1 = data.draw(st.integers(y0 + 1, grid.height + reach))
-    tile = grid.read(slide, Box(x0, y0, x1, y1))
+    tile = slide.read(grid, Box(x0, y0, x1, y1))
     np.testing.assert_array_equal(tile, whole[y0 + reach : y1 + reach, x0 + reach : x1 + reach])
 
 
 def test_outside_is_white_and_the_last_pixel_is_not_mixed_with_it(slides: list[PyramidSlide]) -> None:
     for slide in slides:
-        got = slide.read(-10, -10, WIDTH + 20, HEIGHT + 20)
+        got = read_region(slide, -10, -10, WIDTH + 20, HEIGHT + 20)
         np.testing.assert_array_equal(got[10:-10, 10:-10], IMAGE)
         got[10:-10, 10:-10] = 255
         assert (got == 255).all()
-        assert (slide.read(5000, 5000, 4, 4) == 255).all()
+        assert (read_region(slide, 5000, 5000, 4, 4) == 255).all()
     dark = slides[2]
     grid = Grid.over(dark, 1.0)
-    last = grid.read(dark, Box(grid.width - 1, 0, grid.width, 1))[0, 0]
+    last = dark.read(grid, Box(grid.width - 1, 0, grid.width, 1))[0, 0]
     mean = IMAGE[:4, 400:403].mean(axis=(0, 1))  # the fourth column lies outside
     assert np.abs(last - mean).max() < 40
 
@@ -80,7 +82,7 @@ def test_whole_ratios_are_exact_means(slides: list[PyramidSlide], mpp: float, n:
             else slide_files.reduced(IMAGE, n)
         )
         height, width = want.shape[:2]
-        np.testing.assert_array_equal(slide.read(0, 0, width, height, mpp=mpp), want)
+        np.testing.assert_array_equal(read_region(slide, 0, 0, width, height, mpp=mpp), want)
 
 
 def test_the_level_just_finer_is_read(slides: list[PyramidSlide], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,24 +96,24 @@ def test_the_level_just_finer_is_read(slides: list[PyramidSlide], monkeypatch: p
 
     monkeypatch.setattr(inner, "read_level", noting)
     for mpp in (0.2, 0.25, 0.9, 1.0, 3.9, 4.0, 30.0):
-        slides[0].read(0, 0, 4, 4, mpp=mpp)
+        read_region(slides[0], 0, 0, 4, 4, mpp=mpp)
     assert levels == [0, 0, 0, 1, 1, 2, 2]
 
 
 def test_levels_agree_about_where_things_are(slides: list[PyramidSlide]) -> None:
     """A wish of a coarse level and one that is averaged down from level 0 show the same picture."""
     for slide in slides[:2]:
-        coarse = slide.read(0, 0, 100, 75, mpp=1)
-        fine = slides[2].read(0, 0, 100, 75, mpp=1)
+        coarse = read_region(slide, 0, 0, 100, 75, mpp=1)
+        fine = read_region(slides[2], 0, 0, 100, 75, mpp=1)
         assert np.abs(coarse.astype(int) - fine).mean() < 1.5
 
 
 def test_positions_move_to_the_nearest_grid_pixel(slides: list[PyramidSlide]) -> None:
     slide = slides[0]
-    expected = slide.read(8, 0, 5, 5, mpp=1.0)
+    expected = read_region(slide, 8, 0, 5, 5, mpp=1.0)
     for x in (9.0, 7.0, 10.0 - 1e-9):
-        np.testing.assert_array_equal(slide.read(x, 0, 5, 5, mpp=1.0), expected)
-    assert not np.array_equal(slide.read(10.1, 0, 5, 5, mpp=1.0), expected)
+        np.testing.assert_array_equal(read_region(slide, x, 0, 5, 5, mpp=1.0), expected)
+    assert not np.array_equal(read_region(slide, 10.1, 0, 5, 5, mpp=1.0), expected)
 
 
 def test_a_grid_finds_its_own_pixels_at_any_ratio() -> None:
@@ -158,9 +160,9 @@ def test_many_threads_read_the_same_bytes(slides: list[PyramidSlide]) -> None:
     boxes = [Box(x, y, x + 60, y + 45) for y in range(0, 150, 13) for x in range(0, 200, 17)] * 3
     for slide in slides:
         grid = Grid.over(slide, 0.4)
-        whole = grid.read(slide, grid.box)
+        whole = slide.read(grid, grid.box)
         with ThreadPoolExecutor(8) as pool:
-            tiles = list(pool.map(grid.read, [slide] * len(boxes), boxes))
+            tiles = list(pool.map(slide.read, [grid] * len(boxes), boxes))
         for box, tile in zip(boxes, tiles, strict=True):
             want = np.full((box.height, box.width, 3), 255, np.uint8)
             part = whole[box.y0 : box.y1, box.x0 : box.x1]
@@ -172,9 +174,9 @@ def test_bad_wishes(slides: list[PyramidSlide]) -> None:
     slide = slides[0]
     for wrong in (0.0, -1.0, float("nan")):
         with pytest.raises(InputError, match="give µm per pixel"):
-            slide.read(0, 0, 5, 5, mpp=wrong)
+            read_region(slide, 0, 0, 5, 5, mpp=wrong)
     with pytest.raises(InputError, match=r"a\.tif: a region of 0 × 5 pixels"):
-        slide.read(0, 0, 0, 5)
+        read_region(slide, 0, 0, 0, 5)
 
 
 def test_a_closed_slide_says_so(tmp_path: Path) -> None:
@@ -186,6 +188,25 @@ def test_a_closed_slide_says_so(tmp_path: Path) -> None:
     for maker in makers:
         slide: Slide = maker(path)
         with slide:
-            slide.read(0, 0, 5, 5)
+            read_region(slide, 0, 0, 5, 5)
         with pytest.raises(SlideError, match="has been closed; open it again"):
-            slide.read(0, 0, 5, 5)
+            read_region(slide, 0, 0, 5, 5)
+
+
+@given(downsample=st.floats(0.3, 40), xy=st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))))
+def test_level0_and_back(downsample: float, xy: list[tuple[float, float]]) -> None:
+    grid = Grid(10, 10, downsample, 0.25 * downsample)
+    places = np.array(xy).reshape(-1, 2)
+    np.testing.assert_allclose(grid.from_level0(grid.to_level0(places)), places, rtol=1e-12)
+    square = shapely.transform(shapely.box(1, 2, 3, 4), grid.to_level0)
+    np.testing.assert_allclose(square.bounds, grid.to_level0(Box(1, 2, 3, 4)))
+
+
+def test_cells_are_drawn_into_a_box_as_into_the_whole_grid() -> None:
+    random = np.random.default_rng(3)
+    grid = Grid.of((200, 160), 0.25, 0.4)
+    cells = Cells(random.uniform((0, 0), (200, 160), (40, 2)))
+    whole, box = grid.rasterise(cells, grid.box, by="instance"), Box(-4, 20, 70, 120)
+    inside = box.meet(grid.box)
+    drawn = grid.rasterise(cells, box, by="instance")
+    np.testing.assert_array_equal(drawn[inside.within(box)], whole[inside.within(grid.box)])

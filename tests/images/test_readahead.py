@@ -31,21 +31,19 @@ class SlowSlide:
         self.at_once = self.most_at_once = 0
         self._lock = threading.Lock()
 
-    def read(
-        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-    ) -> NDArray[np.uint8]:
+    def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
         with self._lock:
-            self.asked.append(int(x0))
+            self.asked.append(box.x0)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-        time.sleep(0.002 * (int(x0) % 3))  # so that they would overtake one another
+        time.sleep(0.002 * (box.x0 % 3))  # so that they would overtake one another
         with self._lock:
             self.at_once -= 1
-        if int(x0) in self.broken:
+        if box.x0 in self.broken:
             raise (
-                SlideError("slow", f"broken at {int(x0)}") if self.error is SlideError else self.error("bug")
+                SlideError("slow", f"broken at {box.x0}") if self.error is SlideError else self.error("bug")
             )
-        return np.full((height, width, 3), int(x0) % 251, np.uint8)
+        return np.full((box.height, box.width, 3), box.x0 % 251, np.uint8)
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
         raise NotImplementedError
@@ -58,6 +56,9 @@ class SlowSlide:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+GRID = Grid.over(SlowSlide())
 
 
 def columns(n: int) -> list[Box]:
@@ -74,16 +75,16 @@ def test_everything_comes_in_order(tmp_path: Path, threads: int, ahead: int) -> 
     path = slide_files.write_pyramid(tmp_path / "a.tif", slide_files.tissue(403, 301))
     with open_slide(path) as slide:
         grid = Grid.over(slide, 0.4)
-        got = list(read_ahead(slide, BOXES, mpp=0.4, threads=threads, ahead=ahead))
+        got = list(read_ahead(slide, grid, BOXES, threads=threads, ahead=ahead))
         assert [box for box, _ in got] == BOXES
         for box, pixels in got:
             assert not isinstance(pixels, SlideError)
-            np.testing.assert_array_equal(pixels, grid.read(slide, box))
+            np.testing.assert_array_equal(pixels, slide.read(grid, box))
     assert not readers()
 
 
 def test_a_broken_box_comes_as_its_error_and_the_rest_follows() -> None:
-    got = list(read_ahead(SlowSlide(broken={3, 7}), columns(20), threads=4))
+    got = list(read_ahead(SlowSlide(broken={3, 7}), GRID, columns(20), threads=4))
     assert [box.x0 for box, _ in got] == list(range(20))
     errors = {box.x0: str(pixels) for box, pixels in got if isinstance(pixels, SlideError)}
     assert errors == {3: "slow: broken at 3", 7: "slow: broken at 7"}
@@ -94,7 +95,7 @@ def test_a_corrupt_tile_of_a_real_file_comes_as_its_error(tmp_path: Path) -> Non
     slide_files.corrupt_tile(path, column=2, row=1)
     boxes = [Box(x, y, x + 64, y + 64) for y in range(0, 256, 64) for x in range(0, 384, 64)]
     with open_slide(path) as slide:
-        got = list(read_ahead(slide, boxes, threads=3))
+        got = list(read_ahead(slide, Grid.over(slide), boxes, threads=3))
     assert [box for box, pixels in got if isinstance(pixels, SlideError)] == [Box(128, 64, 192, 128)]
 
 
@@ -107,7 +108,7 @@ def test_no_more_is_read_than_asked_for() -> None:
             drawn.append(box.x0)
             yield box
 
-    reading = read_ahead(slide, noted(), threads=3, ahead=5)
+    reading = read_ahead(slide, GRID, noted(), threads=3, ahead=5)
     assert not drawn
     next(reading)
     assert drawn == list(range(6))
@@ -120,12 +121,12 @@ def test_no_more_is_read_than_asked_for() -> None:
 
 
 def test_leaving_early_or_failing_ends_the_threads() -> None:
-    for _ in read_ahead(SlowSlide(), columns(50)):
+    for _ in read_ahead(SlowSlide(), GRID, columns(50)):
         break
     assert not readers()
 
     def use() -> None:
-        for _ in read_ahead(SlowSlide(), columns(50)):
+        for _ in read_ahead(SlowSlide(), GRID, columns(50)):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -135,12 +136,12 @@ def test_leaving_early_or_failing_ends_the_threads() -> None:
 
 def test_a_bug_is_not_taken_for_a_broken_tile() -> None:
     with pytest.raises(ZeroDivisionError):
-        list(read_ahead(SlowSlide(broken={2}, error=ZeroDivisionError), columns(5)))
+        list(read_ahead(SlowSlide(broken={2}, error=ZeroDivisionError), GRID, columns(5)))
     assert not readers()
 
 
 def test_bounds_are_checked_at_once() -> None:
     with pytest.raises(InputError, match="0 threads reading 8 boxes ahead"):
-        read_ahead(SlowSlide(), columns(1), threads=0)
+        read_ahead(SlowSlide(), GRID, columns(1), threads=0)
     with pytest.raises(InputError, match="2 threads reading 0 boxes"):
-        read_ahead(SlowSlide(), columns(1), ahead=0)
+        read_ahead(SlowSlide(), GRID, columns(1), ahead=0)

@@ -8,7 +8,7 @@ from tests.images import slide_files
 
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import InputError, OutputError, SlideError
-from sparseshot.images import Box, Grid, TileGrid, open_slide, tissue, tissue_mask
+from sparseshot.images import Box, Grid, TileGrid, TissueMask, open_slide, read_region, tissue, tissue_mask
 from sparseshot.images.pyramid import PyramidSlide
 
 WIDTH, HEIGHT = 600, 400  # at 8 µm: about 5 × 3 mm
@@ -147,7 +147,7 @@ def test_share_counts_the_cut_pixels_at_the_edges(tmp_path: Path) -> None:
     grid = Grid.of((100, 50), 1.0, 30.0)
     mask = np.zeros((2, 4), bool)
     mask[1, 3] = True  # 10 × 20 of 100 × 50 pixels
-    found = tissue.TissueMask(mask, grid, (100, 50), np.zeros((2, 4, 3), np.uint8))
+    found = TissueMask(mask, grid, (100, 50), np.zeros((2, 4, 3), np.uint8))
     assert found.share == pytest.approx(0.04)
     assert found.area_mm2 == pytest.approx(200e-6)
 
@@ -156,16 +156,15 @@ def test_a_large_slide_is_read_in_strips_into_a_bounded_mask(monkeypatch: pytest
     class Huge(SyntheticTissue):
         largest = 0
 
-        def read(
-            self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-        ) -> NDArray[np.uint8]:
-            Huge.largest = max(Huge.largest, width * height)
-            return np.full((height, width, 3), (220, 160, 190), np.uint8)
+        def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
+            Huge.largest = max(Huge.largest, box.width * box.height)
+            return np.full((box.height, box.width, 3), (220, 160, 190), np.uint8)
 
     monkeypatch.setattr(tissue, "_MAX_PIXELS", 2**20)
     found = tissue_mask(Huge(size_px=(250_000, 250_000)))
     assert found.share == 1
     assert found.mask.size <= 1.05 * 2**20
+    assert found.overview is not None
     assert found.overview.shape[0] <= 2048
     assert Huge.largest <= 64 * found.mask.shape[1]
 
@@ -176,7 +175,7 @@ def test_what_cannot_be_read_counts_as_tissue(tmp_path: Path) -> None:
     slide_files.corrupt_tile(path, column=10, row=20)
     with open_slide(path) as slide:
         with pytest.raises(SlideError):
-            slide.read(640, 1280, 64, 64)
+            read_region(slide, 640, 1280, 64, 64)
         found = tissue_mask(slide)
     assert found.mask[1312 // 8, 672 // 8]
     assert 0 < found.share < 0.02
@@ -198,3 +197,26 @@ def test_the_picture_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_wrong_pixel_size_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="mpp is 0"):
         tissue_mask(opened(tmp_path, scene()[0]), mpp=0)
+
+
+def test_a_mask_tells_of_every_place_of_another_grid() -> None:
+    mask = np.array([[False, True, False], [False, False, True]])
+    found = TissueMask(mask, Grid(3, 2, 32.0, 16.0), (96, 64))
+    fine = Grid(48, 32, 2.0, 1.0)
+    np.testing.assert_array_equal(
+        found.at(np.arange(48) + 0.5, np.arange(32) + 0.5, fine), np.kron(mask, np.ones((16, 16), bool))
+    )
+    np.testing.assert_array_equal(found.at(np.array([-5.0, 500.0]), np.array([31.0]), fine), [[False, True]])
+
+
+def test_everywhere_is_all_tissue_unread() -> None:
+    slide = SyntheticTissue(size_px=(3000, 1000))
+    found = TissueMask.everywhere(slide)
+    assert (found.share, found.overview) == (1, None)
+    assert found.area_mm2 == pytest.approx(3000 * 1000 * 0.25e-3**2)
+    grid = Grid.over(slide, 0.5)
+    tiles = TileGrid(grid.width, grid.height, 100)
+    assert len(found.touching(tiles, grid)) == len(tiles)
+    assert found.at(np.array([0.5, 1499.5]), np.array([0.5, 499.5]), grid).all()
+    with pytest.raises(InputError, match="no picture"):
+        found.picture()

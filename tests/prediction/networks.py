@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import SlideError
-from sparseshot.images.slide import Box, Grid
+from sparseshot.images.slide import Box, Grid, read_region
 from sparseshot.models.colour import network_input
 from sparseshot.prediction.model import Model
 from sparseshot.training.checkpoint import Checkpoint
@@ -45,7 +45,7 @@ def random_detector(*, threshold: float = 0.6, seed: int = 0, **settings: Any) -
     torch.manual_seed(seed)
     config = TrainConfig(task="detect", **{"width": 4, "stride": 8, **settings})
     network = config.make_task().network()
-    pixels = SyntheticTissue(seed=1, tissue_fraction=1).read(4000, 4000, 256, 256, mpp=config.mpp)
+    pixels = read_region(SyntheticTissue(seed=1, tissue_fraction=1), 4000, 4000, 256, 256, mpp=config.mpp)
     image = network_input(torch.from_numpy(pixels).permute(2, 0, 1)[None])
     with torch.no_grad():
         for _ in range(50):
@@ -82,24 +82,18 @@ class ArraySlide:
     def size(self) -> tuple[int, int]:
         return self.pixels.shape[1], self.pixels.shape[0]
 
-    def read(
-        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-    ) -> NDArray[np.uint8]:
-        grid = Grid.over(self, mpp)
+    def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
         step = round(grid.downsample)
         assert grid.downsample == step
-        column, row = round(x0 / step), round(y0 / step)
-        wanted = Box(column * step, row * step, (column + width) * step, (row + height) * step)
-        for box in self.broken:
-            part = box.meet(wanted)
+        wanted = Box(*(step * side for side in box))
+        for tile in self.broken:
+            part = tile.meet(wanted)
             if part.width and part.height:
-                raise SlideError(self.name, f"the tile at x {box.x0}, y {box.y0} cannot be decoded")
+                raise SlideError(self.name, f"the tile at x {tile.x0}, y {tile.y0} cannot be decoded")
         inside = wanted.meet(Box(0, 0, *self.size))
         out = np.full((wanted.height, wanted.width, 3), 255, np.uint8)
-        out[inside.y0 - wanted.y0 : inside.y1 - wanted.y0, inside.x0 - wanted.x0 : inside.x1 - wanted.x0] = (
-            self.pixels[inside.y0 : inside.y1, inside.x0 : inside.x1]
-        )
-        mean: NDArray[np.float64] = out.reshape(height, step, width, step, 3).mean(axis=(1, 3))
+        out[inside.within(wanted)] = self.pixels[inside.y0 : inside.y1, inside.x0 : inside.x1]
+        mean: NDArray[np.float64] = out.reshape(box.height, step, box.width, step, 3).mean(axis=(1, 3))
         return np.round(mean).astype(np.uint8)
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:

@@ -103,7 +103,7 @@ def test_places_do_not_depend_on_tile_or_batch_size(tissue_slide: SyntheticTissu
 
 def test_tiles_find_what_the_whole_image_holds(tissue_slide: SyntheticTissue, detector: Model) -> None:
     frame = SlideFrame.over(tissue_slide, mpp=0.5, classes=detector.classes)
-    image = frame.grid.read(tissue_slide, frame.grid.box)
+    image = tissue_slide.read(frame.grid, frame.grid.box)
     output = whole_image_output(detector.network, image)
     raw = decode(output, out_channels=1, stride=8, threshold=detector.threshold - 1e-4)
     score = np.round(raw.score.astype(np.float64), 4)

@@ -4,11 +4,11 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
-import pytest
 import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
+from sparseshot.images import Box, Grid
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.prepare import Marked
 
@@ -23,12 +23,10 @@ class ArraySlide:
     def size(self) -> tuple[int, int]:
         return self.pixels.shape[1], self.pixels.shape[0]
 
-    def read(
-        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-    ) -> NDArray[np.uint8]:
+    def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
         self.reads += 1
-        assert mpp is None or mpp == pytest.approx(self.mpp)
-        return self.pixels[int(y0) : int(y0) + height, int(x0) : int(x0) + width]
+        assert grid.downsample == 1
+        return self.pixels[box.y0 : box.y1, box.x0 : box.x1]
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
         return self.pixels

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells
 from sparseshot.datasets.catalogue import DatasetInfo, Split
 from sparseshot.errors import InputError, SlideError
-from sparseshot.images import open_slide, read_image
+from sparseshot.images import Grid, open_slide, read_image
 from sparseshot.images.plain import MAX_PIXELS
 
 PLAIN_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"})
@@ -50,7 +50,8 @@ class Sample:
                 "regions",
             )
         with open_slide(self.image, mpp=self.mpp) as slide:
-            return slide.read(0, 0, width, height)
+            grid = Grid.over(slide)
+            return slide.read(grid, grid.box)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 from sparseshot.cells import Cells
 from sparseshot.demo.judging import Verdict
-from sparseshot.images import Box, Slide
+from sparseshot.images import Box, Slide, read_region
 
 OVERVIEW_PX = 760
 VIEW_PX = 560
@@ -66,7 +66,7 @@ def overview(slide: Slide, layers: Sequence[Layer], *, view: Box | None = None) 
 def close_view(slide: Slide, view: Box, layers: Sequence[Layer]) -> bytes:
     """Draw one place of the slide with its cells; JPEG."""
     mpp = slide.mpp * view.width / VIEW_PX
-    pixels = slide.read(view.x0, view.y0, VIEW_PX, VIEW_PX, mpp=mpp)
+    pixels = read_region(slide, view.x0, view.y0, VIEW_PX, VIEW_PX, mpp=mpp)
     large = Image.fromarray(pixels).resize((_FINER * VIEW_PX, _FINER * VIEW_PX), Image.Resampling.BICUBIC)
     draw = ImageDraw.Draw(large)
     scale = _FINER * VIEW_PX / view.width

@@ -80,10 +80,10 @@ def exclusive_recalls(checkpoint: Checkpoint, images: Sequence[Known]) -> dict[s
         own, other = ({name: Counts() for name in checkpoint.classes} for _ in range(2))
         for known in images:
             grid = Grid.over(known.slide, checkpoint.mpp)
-            found = find(module, task, grid.read(known.slide, grid.box), mpp=grid.mpp, threshold=threshold)
+            found = find(module, task, known.slide.read(grid, grid.box), mpp=grid.mpp, threshold=threshold)
             truth = replace(known.truth, mpp=known.slide.mpp)
             for index, name in enumerate(checkpoint.classes):
-                places = found.xy[found.label == index + 1] * grid.downsample
+                places = grid.to_level0(found.xy[found.label == index + 1])
                 one, two = exclusive_counts(truth, Cells(places, mpp=known.slide.mpp), of_class=name)
                 own[name] += one
                 other[name] += two

@@ -3,7 +3,7 @@
 from sparseshot.images.opening import open_slide
 from sparseshot.images.plain import read_image
 from sparseshot.images.readahead import read_ahead
-from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images.slide import Box, Grid, Slide, read_region
 from sparseshot.images.tiles import Tile, TileGrid
 from sparseshot.images.tissue import TissueMask, tissue_mask
 
@@ -17,5 +17,6 @@ __all__ = [
     "open_slide",
     "read_ahead",
     "read_image",
+    "read_region",
     "tissue_mask",
 ]

@@ -32,10 +32,11 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
 
     >>> import tempfile
     >>> from PIL import Image
+    >>> from sparseshot.images import read_region
     >>> file = Path(tempfile.mkdtemp()) / "crop.png"
     >>> Image.new("RGB", (60, 40), "purple").save(file)
     >>> with open_slide(file, mpp=0.25) as slide:
-    ...     print(slide, slide.read(0, 0, 10, 10, mpp=0.5).shape)
+    ...     print(slide, read_region(slide, 0, 0, 10, 10, mpp=0.5).shape)
     Slide(crop.png: 60 × 40 px at 0.25 µm, 1 level, image) (10, 10, 3)
     """
     path = Path(path)

@@ -62,30 +62,24 @@ class PyramidSlide:
         levels = "1 level" if n == 1 else f"{n} levels"
         return f"Slide({self.name}: {width:,} × {height:,} px at {self.mpp:g} µm, {levels}, {self.vendor})"
 
-    def read(
-        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-    ) -> NDArray[np.uint8]:
+    def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
         """Read RGB; see :meth:`sparseshot.images.slide.Slide.read`."""
-        if width < 1 or height < 1:
-            raise InputError(f"{self.name}: a region of {width} × {height} pixels; give at least 1 × 1")
-        grid = Grid.over(self, mpp)
-        column, row = round(x0 / grid.downsample), round(y0 / grid.downsample)
-        wanted = Box(column, row, column + width, row + height)
-        inside = wanted.meet(grid.box)
-        if inside == wanted:
-            return self._resampled(grid.downsample, wanted)
-        out = np.full((height, width, 3), 255, np.uint8)
+        if box.width < 1 or box.height < 1:
+            raise InputError(
+                f"{self.name}: a region of {box.width} × {box.height} pixels; give at least 1 × 1"
+            )
+        inside = box.meet(grid.box)
+        if inside == box:
+            return self._resampled(grid.downsample, box)
+        out = np.full((box.height, box.width, 3), 255, np.uint8)
         if inside.width and inside.height:
-            out[inside.within(wanted)] = self._resampled(grid.downsample, inside)
+            out[inside.within(box)] = self._resampled(grid.downsample, inside)
         return out
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        """Read all of it, the longer side at most ``max_px``."""
-        if max_px < 1:
-            raise InputError(f"max_px is {max_px}; give the pixels of the longer side, e.g. 1024")
-        downsample = max(1.0, max(self.size) / max_px)
-        width, height = (max(1, math.ceil(length / downsample - 1e-6)) for length in self.size)
-        return self._resampled(downsample, Box(0, 0, width, height))
+        """Read the whole slide, its longer side at most ``max_px``."""
+        grid = Grid.thumbnail(self, max_px)
+        return self.read(grid, grid.box)
 
     def _resampled(self, downsample: float, box: Box) -> NDArray[np.uint8]:
         if self._closed:

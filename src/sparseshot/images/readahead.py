@@ -12,7 +12,7 @@ from sparseshot.images.slide import Box, Grid, Slide
 
 
 def read_ahead(
-    slide: Slide, boxes: Iterable[Box], *, mpp: float | None = None, threads: int = 2, ahead: int = 8
+    slide: Slide, grid: Grid, boxes: Iterable[Box], *, threads: int = 2, ahead: int = 8
 ) -> Generator[tuple[Box, NDArray[np.uint8] | SlideError], None, None]:
     """Read boxes of a slide in their order, while the caller works on those before.
 
@@ -21,24 +21,24 @@ def read_ahead(
 
     Args:
         slide: what to read from; its ``read`` runs in several threads at once.
-        boxes: in pixels of the grid of ``mpp``; drawn only as far ahead as is read.
-        mpp: µm of the wished pixels; None for level 0.
+        grid: the pixels to read.
+        boxes: in pixels of the grid; consumed only as far ahead as is read.
         threads: how many read at once.
         ahead: boxes read or being read beyond the one in the caller's hands: a bound on memory.
     """
     if threads < 1 or ahead < 1:
         raise InputError(f"{threads} threads reading {ahead} boxes ahead; give at least 1 of each")
-    return _read(slide, boxes, Grid.over(slide, mpp), threads, ahead)
+    return _read(slide, grid, boxes, threads, ahead)
 
 
 def _read(
-    slide: Slide, boxes: Iterable[Box], grid: Grid, threads: int, ahead: int
+    slide: Slide, grid: Grid, boxes: Iterable[Box], threads: int, ahead: int
 ) -> Generator[tuple[Box, NDArray[np.uint8] | SlideError], None, None]:
     waiting: deque[tuple[Box, Future[NDArray[np.uint8]]]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="read-ahead")
     try:
         for box in boxes:
-            waiting.append((box, pool.submit(grid.read, slide, box)))
+            waiting.append((box, pool.submit(slide.read, grid, box)))
             if len(waiting) > ahead:
                 yield _finished(*waiting.popleft())
         while waiting:

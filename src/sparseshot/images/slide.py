@@ -1,29 +1,30 @@
-"""What a slide is to everybody who reads one, and the grid of pixels of a wished size over it."""
+"""The `Slide` protocol, boxes of pixels, and the grid of pixels at a target resolution."""
 
 import math
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from sparseshot.cells import Cells, rasterise
 from sparseshot.errors import InputError
 
 SNAP = 0.02
-"""Where slide and wish differ from a whole ratio by at most this share, the whole ratio is taken.
+"""A resolution within this share of a whole ratio to the slide's is taken as that ratio.
 
-A scanner that writes 0.2527 µm means 0.25, a 0.499 means 0.5: two per cent of a nucleus is 0.2 µm, while
-pixels averaged over 1.98 × 1.98 others are blurred unevenly and cost twice as much.
+A scanner that writes 0.2527 µm means 0.25, one that writes 0.499 means 0.5: two per cent of a nucleus is
+0.2 µm, while pixels averaged over 1.98 × 1.98 others are blurred unevenly and cost twice as much.
 """
 
 
 class Slide(Protocol):
-    """A large image whose pixels have a size. Any number of threads may read at once."""
+    """A large image with a pixel size. Any number of threads may read at once."""
 
     @property
     def name(self) -> str:
-        """What to call it in messages and results."""
+        """Name for messages and results."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -31,29 +32,20 @@ class Slide(Protocol):
 
     @property
     def mpp(self) -> float:
-        """µm of a level-0 pixel."""
+        """µm per level-0 pixel."""
 
-    def read(
-        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-    ) -> NDArray[np.uint8]:
-        """Read ``(height, width, 3)`` RGB; outside the slide it is white.
+    def read(self, grid: "Grid", box: "Box") -> NDArray[np.uint8]:
+        """Read a box of grid pixels as ``(height, width, 3)`` RGB, white outside the slide.
 
-        The pixels are those of the :class:`Grid` of ``mpp`` over the slide, so that a region has the same
-        values whether it is read alone or as part of a larger one.
-
-        Args:
-            x0: left edge in level-0 pixels; moved to the nearest pixel of the grid.
-            y0: top edge, likewise.
-            width: in pixels of the wished size.
-            height: in pixels of the wished size.
-            mpp: µm of the wished pixels; None for level 0.
+        A pixel has the same value in every box that contains it. See :func:`read_region` for level-0
+        coordinates.
         """
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        """Read all of it as ``(H, W, 3)`` RGB, its longer side at most ``max_px``."""
+        """Read the whole slide as ``(H, W, 3)`` RGB, its longer side at most ``max_px``."""
 
     def close(self) -> None:
-        """Let go of the file; reading afterwards is an error."""
+        """Close the file; reading afterwards is an error."""
 
     def __enter__(self) -> Self: ...
 
@@ -81,7 +73,7 @@ class Box(NamedTuple):
         return self.y1 - self.y0
 
     def meet(self, other: "Box") -> "Box":
-        """Return what lies in both; empty, never negative, where they do not meet.
+        """Return the intersection; where there is none it is empty, never negative.
 
         >>> Box(0, 0, 10, 10).meet(Box(5, -5, 20, 5))
         Box(x0=5, y0=0, x1=10, y1=5)
@@ -90,7 +82,7 @@ class Box(NamedTuple):
         return Box(x0, y0, max(x0, min(self.x1, other.x1)), max(y0, min(self.y1, other.y1)))
 
     def within(self, outer: "Box") -> tuple[slice, slice]:
-        """Return its rows and columns in an array that holds the pixels of another box.
+        """Return its rows and columns in an array of the pixels of ``outer``.
 
         >>> Box(5, 0, 10, 5).within(Box(5, -5, 20, 5))
         (slice(5, 10, None), slice(0, 5, None))
@@ -103,16 +95,15 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """The pixels of one size over a whole slide, counted from its corner.
+    """The pixels of one size over a whole slide, counted from its top left corner.
 
-    Pixel (column, row) covers the level-0 square from (column, row) · downsample on; a place in level-0
-    pixels divided by ``downsample`` is the place in pixels of the grid.
+    Pixel (column, row) covers the level-0 square that begins at (column, row) · downsample.
 
     Attributes:
-        width: pixels across; the last one may reach over the edge of the slide.
-        height: pixels down.
-        downsample: level-0 pixels for one pixel of the grid, across and down.
-        mpp: µm of a pixel of the grid; within :data:`SNAP` of what was wished.
+        width: number of columns; the last may extend past the edge of the slide.
+        height: number of rows, likewise.
+        downsample: level-0 pixels per grid pixel, in x and y.
+        mpp: µm per grid pixel; within :data:`SNAP` of the target resolution.
     """
 
     width: int
@@ -122,12 +113,12 @@ class Grid:
 
     @classmethod
     def over(cls, slide: Slide, mpp: float | None = None) -> "Grid":
-        """Lay the grid of a wished µm/px over a slide; without a wish, level 0 itself."""
+        """Return the grid over a slide at a target resolution; None for level 0 itself."""
         return cls.of(slide.size, slide.mpp, slide.mpp if mpp is None else mpp)
 
     @classmethod
     def of(cls, size: tuple[int, int], slide_mpp: float, mpp: float) -> "Grid":
-        """Lay the grid of ``mpp`` over ``size`` level-0 pixels of ``slide_mpp``.
+        """Return the grid of ``mpp`` over ``size`` level-0 pixels of ``slide_mpp``.
 
         >>> Grid.of((1001, 500), 0.2527, 0.5)
         Grid(width=501, height=250, downsample=2.0, mpp=0.5054)
@@ -136,24 +127,77 @@ class Grid:
         """
         if not (math.isfinite(mpp) and mpp > 0):
             raise InputError(f"mpp is {mpp}; give µm per pixel, e.g. 0.5 for 20x")
-        downsample = snapped(mpp / slide_mpp)
+        return cls._of(size, slide_mpp, snapped(mpp / slide_mpp))
+
+    @classmethod
+    def thumbnail(cls, slide: Slide, max_px: int) -> "Grid":
+        """Return the grid whose longer side is at most ``max_px``, never finer than level 0."""
+        if max_px < 1:
+            raise InputError(f"max_px is {max_px}; give the pixels of the longer side, e.g. 1024")
+        return cls._of(slide.size, slide.mpp, max(1.0, max(slide.size) / max_px))
+
+    @classmethod
+    def _of(cls, size: tuple[int, int], slide_mpp: float, downsample: float) -> "Grid":
         # A whole number of pixels must not become one more by a rounding error.
         width, height = (max(1, math.ceil(length / downsample - 1e-6)) for length in size)
         return cls(width, height, downsample, slide_mpp * downsample)
 
     @property
     def box(self) -> Box:
-        """All of it."""
+        """The whole grid."""
         return Box(0, 0, self.width, self.height)
 
-    def read(self, slide: Slide, box: Box) -> NDArray[np.uint8]:
-        """Read a box of pixels of this grid from the slide it lies over."""
-        x0, y0 = box.x0 * self.downsample, box.y0 * self.downsample
-        return slide.read(x0, y0, box.width, box.height, mpp=self.mpp)
+    def to_level0(self, xy: ArrayLike) -> NDArray[np.float64]:
+        """Convert coordinates from grid pixels to level-0 pixels.
+
+        Args:
+            xy: points ``(…, 2)``, boxes ``(…, 4)``, or lengths of any shape. For geometries, pass the method
+                to ``shapely.transform``.
+
+        >>> Grid.of((1000, 500), 0.25, 0.5).to_level0(Box(0, 10, 20, 30))
+        array([ 0., 20., 40., 60.])
+        """
+        return np.asarray(xy, np.float64) * self.downsample
+
+    def from_level0(self, xy: ArrayLike) -> NDArray[np.float64]:
+        """Convert coordinates from level-0 pixels to grid pixels; the inverse of :meth:`to_level0`."""
+        return np.asarray(xy, np.float64) / self.downsample
+
+    def rasterise(
+        self, cells: Cells, box: Box, *, by: Literal["label", "instance"] = "label", radius_px: float = 3.0
+    ) -> NDArray[np.int32]:
+        """Draw cells, in level-0 pixels, into a box of this grid; see :func:`sparseshot.cells.rasterise`."""
+        x0, y0 = self.to_level0(box[:2])
+        return rasterise(
+            cells,
+            (box.height, box.width),
+            scale=1 / self.downsample,
+            origin=(x0, y0),
+            by=by,
+            radius_px=radius_px,
+        )
+
+
+def read_region(
+    slide: Slide, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
+) -> NDArray[np.uint8]:
+    """Read ``(height, width, 3)`` RGB at a place in level-0 pixels; white outside the slide.
+
+    Args:
+        slide: the slide.
+        x0: left edge in level-0 pixels; moved to the nearest pixel of the grid.
+        y0: top edge, likewise.
+        width: in pixels of the target resolution.
+        height: in pixels of the target resolution.
+        mpp: target resolution in µm per pixel; None for level 0.
+    """
+    grid = Grid.over(slide, mpp)
+    column, row = np.rint(grid.from_level0((x0, y0))).astype(int).tolist()
+    return slide.read(grid, Box(column, row, column + width, row + height))
 
 
 def snapped(downsample: float) -> float:
-    """Take the whole number, or one over it, that lies within :data:`SNAP` of a ratio; else the ratio itself.
+    """Return the whole number, or its reciprocal, within :data:`SNAP` of a ratio; else the ratio itself.
 
     >>> snapped(1.979), snapped(0.495), snapped(1.5)
     (2.0, 0.5, 1.5)

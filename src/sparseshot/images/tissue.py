@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +41,19 @@ class TissueMask:
         mask: ``(height, width)`` bool.
         grid: the coarse grid; its ``downsample`` is level-0 pixels for one pixel of the mask.
         size: width and height of the slide in level-0 pixels.
-        overview: ``(h, w, 3)`` the slide in small, for the picture.
+        overview: ``(h, w, 3)`` the slide in small, for the picture; None where nothing was read.
     """
 
     mask: NDArray[np.bool_]
     grid: Grid
     size: tuple[int, int]
-    overview: NDArray[np.uint8]
+    overview: NDArray[np.uint8] | None = None
+
+    @classmethod
+    def everywhere(cls, slide: Slide) -> Self:
+        """Return a mask of one pixel that takes the whole slide for tissue, without reading it."""
+        side = float(max(slide.size))
+        return cls(np.ones((1, 1), np.bool_), Grid(1, 1, side, slide.mpp * side), slide.size)
 
     def __repr__(self) -> str:
         return f"TissueMask({self.share:.1%} of the slide, {self.area_mm2:.2f} mm², {self.grid.mpp:g} µm/px)"
@@ -81,12 +88,22 @@ class TissueMask:
         columns = slice(max(0, math.floor(box.x0 * scale + 1e-9)), max(0, math.ceil(box.x1 * scale - 1e-9)))
         return bool(self.mask[rows, columns].any())
 
+    def at(self, x: NDArray[np.floating], y: NDArray[np.floating], grid: Grid) -> NDArray[np.bool_]:
+        """Return ``(len(y), len(x))`` bool: tissue at columns ``x`` and rows ``y`` of a grid."""
+        scale = grid.downsample / self.grid.downsample
+        height, width = self.mask.shape
+        column = np.clip((x * scale).astype(np.intp), 0, width - 1)
+        row = np.clip((y * scale).astype(np.intp), 0, height - 1)
+        return self.mask[row[:, None], column]
+
     def touching(self, tiles: TileGrid, grid: Grid) -> NDArray[np.intp]:
         """Return the numbers of the tiles, over another grid over the same slide, whose core holds tissue."""
         return tiles.touching(self.mask, mask_px=self.grid.downsample / grid.downsample)
 
     def picture(self) -> NDArray[np.uint8]:
-        """Show the slide with what is not tissue greyed and the rim of the tissue in green."""
+        """Return the slide in small, greyed where there is no tissue, the rim of the tissue in green."""
+        if self.overview is None:
+            raise InputError("this tissue mask was made without reading the slide; there is no picture of it")
         height, width = self.overview.shape[:2]
         rows = np.arange(height) * self.mask.shape[0] // height
         columns = np.arange(width) * self.mask.shape[1] // width
@@ -144,7 +161,7 @@ def _overview(slide: Slide, grid: Grid) -> tuple[NDArray[np.uint8], NDArray[np.b
         box = waiting.pop()
         place = box.within(grid.box)
         try:
-            pixels[place] = grid.read(slide, box)
+            pixels[place] = slide.read(grid, box)
         except SlideError:
             if max(box.width, box.height) <= _UNREADABLE_PX:
                 unread[place] = True

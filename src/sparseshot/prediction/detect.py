@@ -66,7 +66,7 @@ class Detector:
         sure = score >= self.model.threshold
         sizes = None if found.size is None else np.round(found.size[sure] * grid.mpp, PLACE_DECIMALS)
         return self.frame.cells(
-            (found.xy[sure] + (core.x0, core.y0)) * grid.downsample,
+            grid.to_level0(found.xy[sure] + core[:2]),
             label=found.label[sure] - 1,
             score=score[sure],
             measurements={} if sizes is None else {"Width µm": sizes[:, 0], "Height µm": sizes[:, 1]},
@@ -75,7 +75,7 @@ class Detector:
     def settle(self, cells: Cells, *, next_y0: float) -> tuple[Cells, Cells]:
         """Suppress; give the cells that stay for sure, and those that the next band decides."""
         # An offset reaches half a grid cell over the border of a tile.
-        edge_y = (next_y0 - self.stride / 2) * self.frame.grid.downsample - 10**-PLACE_DECIMALS
+        edge_y = float(self.frame.grid.to_level0(next_y0 - self.stride / 2)) - 10**-PLACE_DECIMALS
         cells = in_reading_order(cells)
         assert cells.score is not None
         state = settle(cells.xy, cells.score, radius=self.radius_um / self.frame.mpp, edge_y=edge_y)

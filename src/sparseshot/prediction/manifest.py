@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
+import numpy as np
+
 from sparseshot import __version__
 from sparseshot.errors import FormatError, OutputError
 from sparseshot.files import write_json
-from sparseshot.images.slide import Box
+from sparseshot.images.slide import Box, Grid
 from sparseshot.prediction.plan import Layout
 
 MANIFEST = "manifest.json"
@@ -61,9 +63,9 @@ class Broken:
     reason: str
 
     @classmethod
-    def of(cls, box: Box, reason: str, *, downsample: float) -> Self:
+    def of(cls, box: Box, reason: str, grid: Grid) -> Self:
         """Take a box of pixels of a grid."""
-        x0, y0, x1, y1 = (round(value * downsample, 2) for value in box)
+        x0, y0, x1, y1 = np.round(grid.to_level0(box), 2).tolist()
         return cls(x0, y0, x1, y1, reason)
 
 

@@ -142,10 +142,7 @@ class _ShardWriter:
             cells=len(cells),
             file=self._write(f"{SHARDS}/{band.index:05d}.parquet", cells),
             carried=self._write(f"{SHARDS}/{band.index:05d}.{UNDECIDED}.parquet", carried),
-            broken=tuple(
-                Broken.of(box, reason, downsample=self.frame.grid.downsample)
-                for box, reason in _rows(broken).items()
-            ),
+            broken=tuple(Broken.of(box, reason, self.frame.grid) for box, reason in _rows(broken).items()),
         )
         self.manifest = replace(self.manifest, shards=(*self.manifest.shards, shard))
         self.manifest.save(self.folder)

@@ -22,7 +22,7 @@ def read_tiles(
     Gives the pixels and, for each square in which something cannot be read, why.
     """
     grid = Grid.over(slide, mpp)
-    with closing(read_ahead(slide, boxes, mpp=mpp, threads=threads, ahead=ahead)) as tiles:
+    with closing(read_ahead(slide, grid, boxes, threads=threads, ahead=ahead)) as tiles:
         for box, pixels in tiles:
             yield _read_in_pieces(slide, grid, box) if isinstance(pixels, SlideError) else (pixels, {})
 
@@ -36,12 +36,9 @@ def _read_in_pieces(slide: Slide, grid: Grid, box: Box) -> tuple[NDArray[np.uint
             piece = Box(x, y, x + PIECE_PX, y + PIECE_PX)
             part = piece.meet(box)
             try:
-                read = grid.read(slide, piece)
+                read = slide.read(grid, piece)
             except SlideError as error:
                 broken[piece.meet(grid.box)] = error.problem
                 continue
-            rows, columns = slice(part.y0 - y, part.y1 - y), slice(part.x0 - x, part.x1 - x)
-            pixels[part.y0 - box.y0 : part.y1 - box.y0, part.x0 - box.x0 : part.x1 - box.x0] = read[
-                rows, columns
-            ]
+            pixels[part.within(box)] = read[part.within(piece)]
     return pixels, broken

@@ -110,27 +110,19 @@ class Segmenter:
         kind = np.zeros((box.height, box.width), np.uint8)
         for tile, part in zip(window.tiles, parts, strict=True):
             inside = tile.core.meet(box).meet(grid.box)
-            rows, columns = (
-                slice(inside.y0 - box.y0, inside.y1 - box.y0),
-                slice(inside.x0 - box.x0, inside.x1 - box.x0),
-            )
-            first_row, first_column = inside.y0 - tile.core.y0, inside.x0 - tile.core.x0
-            own = (
-                slice(first_row, first_row + inside.height),
-                slice(first_column, first_column + inside.width),
-            )
+            target, own = inside.within(box), inside.within(tile.core)
             y, x = (
                 np.arange(first, end) + 0.5 for first, end in ((inside.y0, inside.y1), (inside.x0, inside.x1))
             )
-            p[rows, columns] = part[0].numpy()[own] * self.tissue.at(x, y)
+            p[target] = part[0].numpy()[own] * self.tissue.at(x, y)
             if len(part) > 1:
-                kind[rows, columns] = part[1].numpy()[own]
+                kind[target] = part[1].numpy()[own]
         return p, kind
 
     def _on_slide(self, outline: NDArray[np.object_]) -> NDArray[np.object_]:
         """Move outlines from the grid to level 0, and what reaches over the edge back onto the slide."""
-        scale, size = self.frame.grid.downsample, self.frame.size
+        grid, size = self.frame.grid, self.frame.size
         on_slide: NDArray[np.object_] = shapely.transform(
-            outline, lambda xy: np.clip(np.round(xy * scale, PLACE_DECIMALS), 0, size)
+            outline, lambda xy: np.clip(np.round(grid.to_level0(xy), PLACE_DECIMALS), 0, size)
         )
         return on_slide

@@ -12,7 +12,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells import Cells, rasterise
+from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid, Slide
 from sparseshot.training.labelling import UNUSED, Labelling
 
@@ -111,20 +111,18 @@ class Canvas:
         self.slide = slide
         self.grid = Grid.over(slide, mpp)
         self.width, self.height = self.grid.width, self.grid.height
-        scale = 1 / self.grid.downsample
-        self.points = _points(marks, labelling, scale)
-        self.truth = None if truth is None else _points(truth, labelling, scale)
+        grid = self.grid
+        self.points = _points(marks, labelling, grid)
+        self.truth = None if truth is None else _points(truth, labelling, grid)
         self._tissue = np.array([[0.0, 0.0, self.width, self.height]]) if tissue is None else tissue
         self._ignored = np.empty((0, 4)) if ignored is None else ignored
-        self._background = [_Layer(_as_cells(marks.regions), scale, 1.0)]
+        self._background = [_Layer(_as_cells(marks.regions), grid, 1.0)]
         self._positive = self._truth_layer = None
         if outlines:
             radius_px = radius_um / self.grid.mpp
-            self._background.append(_Layer(labelling.negatives(marks), scale, radius_px))
-            self._positive = _Layer(labelling.positives(marks), scale, radius_px)
-            self._truth_layer = (
-                None if truth is None else _Layer(labelling.positives(truth), scale, radius_px)
-            )
+            self._background.append(_Layer(labelling.negatives(marks), grid, radius_px))
+            self._positive = _Layer(labelling.positives(marks), grid, radius_px)
+            self._truth_layer = None if truth is None else _Layer(labelling.positives(truth), grid, radius_px)
 
     @property
     def area_px(self) -> float:
@@ -148,61 +146,52 @@ class Canvas:
         for row in range(inside.y0 // BLOCK_PX, -(-inside.y1 // BLOCK_PX)):
             for col in range(inside.x0 // BLOCK_PX, -(-inside.x1 // BLOCK_PX)):
                 block = cache.get(self, col, row)
-                height, width = block.label.shape
-                left, top = col * BLOCK_PX, row * BLOCK_PX
-                x0, y0, x1, y1 = inside.meet(Box(left, top, left + width, top + height))
-                there = np.s_[y0 - box.y0 : y1 - box.y0, x0 - box.x0 : x1 - box.x0]
-                here = np.s_[y0 - top : y1 - top, x0 - left : x1 - left]
-                image[there] = block.image[here]
-                label[there] = block.label[here]
+                block_box = self._block_box(col, row)
+                part = inside.meet(block_box)
+                target, source = part.within(box), part.within(block_box)
+                image[target] = block.image[source]
+                label[target] = block.label[source]
                 if truth is not None and block.truth is not None:
-                    truth[there] = block.truth[here]
+                    truth[target] = block.truth[source]
         return Patch(image, label, truth)
 
     def paint(self, col: int, row: int) -> Patch:
         """Read and paint one block."""
-        x0, y0 = col * BLOCK_PX, row * BLOCK_PX
-        width, height = min(BLOCK_PX, self.width - x0), min(BLOCK_PX, self.height - y0)
-        shape = (height, width)
-        image = self.grid.read(self.slide, Box(x0, y0, x0 + width, y0 + height))
-        label = np.full(shape, UNANNOTATED, np.int16)
+        box = self._block_box(col, row)
+        image = self.slide.read(self.grid, box)
+        label = np.full((box.height, box.width), UNANNOTATED, np.int16)
         for layer in self._background:
-            label[layer.paint(x0, y0, shape) > 0] = CERTAIN_BACKGROUND
+            label[layer.paint(box) > 0] = CERTAIN_BACKGROUND
         if self._positive is not None:
-            marked = self._positive.paint(x0, y0, shape)
+            marked = self._positive.paint(box)
             np.copyto(label, marked, where=marked > 0)
-        for xa, ya, xb, yb in np.maximum(np.rint(self._ignored - (x0, y0, x0, y0)), 0).astype(int):
+        for xa, ya, xb, yb in np.maximum(np.rint(self._ignored - (box[:2] * 2)), 0).astype(int):
             label[ya:yb, xa:xb] = IGNORED
-        return Patch(
-            image, label, None if self._truth_layer is None else self._truth_layer.paint(x0, y0, shape)
-        )
+        return Patch(image, label, None if self._truth_layer is None else self._truth_layer.paint(box))
+
+    def _block_box(self, col: int, row: int) -> Box:
+        x0, y0 = col * BLOCK_PX, row * BLOCK_PX
+        return Box(x0, y0, x0 + BLOCK_PX, y0 + BLOCK_PX).meet(self.grid.box)
 
 
 class _Layer:
     """Cells of a slide in level-0 pixels, to be painted block by block at the working resolution."""
 
-    def __init__(self, cells: Cells, scale: float, radius_px: float) -> None:
+    def __init__(self, cells: Cells, grid: Grid, radius_px: float) -> None:
         self._cells = cells
-        self._scale = scale
+        self._grid = grid
         self._radius_px = radius_px
         shapes = shapely.points(cells.xy)
         if cells.outline is not None:
             shapes = np.where(shapely.is_missing(cells.outline), shapes, cells.outline)
         self._tree = shapely.STRtree(shapes)
 
-    def paint(self, x0: int, y0: int, shape: tuple[int, int]) -> NDArray[np.int16]:
+    def paint(self, box: Box) -> NDArray[np.int16]:
         """Paint a block with 1 + the label of the cells in it."""
         reach = self._radius_px
-        box = shapely.box(x0 - reach, y0 - reach, x0 + shape[1] + reach, y0 + shape[0] + reach)
-        rows = np.sort(self._tree.query(shapely.transform(box, lambda xy: xy / self._scale)))
-        painted = rasterise(
-            self._cells[rows],
-            shape,
-            scale=self._scale,
-            origin=(x0 / self._scale, y0 / self._scale),
-            radius_px=self._radius_px,
-        )
-        return painted.astype(np.int16)
+        around = self._grid.to_level0((box.x0 - reach, box.y0 - reach, box.x1 + reach, box.y1 + reach))
+        rows = np.sort(self._tree.query(shapely.box(*around)))
+        return self._grid.rasterise(self._cells[rows], box, radius_px=self._radius_px).astype(np.int16)
 
 
 def _as_cells(regions: NDArray[np.object_]) -> Cells:
@@ -210,11 +199,11 @@ def _as_cells(regions: NDArray[np.object_]) -> Cells:
     return Cells(inside, outline=regions)
 
 
-def _points(cells: Cells, labelling: Labelling, scale: float) -> Points:
+def _points(cells: Cells, labelling: Labelling, grid: Grid) -> Points:
     target = labelling.targets(cells)
     used = target != UNUSED
     size = np.full((len(cells), 2), np.nan)
     if cells.outline is not None:
         bounds = shapely.bounds(cells.outline)
         size = bounds[:, 2:] - bounds[:, :2]
-    return Points(cells.xy[used] * scale, target[used], size[used] * scale)
+    return Points(grid.from_level0(cells.xy[used]), target[used], grid.from_level0(size[used]))

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sparseshot.cells import Cells, rasterise
+from sparseshot.cells import Cells
 from sparseshot.files import write_json
 from sparseshot.images import Grid, Slide
 from sparseshot.metrics import Counts, bootstrap_interval, f1_score, match_points
@@ -110,7 +110,7 @@ def evaluate(
         known = replace(known, truth=labelling.positives(known.truth))  # noqa: PLW2901
         cells += len(known.truth)
         grid = Grid.over(known.slide, checkpoint.mpp)
-        image = grid.read(known.slide, grid.box)
+        image = known.slide.read(grid, grid.box)
         seen = _Seen(module, task, grid, image, checkpoint.config.mark_radius_um)
         counts[index] = count(known, seen, thresholds)
     pooled = f1_score(*counts.sum(axis=0).T)
@@ -136,8 +136,8 @@ def _score(counts: NDArray[np.int64], threshold: float) -> Score:
 
 def _pixels(known: Known, seen: _Seen, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
     p = pixel_probability(seen.network, seen.task, seen.image)
-    scale, radius_px = 1 / seen.grid.downsample, seen.radius_um / seen.grid.mpp
-    inside = rasterise(known.truth, p.shape, scale=scale, by="instance", radius_px=radius_px) > 0
+    grid, radius_px = seen.grid, seen.radius_um / seen.grid.mpp
+    inside = grid.rasterise(known.truth, grid.box, by="instance", radius_px=radius_px) > 0
     true, other = np.sort(p[inside]), np.sort(p[~inside])
     tp = len(true) - np.searchsorted(true, thresholds.astype(np.float32))
     fp = len(other) - np.searchsorted(other, thresholds.astype(np.float32))
@@ -146,7 +146,7 @@ def _pixels(known: Known, seen: _Seen, thresholds: NDArray[np.float64]) -> NDArr
 
 def _objects(known: Known, seen: _Seen, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
     found = find(seen.network, seen.task, seen.image, mpp=seen.grid.mpp, threshold=LOWEST_SCORE)
-    truth = known.truth.xy / seen.grid.downsample
+    truth = seen.grid.from_level0(known.truth.xy)
     radius = MATCH_RADIUS_UM / seen.grid.mpp
     # Suppression goes from the surest down, so that what it leaves above a threshold is what it would
     # have left of the candidates above it.

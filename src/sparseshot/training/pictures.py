@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from sparseshot.cells import Cells, rasterise
+from sparseshot.cells import Cells
 from sparseshot.files import replacing
 from sparseshot.images import Box, Grid, Slide
 from sparseshot.metrics import match_points
@@ -51,13 +51,12 @@ def picture_row(checkpoint: Checkpoint, shown: Shown, *, threshold: float) -> li
     grid = Grid.over(shown.slide, checkpoint.mpp)
     x0, y0 = max(0, (grid.width - SIDE_PX) // 2), max(0, (grid.height - SIDE_PX) // 2)
     box = Box(x0, y0, x0 + SIDE_PX, y0 + SIDE_PX)
-    image = grid.read(shown.slide, box)
+    image = shown.slide.read(grid, box)
     labelling = checkpoint.config.labelling
 
     def local(cells: Cells) -> Cells:
         """Return the cells of the box in its pixels."""
-        scale = grid.downsample
-        return labelling.positives(cells).crop(*(side * scale for side in box), shift=True)
+        return labelling.positives(cells).crop(*grid.to_level0(box), shift=True)
 
     truth = local(shown.truth)
     given = (
@@ -66,13 +65,13 @@ def picture_row(checkpoint: Checkpoint, shown: Shown, *, threshold: float) -> li
     task, network = checkpoint.config.make_task(), checkpoint.network()
     if task.name == "segment":
         found = pixel_probability(network, task, image) >= threshold
-        true = rasterise(truth, image.shape[:2], scale=1 / grid.downsample, by="instance") > 0
+        true = grid.rasterise(truth, Box(0, 0, SIDE_PX, SIDE_PX), by="instance") > 0
         errors = _tinted(
             _tinted(_tinted(image, found & true, GREEN), found & ~true, RED), ~found & true, BLUE
         )
         return [image, given, _drawn(image, truth, grid, GREEN), _tinted(image, found, BLUE), errors]
     places = find(network, task, image, mpp=grid.mpp, threshold=threshold).xy
-    real = truth.xy / grid.downsample
+    real = grid.from_level0(truth.xy)
     match = match_points(real, places, radius=MATCH_RADIUS_UM / grid.mpp)
     hit, missed = np.zeros(len(places), bool), np.ones(len(real), bool)
     hit[match.found], missed[match.truth] = True, False
@@ -84,10 +83,8 @@ def _drawn(
     image: NDArray[np.uint8], cells: Cells, grid: Grid, color: tuple[int, int, int]
 ) -> NDArray[np.uint8]:
     if cells.outline is None:
-        return _dots(image, cells.xy / grid.downsample, color)
-    return _tinted(
-        image, rasterise(cells, image.shape[:2], scale=1 / grid.downsample, by="instance") > 0, color
-    )
+        return _dots(image, grid.from_level0(cells.xy), color)
+    return _tinted(image, grid.rasterise(cells, Box(0, 0, SIDE_PX, SIDE_PX), by="instance") > 0, color)
 
 
 def _tinted(

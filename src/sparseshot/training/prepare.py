@@ -109,7 +109,7 @@ def _part(canvas: Canvas, box: Box) -> HeldOut:
     )
     patch = canvas.cut(seen, BlockCache(0))
     label = np.full_like(patch.label, IGNORED)
-    core = np.s_[box.y0 - seen.y0 : box.y1 - seen.y0, box.x0 - seen.x0 : box.x1 - seen.x0]
+    core = box.within(seen)
     label[core] = patch.label[core]
     xy = canvas.points.xy[canvas.points.target > 0]
     inside = ((xy >= box[:2]) & (xy < box[2:])).all(axis=1)

@@ -94,8 +94,8 @@ def promoted(item: Marked, network: nn.Module, config: TrainConfig, *, tau: floa
                 Cells(xy, classes=config.labelling.names, label=np.full(len(xy), label), outline=outline)
             )
         more = Cells.concatenate(parts)
-    scale = canvas.grid.downsample
-    outlines = None if more.outline is None else shapely.transform(more.outline, lambda xy: xy * scale)
-    more = replace(more, xy=more.xy * scale, outline=outlines, mpp=item.marks.mpp)
+    to_level0 = canvas.grid.to_level0
+    outlines = None if more.outline is None else shapely.transform(more.outline, to_level0)
+    more = replace(more, xy=to_level0(more.xy), outline=outlines, mpp=item.marks.mpp)
     marks = replace(item.marks, id=None, score=None, measurements={}, kind=None)
     return replace(item, marks=Cells.concatenate([marks, more]))

@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw
 
 from sparseshot.datasets.synthetic.tissue import SyntheticTissue
 from sparseshot.files import replacing
+from sparseshot.images import read_region
 
 _SIDE_PX = 480
 
@@ -17,9 +18,9 @@ def picture(tissue: SyntheticTissue, x0: int, y0: int) -> NDArray[np.uint8]:
     """Show the whole slide, a region at twice level-0 pixels, and its middle at level 0 with outlines."""
     whole = Image.new("RGB", (_SIDE_PX, _SIDE_PX), "white")
     whole.paste(Image.fromarray(tissue.thumbnail(_SIDE_PX)))
-    region = tissue.read(x0, y0, _SIDE_PX, _SIDE_PX, mpp=2 * tissue.mpp)
+    region = read_region(tissue, x0, y0, _SIDE_PX, _SIDE_PX, mpp=2 * tissue.mpp)
     left, top = x0 + _SIDE_PX // 2, y0 + _SIDE_PX // 2
-    close = Image.fromarray(tissue.read(left, top, _SIDE_PX, _SIDE_PX))
+    close = Image.fromarray(read_region(tissue, left, top, _SIDE_PX, _SIDE_PX))
     draw = ImageDraw.Draw(close)
     margin = 60  # a nucleus whose centre lies outside may reach in
     cells = tissue.cells(

@@ -54,7 +54,7 @@ def write_pyramid(
         for grid in grids:
             level = _Level(grid, [], [])
             boxes = _tiles(grid, tile_px)
-            reading = read_ahead(slide, boxes, mpp=grid.mpp, threads=threads, ahead=2 * threads)
+            reading = read_ahead(slide, grid, boxes, threads=threads, ahead=2 * threads)
             with closing(reading) as tiles:
                 for _, pixels in tiles:
                     if isinstance(pixels, SlideError):

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic.tissue import SyntheticTissue
 from sparseshot.errors import InputError
+from sparseshot.images import read_region
 
 
 def synthetic_samples(
@@ -31,5 +32,5 @@ def synthetic_samples(
         tissue = SyntheticTissue(
             seed=int(own_seed[0]), size_px=(size_px, size_px), mpp=mpp, tissue_fraction=1.0
         )
-        samples.append((tissue.read(0, 0, size_px, size_px), tissue.cells(outlines=outlines)))
+        samples.append((read_region(tissue, 0, 0, size_px, size_px), tissue.cells(outlines=outlines)))
     return samples

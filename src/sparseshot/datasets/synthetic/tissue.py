@@ -56,8 +56,9 @@ class SyntheticTissue:
         tissue_fraction: share of the slide that tissue covers; the rest is glass. 1 for no glass at all.
         debris: how many things that look like nuclei and are none; 1 is about one for every five cells.
 
+    >>> from sparseshot.images import read_region
     >>> slide = SyntheticTissue(seed=7, size_px=(250_000, 250_000))
-    >>> slide.read(125_000, 125_000, 64, 48, mpp=0.5).shape
+    >>> read_region(slide, 125_000, 125_000, 64, 48, mpp=0.5).shape
     (48, 64, 3)
     """
 
@@ -97,23 +98,26 @@ class SyntheticTissue:
         """Width and height in level-0 pixels."""
         return self.size_px
 
-    def read(
-        self, x0: float, y0: float, width: int, height: int, *, mpp: float | None = None
-    ) -> NDArray[np.uint8]:
-        """Make a region; see :meth:`sparseshot.images.slide.Slide.read`."""
-        if width < 1 or height < 1:
-            raise InputError(f"{self.name}: a region of {width} × {height} pixels; give at least 1 × 1")
-        grid = Grid.over(self, mpp)
-        column, row = round(x0 / grid.downsample), round(y0 / grid.downsample)
-        return self._made(grid.downsample, Box(column, row, column + width, row + height))
+    def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
+        """Generate a box of pixels strip by strip; see :meth:`sparseshot.images.slide.Slide.read`."""
+        if box.width < 1 or box.height < 1:
+            raise InputError(
+                f"{self.name}: a region of {box.width} × {box.height} pixels; give at least 1 × 1"
+            )
+        image = np.empty((box.height, box.width, 3), np.uint8)
+        rows = max(1, _STRIP_PX // box.width)
+        for y0 in range(box.y0, box.y1, rows):
+            strip = Box(box.x0, y0, box.x1, min(y0 + rows, box.y1))
+            image[strip.within(box)] = self._strip(grid, strip)
+        for axis, (first, length) in enumerate(((box.y0, self.size[1]), (box.x0, self.size[0]))):
+            place = grid.to_level0(first + np.arange(image.shape[axis]))
+            np.moveaxis(image, axis, 0)[(place < 0) | (place >= length)] = 255
+        return image
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        """Make all of it small, the longer side at most ``max_px``."""
-        if max_px < 1:
-            raise InputError(f"max_px is {max_px}; give the pixels of the longer side, e.g. 1024")
-        downsample = max(1.0, max(self.size) / max_px)
-        width, height = (max(1, math.ceil(length / downsample - 1e-6)) for length in self.size)
-        return self._made(downsample, Box(0, 0, width, height))
+        """Generate the whole slide, its longer side at most ``max_px``."""
+        grid = Grid.thumbnail(self, max_px)
+        return self.read(grid, grid.box)
 
     def cells(self, box: tuple[float, float, float, float] | None = None, *, outlines: bool = False) -> Cells:
         """Return every cell whose centre lies in a half-open box of level-0 pixels, or on the whole slide.
@@ -199,20 +203,8 @@ class SyntheticTissue:
         """Draw what is one number for the whole slide."""
         return between(low, high, uniform(self.seed, int.from_bytes(trait.encode()[:7].ljust(7)), -1, -1))
 
-    def _made(self, downsample: float, box: Box) -> NDArray[np.uint8]:
-        """Make a box of pixels of the grid of ``downsample``, strip by strip; white outside the slide."""
-        image = np.empty((box.height, box.width, 3), np.uint8)
-        rows = max(1, _STRIP_PX // box.width)
-        for y0 in range(box.y0, box.y1, rows):
-            strip = Box(box.x0, y0, box.x1, min(y0 + rows, box.y1))
-            image[strip.y0 - box.y0 : strip.y1 - box.y0] = self._strip(downsample, strip)
-        for axis, (first, length) in enumerate(((box.y0, self.size[1]), (box.x0, self.size[0]))):
-            place = (first + np.arange(image.shape[axis])) * downsample
-            np.moveaxis(image, axis, 0)[(place < 0) | (place >= length)] = 255
-        return image
-
-    def _strip(self, downsample: float, box: Box) -> NDArray[np.uint8]:
-        plan, mpp = self._plan, float(self.mpp * downsample)
+    def _strip(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
+        plan, mpp = self._plan, float(grid.mpp)
         # From whole numbers, so that a pixel has the same place in whatever region it is asked for.
         x_um, y_um = (
             (np.arange(first, last, dtype=np.float64) + 0.5) * mpp
