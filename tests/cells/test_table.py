@@ -142,7 +142,7 @@ def test_concatenation_unites_classes_and_fills_what_is_missing() -> None:
     assert both.outline[3] is None
     assert np.isnan(both.measurements["area"][3])
     assert both.id is None  # one table had none
-    assert both.colors is None
+    assert both.colors == ((255, 0, 0), (0, 0, 255), (128, 128, 128))
     assert len(Cells.concatenate([])) == 0
     with pytest.raises(InputError, match="different mpp"):
         Cells.concatenate([plain, replace(plain, mpp=0.5)])
