@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.cells.suppression import suppress
-from sparseshot.metrics import gains_by_score, match_points
+from sparseshot.metrics import match_points, scored_hits
 
 Points = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ def matching_ratios() -> None:
                 "match": partial(match_points, truth, found, radius=radius),
                 "one": partial(one_query_by_trees, truth, found, radius=radius),
                 "both": partial(nearest_by_trees, truth, found, radius=radius),
-                "gains": partial(gains_by_score, found, truth, np.linspace(0, 1, MILLION), radius=radius),
+                "gains": partial(scored_hits, found, truth, np.linspace(0, 1, MILLION), radius=radius),
             },
             rounds=3,
         )
@@ -88,7 +88,7 @@ def matching_ratios() -> None:
             "match_points, s",
             "× building two KD-trees, one query (≤ 5)",
             "× building two, both queries (≤ 5)",
-            "gains_by_score, s",
+            "scored_hits, s",
         ],
         rows,
     )

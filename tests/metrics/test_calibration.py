@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import InputError
 from sparseshot.metrics import ScoreHistogram, calibrate_threshold, mark_scores
-from sparseshot.metrics.histograms import BINS, THRESHOLDS
+from sparseshot.metrics.score_histogram import BINS, THRESHOLDS
 
 Scores = NDArray[np.float64]
 

@@ -7,13 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from sparseshot.errors import InputError
 from sparseshot.metrics import (
     Counts,
-    PrecisionRecall,
     ScoredHits,
-    ScoreHistogram,
-    gains_by_score,
     mask_counts,
     match_points,
     scored_hits,
@@ -30,18 +26,26 @@ def image(seed: int, truth: int = 150, found: int = 200) -> tuple[Points, Points
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("radius", [1.0, 4.0, 9.0])
-def test_the_curve_is_the_greatest_matching_at_every_threshold(seed: int, radius: float) -> None:
+def test_counts_are_those_of_the_largest_matching_at_every_threshold(seed: int, radius: float) -> None:
     truth, found, score = image(seed)
     hits = scored_hits(truth, found, score, radius=radius)
-    curve = hits.curve()
-    assert curve.threshold.tolist() == sorted(set(score.tolist()), reverse=True)
-    for place, threshold in enumerate(curve.threshold):
-        counts = match_points(truth, found[score >= threshold], radius=radius).counts
-        assert hits.counts(threshold) == counts
-        assert (curve.tp[place], curve.found[place]) == (counts.tp, counts.tp + counts.fp)
-        assert curve.f1[place] == pytest.approx(counts.f1)
-        assert curve.precision[place] == pytest.approx(counts.precision)
-        assert curve.recall[place] == pytest.approx(counts.recall)
+    assert hits.thresholds.tolist() == sorted(set(score.tolist()), reverse=True)
+    thresholds = [*hits.thresholds, 2.0, -1.0, 0.333]
+    for threshold, counts in zip(thresholds, hits.counts_at(thresholds), strict=True):
+        expected = match_points(truth, found[score >= threshold], radius=radius).counts
+        assert hits.counts(threshold) == expected == Counts(*counts)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_score_reaches_itself_in_either_precision(kind: type) -> None:
+    hits = scored_hits(np.zeros((1, 2)), np.zeros((1, 2)), np.array([0.1], kind), radius=1.0)
+    assert hits.counts(0.1) == Counts(tp=1)
+    assert hits.counts(float(np.nextafter(kind(0.1), kind(1)))) == Counts(fn=1)
+
+
+def test_whole_numbers_are_scores_too() -> None:
+    hits = scored_hits(np.zeros((1, 2)), np.zeros((1, 2)), np.array([3]), radius=1.0)
+    assert (hits.counts(2.5), hits.counts(3.5)) == (Counts(tp=1), Counts(fn=1))
 
 
 def test_images_add_up_in_any_order() -> None:
@@ -52,54 +56,46 @@ def test_images_add_up_in_any_order() -> None:
     for threshold in (0.0, 0.3, 0.95):
         whole = sum((part.counts(threshold) for part in parts), Counts())
         assert there.counts(threshold) == back.counts(threshold) == whole
-    assert there.curve().tp.tolist() == back.curve().tp.tolist()
-    assert there.curve().average_precision == back.curve().average_precision
+    assert there.thresholds.tolist() == back.thresholds.tolist()
+    assert there.average_precision == back.average_precision
 
 
 def test_average_precision_by_hand() -> None:
     hits = ScoredHits(np.array([0.9, 0.8, 0.7, 0.6]), np.array([True, False, True, False]), 4)
-    assert hits.curve().average_precision == pytest.approx((1 + 2 / 3) / 4)
+    assert hits.average_precision == pytest.approx((1 + 2 / 3) / 4)
 
 
 def test_average_precision_of_a_perfect_and_of_a_blind_model() -> None:
     truth = np.arange(10.0).reshape(5, 2) * 10
-    assert scored_hits(truth, truth, np.linspace(1, 0, 5), radius=1).curve().average_precision == 1.0
-    blind = scored_hits(truth, np.empty((0, 2)), np.empty(0), radius=1).curve()
+    assert scored_hits(truth, truth, np.linspace(1, 0, 5), radius=1).average_precision == 1.0
+    blind = scored_hits(truth, np.empty((0, 2)), np.empty(0), radius=1)
     assert (blind.average_precision, blind.best()) == (0.0, (0.5, 0.0))
 
 
 def test_nothing_to_find() -> None:
-    curve = scored_hits(np.empty((0, 2)), np.zeros((2, 2)), np.array([0.2, 0.4]), radius=1).curve()
-    assert math.isnan(curve.average_precision)
-    assert np.isnan(curve.recall).all()
-    assert curve.f1.tolist() == [0.0, 0.0]
-    nothing = scored_hits(np.empty((0, 2)), np.empty((0, 2)), np.empty(0), radius=1).curve()
+    hits = scored_hits(np.empty((0, 2)), np.zeros((2, 2)), np.array([0.2, 0.4]), radius=1)
+    assert math.isnan(hits.average_precision)
+    assert hits.counts_at([0.4, 0.2]).tolist() == [[0, 1, 0], [0, 2, 0]]
+    assert hits.best() == (0.4, 0.0)
+    nothing = scored_hits(np.empty((0, 2)), np.empty((0, 2)), np.empty(0), radius=1)
     assert nothing.best() == (0.5, 1.0)
 
 
 def test_the_best_threshold() -> None:
     hits = ScoredHits(np.array([0.9, 0.8, 0.7, 0.1]), np.array([True, True, False, False]), 2)
-    assert hits.curve().best() == (0.8, 1.0)
+    assert hits.best() == (0.8, 1.0)
 
 
 def test_a_neighbour_is_not_left_alone() -> None:
     """Nearest first would give the surer point the left true one, and leave the other without."""
     truth, found = np.array([[0.0, 0.0], [4.0, 0.0]]), np.array([[1.9, 0.0], [-1.0, 0.0]])
-    assert gains_by_score(truth, found, np.array([0.9, 0.8]), radius=2.5).tolist() == [True, True]
+    assert scored_hits(truth, found, np.array([0.9, 0.8]), radius=2.5).hit.tolist() == [True, True]
 
 
 @settings(max_examples=30, deadline=None)
 @given(arrays(np.bool_, (20, 20)), st.integers(0, 9))
-def test_the_curve_of_pixels_from_histograms(truth: NDArray[np.bool_], seed: int) -> None:
+def test_pixels_are_counted_like_cells(truth: NDArray[np.bool_], seed: int) -> None:
     score = np.random.default_rng(seed).random((20, 20))
-    inside, everywhere = ScoreHistogram.of(score[truth]), ScoreHistogram.of(score)
-    curve = PrecisionRecall.of_histograms(inside, everywhere)
-    for place in range(0, len(curve.threshold), 97):
-        counts = mask_counts(truth, score >= curve.threshold[place])
-        assert (curve.tp[place], curve.found[place]) == (counts.tp, counts.tp + counts.fp)
-        assert curve.f1[place] == pytest.approx(counts.dice)
-
-
-def test_pixels_inside_are_among_all() -> None:
-    with pytest.raises(InputError, match="more scores inside"):
-        PrecisionRecall.of_histograms(ScoreHistogram.of([0.5, 0.6]), ScoreHistogram.of([0.5]))
+    hits = ScoredHits(score.ravel(), truth.ravel(), int(truth.sum()))
+    for threshold in (0.0, 0.3, 0.999):
+        assert hits.counts(threshold) == mask_counts(truth, score >= threshold)

@@ -18,9 +18,7 @@ from sparseshot.metrics import (
     AreaCounts,
     Counts,
     area_counts,
-    boxes_of,
     match_cells,
-    overlaps_of_boxes,
     overlaps_of_labels,
     overlaps_of_outlines,
 )
@@ -142,15 +140,19 @@ def random_boxes(seed: int, n: int) -> NDArray[np.float64]:
     return np.hstack((corner, corner + random.integers(1, 10, (n, 2))))
 
 
+def outlined(boxes: NDArray[np.float64]) -> Cells:
+    return Cells((boxes[:, :2] + boxes[:, 2:]) / 2, outline=shapely.box(*boxes.T))
+
+
 @pytest.mark.parametrize("seed", range(10))
-def test_boxes_are_matched_as_many_as_can_be(seed: int) -> None:
+def test_as_many_areas_as_possible_are_matched(seed: int) -> None:
     truth, found = random_boxes(seed, 70), random_boxes(seed + 100, 60)
     low = np.maximum(truth[:, None, :2], found[:, :2])
     high = np.minimum(truth[:, None, 2:], found[:, 2:])
     common = np.prod(np.maximum(high - low, 0), axis=-1)
     areas = [np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) for boxes in (truth, found)]
     iou = common / (areas[0][:, None] + areas[1] - common)
-    overlaps = overlaps_of_boxes(truth, found)
+    overlaps = overlaps_of_outlines(outlined(truth), outlined(found))
     dense = np.zeros_like(iou)
     dense[overlaps.truth, overlaps.found] = overlaps.iou
     assert dense == pytest.approx(iou)
@@ -160,28 +162,18 @@ def test_boxes_are_matched_as_many_as_can_be(seed: int) -> None:
         assert matching.counts.tp == (iou >= least)[rows, columns].sum()
         assert (iou[matching.truth, matching.found] >= least).all()
         assert 1 - matching.distance == pytest.approx(iou[matching.truth, matching.found])
-        score = np.random.default_rng(seed).random(60)
-        hits = overlaps.scored_hits(score, iou=least)
-        part = score >= 0.4
-        assert hits.counts(0.4) == overlaps_of_boxes(truth, found[part]).match(iou=least).counts
 
 
-def test_half_is_enough_for_boxes_and_not_for_panoptic_quality() -> None:
-    overlaps = overlaps_of_boxes(np.array([[0, 0, 4, 4]]), np.array([[0, 0, 4, 2]]))
+def test_half_is_enough_to_match_and_not_for_panoptic_quality() -> None:
+    overlaps = overlaps_of_labels(np.array([[1, 1, 1, 1]]), np.array([[1, 1, 0, 0]]))
     assert overlaps.match(iou=0.5).counts == Counts(tp=1)
     assert area_counts(overlaps).tp == 0
 
 
-def test_boxes_of_outlines() -> None:
-    cells = as_cells(np.array([[0, 1, 1], [2, 0, 1]]))
-    assert boxes_of(cells).tolist() == [[1, 0, 3, 2], [0, 1, 1, 2]]
-    assert boxes_of(Cells(np.empty((0, 2)))).shape == (0, 4)
-
-
-def test_no_boxes() -> None:
-    none = np.empty((0, 4))
-    assert overlaps_of_boxes(none, random_boxes(0, 3)).match().counts == Counts(fp=3)
-    assert overlaps_of_boxes(random_boxes(0, 3), none).match().counts == Counts(fn=3)
+def test_no_areas() -> None:
+    some, none = outlined(random_boxes(0, 3)), Cells(np.empty((0, 2)))
+    assert overlaps_of_outlines(none, some).match().counts == Counts(fp=3)
+    assert overlaps_of_outlines(some, none).match().counts == Counts(fn=3)
 
 
 def test_an_outline_that_crosses_itself() -> None:
@@ -207,12 +199,8 @@ def test_bad_input() -> None:
     with pytest.raises(InputError, match="the true cells have no outlines"):
         overlaps_of_outlines(points, points)
     mixed = replace(points, outline=np.array([None], dtype=object))
-    with pytest.raises(InputError, match="given cell 0 has no outline"):
-        boxes_of(mixed)
-    with pytest.raises(InputError, match=r"found box 1 is \[5.0, 0.0, 4.0, 1.0\]"):
-        overlaps_of_boxes(np.zeros((1, 4)), np.array([[0, 0, 1, 1], [5, 0, 4, 1]]))
-    with pytest.raises(InputError, match=r"true boxes have shape \(1, 2\)"):
-        overlaps_of_boxes(np.zeros((1, 2)), np.zeros((1, 4)))
+    with pytest.raises(InputError, match="found cell 0 has no outline"):
+        overlaps_of_outlines(Cells(np.empty((0, 2))), mixed)
     with pytest.raises(InputError, match=r"shapes \(2, 2\) and \(2, 3\)"):
         overlaps_of_labels(np.zeros((2, 2), int), np.zeros((2, 3), int))
     with pytest.raises(InputError, match="the found labels are float64"):

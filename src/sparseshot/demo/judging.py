@@ -13,7 +13,7 @@ from sparseshot.demo.plan import FULL
 from sparseshot.experiments.folders import LOG, read_json
 from sparseshot.experiments.performing import machine
 from sparseshot.experiments.plan import LOSS_TITLES
-from sparseshot.metrics import Counts, match_points
+from sparseshot.metrics import Counts, f1_score, match_points, scored_hits
 from sparseshot.prediction import read_prediction
 from sparseshot.training.checkpoint import versions
 from sparseshot.training.held_out import LOWEST_SCORE, MATCH_RADIUS_UM
@@ -185,7 +185,10 @@ def _judge_loss(
     chosen = run_checkpoint(own.run).threshold
     assert chosen is not None, "there are always marks to hold out"
     half, calibrated = verdict(truth, candidates, 0.5), verdict(truth, read_prediction(own.found), chosen)
-    curve = np.array([score(verdict(truth, candidates, q), q, marked).f1 for q in THRESHOLDS.tolist()])
+    assert candidates.score is not None
+    assert truth.mpp is not None
+    hits = scored_hits(truth.xy, candidates.xy, candidates.score, radius=MATCH_RADIUS_UM / truth.mpp)
+    curve = f1_score(*hits.counts_at(THRESHOLDS).T)
     log = read_log(own.run / LOG)
     rates = numbers_of(log, "crops_per_second")
     steps = np.diff([0, *(int(line["step"]) for line in log)])

@@ -2,19 +2,17 @@
 
 from sparseshot.metrics.calibration import Calibration, calibrate_threshold, mark_scores
 from sparseshot.metrics.counts import Counts, exclusive_recall, f1_score, mask_counts
-from sparseshot.metrics.curves import PrecisionRecall, ScoredHits, gains_by_score, scored_hits
-from sparseshot.metrics.histograms import ScoreHistogram
+from sparseshot.metrics.curves import ScoredHits, scored_hits
 from sparseshot.metrics.intervals import Interval, bootstrap_interval, wilson_interval
 from sparseshot.metrics.matching import Matching, counts_by_class, exclusive_counts, match_cells, match_points
 from sparseshot.metrics.overlaps import (
     AreaCounts,
     Overlaps,
     area_counts,
-    boxes_of,
-    overlaps_of_boxes,
     overlaps_of_labels,
     overlaps_of_outlines,
 )
+from sparseshot.metrics.score_histogram import ScoreHistogram
 from sparseshot.metrics.sparse import SparseCounts, sparse_counts
 
 __all__ = [
@@ -24,24 +22,20 @@ __all__ = [
     "Interval",
     "Matching",
     "Overlaps",
-    "PrecisionRecall",
     "ScoreHistogram",
     "ScoredHits",
     "SparseCounts",
     "area_counts",
     "bootstrap_interval",
-    "boxes_of",
     "calibrate_threshold",
     "counts_by_class",
     "exclusive_counts",
     "exclusive_recall",
     "f1_score",
-    "gains_by_score",
     "mark_scores",
     "mask_counts",
     "match_cells",
     "match_points",
-    "overlaps_of_boxes",
     "overlaps_of_labels",
     "overlaps_of_outlines",
     "scored_hits",

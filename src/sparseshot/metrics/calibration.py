@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter1d
 from sparseshot.cells.buckets import checked_points, checked_radius, checked_scores
 from sparseshot.errors import InputError
 from sparseshot.metrics.assignment import Candidates
-from sparseshot.metrics.histograms import THRESHOLDS, ScoreHistogram
+from sparseshot.metrics.score_histogram import THRESHOLDS, ScoreHistogram
 
 DOUBT_IN_MARKS = 4.0
 """How many marks' worth of predictions are added to the predicted positives; see calibrate_threshold."""

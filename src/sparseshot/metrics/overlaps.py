@@ -1,4 +1,4 @@
-"""Cells by their area: boxes, outlines and label images."""
+"""Overlap of cells with an area: outlines and label images."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,9 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.cells.buckets import checked_scores
 from sparseshot.errors import InputError
 from sparseshot.metrics.assignment import Candidates
 from sparseshot.metrics.counts import f1_score
-from sparseshot.metrics.curves import ScoredHits, gains_from
 from sparseshot.metrics.matching import Matching
 
 INTERSECTED_AT_ONCE = 50_000
@@ -43,24 +41,15 @@ class Overlaps:
         return self.common / united
 
     def match(self, *, iou: float = 0.5) -> Matching:
-        """Match as many as can be, one to one, among pairs of at least this IoU, those of high IoU first."""
-        partner, distance = self._candidates(self.iou >= iou).matched()
-        return Matching.of_partners(partner, distance, found_total=len(self.found_area))
-
-    def scored_hits(self, score: NDArray[np.floating], *, iou: float = 0.5) -> ScoredHits:
-        """Return the scored hits for a precision–recall curve over the scores of what was found."""
-        surety = checked_scores(score, points=len(self.found_area))
-        flipped = Overlaps(self.found, self.truth, self.common, self.found_area, self.truth_area)
-        hits = gains_from(flipped._candidates(self.iou >= iou), surety)
-        return ScoredHits(surety, hits, len(self.truth_area))
-
-    def _candidates(self, enough: NDArray[np.bool_]) -> Candidates:
-        return Candidates.from_pairs(
+        """Match as many as possible, one to one, among pairs of at least this IoU, high IoU first."""
+        enough = self.iou >= iou
+        candidates = Candidates.from_pairs(
             self.truth[enough],
             self.found[enough],
             cost=1 - self.iou[enough],
             shape=(len(self.truth_area), len(self.found_area)),
         )
+        return Matching.of_partners(*candidates.matched(), found_total=len(self.found_area))
 
 
 @dataclass(frozen=True)
@@ -168,23 +157,6 @@ def overlaps_of_labels(truth: NDArray[np.integer], found: NDArray[np.integer]) -
     return Overlaps(row, column, *(area.astype(np.float64) for area in (common, truth_area, found_area)))
 
 
-def overlaps_of_boxes(truth: NDArray[np.float64], found: NDArray[np.float64]) -> Overlaps:
-    """Overlay boxes, ``(N, 4)`` and ``(M, 4)`` of x0, y0, x1, y1.
-
-    >>> overlaps = overlaps_of_boxes(np.array([[0, 0, 4, 4]]), np.array([[0, 0, 4, 3], [9, 9, 10, 10]]))
-    >>> overlaps.iou, overlaps.match(iou=0.5).counts
-    (array([0.75]), Counts(tp=1, fp=1, fn=0))
-    """
-    truth, found = _checked_boxes(truth, "true"), _checked_boxes(found, "found")
-    column, row = shapely.STRtree(shapely.box(*truth.T)).query(shapely.box(*found.T))
-    low = np.maximum(truth[row, :2], found[column, :2])
-    high = np.minimum(truth[row, 2:], found[column, 2:])
-    common = np.prod(np.maximum(high - low, 0), axis=1)
-    some = common > 0
-    truth_area, found_area = (np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) for boxes in (truth, found))
-    return Overlaps(row[some], column[some], common[some], truth_area, found_area)
-
-
 def overlaps_of_outlines(truth: Cells, found: Cells) -> Overlaps:
     """Overlay the outlines of two tables of cells; areas are in level-0 pixels."""
     truth_outline, found_outline = _checked_outlines(truth, "true"), _checked_outlines(found, "found")
@@ -198,27 +170,6 @@ def overlaps_of_outlines(truth: Cells, found: Cells) -> Overlaps:
     some = common > 0
     areas = (shapely.area(outlines) for outlines in (truth_outline, found_outline))
     return Overlaps(row[some], column[some], common[some], *areas)
-
-
-def boxes_of(cells: Cells) -> NDArray[np.float64]:
-    """Return ``(N, 4)`` the box around each outline: x0, y0, x1, y1 in level-0 pixels."""
-    boxes: NDArray[np.float64] = shapely.bounds(_checked_outlines(cells, "given")).reshape(-1, 4)
-    return boxes
-
-
-def _checked_boxes(boxes: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    boxes = np.asarray(boxes, dtype=np.float64)
-    if boxes.size == 0:
-        return boxes.reshape(0, 4)
-    if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise InputError(f"{name} boxes have shape {boxes.shape}; give (N, 4): x0, y0, x1, y1")
-    good = np.isfinite(boxes).all(axis=1) & (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)
-    if not good.all():
-        bad = int(np.argmin(good))
-        raise InputError(
-            f"{name} box {bad} is {boxes[bad].tolist()}; give x0, y0, x1, y1 with x0 ≤ x1, y0 ≤ y1"
-        )
-    return boxes
 
 
 def _checked_outlines(cells: Cells, name: str) -> NDArray[np.object_]:

@@ -1,7 +1,7 @@
 """How good a model is, at threshold one half as the paper has it, and at the calibrated threshold.
 
-Everything is counted once for a whole ladder of thresholds, so that the best threshold, which only the truth
-can tell, stands beside the two that a user has.
+Everything is counted at all thresholds at once, so that the best threshold, which only the ground truth
+reveals, is reported beside the two that a user has.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from torch import nn
 from sparseshot.cells import Cells
 from sparseshot.files import write_json
 from sparseshot.images import Grid, Slide
-from sparseshot.metrics import Counts, bootstrap_interval, f1_score, match_points
+from sparseshot.metrics import Counts, ScoredHits, bootstrap_interval, f1_score, scored_hits
 from sparseshot.models.tasks import Task
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.held_out import LOWEST_SCORE, MATCH_RADIUS_UM, find, pixel_probability
@@ -26,7 +26,7 @@ LADDER = np.unique(np.concatenate([np.linspace(0.01, 0.99, 99), 1 / (1 + np.exp(
 
 
 @dataclass(frozen=True)
-class Score:
+class OperatingPoint:
     """Dice (pixels) or F1 (cells) at one threshold.
 
     Attributes:
@@ -64,9 +64,9 @@ class Evaluation:
     task: str
     images: int
     cells: int
-    half: Score
-    calibrated: Score | None
-    best: Score
+    half: OperatingPoint
+    calibrated: OperatingPoint | None
+    best: OperatingPoint
 
     def write(self, path: Path) -> None:
         """Write as JSON; a precision of nothing found is null."""
@@ -103,7 +103,7 @@ def evaluate(
     task, labelling = checkpoint.config.make_task(), checkpoint.config.labelling
     module = checkpoint.network(network).to(device)
     thresholds = np.append(LADDER, [0.5] if checkpoint.threshold is None else [0.5, checkpoint.threshold])
-    count = _pixels if task.name == "segment" else _objects
+    hits = _pixels if task.name == "segment" else _objects
     counts = np.zeros((len(images), len(thresholds), 3), np.int64)
     cells = 0
     for index, known in enumerate(images):
@@ -112,7 +112,7 @@ def evaluate(
         grid = Grid.over(known.slide, checkpoint.mpp)
         image = known.slide.read(grid, grid.box)
         seen = _Seen(module, task, grid, image, checkpoint.config.mark_radius_um)
-        counts[index] = count(known, seen, thresholds)
+        counts[index] = hits(known, seen).counts_at(thresholds)
     pooled = f1_score(*counts.sum(axis=0).T)
     calibrated = None if checkpoint.threshold is None else _score(counts[:, -1], checkpoint.threshold)
     best = int(np.argmax(pooled))
@@ -126,29 +126,24 @@ def evaluate(
     )
 
 
-def _score(counts: NDArray[np.int64], threshold: float) -> Score:
+def _score(counts: NDArray[np.int64], threshold: float) -> OperatingPoint:
     pooled = Counts(*map(int, counts.sum(axis=0)))
     low, high = bootstrap_interval(counts, lambda total: f1_score(*np.moveaxis(total, -1, 0)))
-    return Score(
+    return OperatingPoint(
         threshold, pooled.f1, float(f1_score(*counts.T).mean()), low, high, pooled.precision, pooled.recall
     )
 
 
-def _pixels(known: Known, seen: _Seen, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
+def _pixels(known: Known, seen: _Seen) -> ScoredHits:
     p = pixel_probability(seen.network, seen.task, seen.image)
     grid, radius_px = seen.grid, seen.radius_um / seen.grid.mpp
     inside = grid.rasterise(known.truth, grid.box, by="instance", radius_px=radius_px) > 0
-    true, other = np.sort(p[inside]), np.sort(p[~inside])
-    tp = len(true) - np.searchsorted(true, thresholds.astype(np.float32))
-    fp = len(other) - np.searchsorted(other, thresholds.astype(np.float32))
-    return np.stack([tp, fp, len(true) - tp], axis=1)
+    return ScoredHits(p.ravel(), inside.ravel(), int(inside.sum()))
 
 
-def _objects(known: Known, seen: _Seen, thresholds: NDArray[np.float64]) -> NDArray[np.int64]:
+def _objects(known: Known, seen: _Seen) -> ScoredHits:
     found = find(seen.network, seen.task, seen.image, mpp=seen.grid.mpp, threshold=LOWEST_SCORE)
     truth = seen.grid.from_level0(known.truth.xy)
     radius = MATCH_RADIUS_UM / seen.grid.mpp
-    # Suppression goes from the surest down, so that what it leaves above a threshold is what it would
-    # have left of the candidates above it.
-    counts = [match_points(truth, found.xy[found.score >= q], radius=radius).counts for q in thresholds]
-    return np.array([(count.tp, count.fp, count.fn) for count in counts])
+    # Suppression starts at the highest score, so a threshold may be applied before or after it.
+    return scored_hits(truth, found.xy, found.score, radius=radius)
