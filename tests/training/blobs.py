@@ -26,7 +26,10 @@ class ArraySlide:
     def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
         self.reads += 1
         assert grid.downsample == 1
-        return self.pixels[box.y0 : box.y1, box.x0 : box.x1]
+        out = np.full((box.height, box.width, 3), 255, np.uint8)
+        inside = box.meet(grid.box)
+        out[inside.within(box)] = self.pixels[inside.within(grid.box)]
+        return out
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
         return self.pixels
