@@ -21,9 +21,10 @@ from sparseshot.cells import subset
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.metrics import match_cells
 from sparseshot.prediction import Model, Progress, predict_slide, read_prediction
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.loop import train
-from sparseshot.training.prepare import Marked, prepare
+from sparseshot.training.prepare import prepare
 
 TISSUE_FRACTION = 0.36
 MARKED = 0.1
@@ -42,7 +43,7 @@ def trained(folder: Path) -> Path:
     ]
     truths = [slide.cells() for slide in slides]
     marks = subset(truths, MARKED, seed=0)
-    marked = [Marked(*each) for each in zip(slides, marks, truths, strict=True)]
+    marked = [AnnotatedSlide(*each) for each in zip(slides, marks, truths, strict=True)]
     config = TrainConfig(task="detect", steps=600)
     train(config, *prepare(marked[1:], marked[:1], config), folder)
     return folder

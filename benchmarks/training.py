@@ -12,10 +12,11 @@ from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.losses import make_loss
 from sparseshot.models.colour import network_input
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.training.loop import train
-from sparseshot.training.prepare import Marked, prepare
+from sparseshot.training.prepare import prepare
 
 STEPS = 30
 
@@ -42,7 +43,7 @@ def bare_seconds(config: TrainConfig) -> float:
     return time.perf_counter() - start
 
 
-def loop_seconds(config: TrainConfig, marked: Marked) -> float:
+def loop_seconds(config: TrainConfig, marked: AnnotatedSlide) -> float:
     """Time the real loop for as many steps, by its log after the first line: a run starts once."""
     canvases, _ = prepare([marked], [marked], config)
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +82,7 @@ def step_seconds(config: TrainConfig) -> dict[str, float]:
 def main() -> None:
     warnings.simplefilter("ignore")
     tissue = SyntheticTissue(seed=0, size_px=(2048, 2048))
-    marked = Marked(tissue, tissue.cells(outlines=True))
+    marked = AnnotatedSlide(tissue, tissue.cells(outlines=True))
     rows = []
     for task in ("segment", "detect"):
         config = TrainConfig(task=task, steps=STEPS, validations=1, checkpoint_every=10**6)

@@ -4,8 +4,8 @@ The names that most people need, loaded when first used, so that ``import sparse
 
     import sparseshot as ss
 
-    source = ss.Source(pairs=((Path("a.svs"), Path("a.geojson")),))
-    ss.train_run(ss.TrainConfig(task="detect"), source, Path("run"))
+    data = ss.TrainingData(pairs=((Path("a.svs"), Path("a.geojson")),))
+    ss.train_run(ss.TrainConfig(task="detect"), data, Path("run"))
     with ss.open_slide("b.svs") as slide:
         ss.predict_slide(slide, ss.Model.load("run"), "found")
     ss.read_prediction("found").write("found.geojson")
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sparseshot.losses import ExclusiveCrossEntropy, exclusive_cross_entropy, make_loss
     from sparseshot.metrics import calibrate_threshold, match_cells
     from sparseshot.prediction import Model, predict_slide, read_prediction
-    from sparseshot.training import Source, TrainConfig, train_run
+    from sparseshot.training import TrainConfig, TrainingData, train_run
 
 __version__ = "0.1.0"
 
@@ -37,9 +37,9 @@ __all__ = [
     "Cells",
     "ExclusiveCrossEntropy",
     "Model",
-    "Source",
     "SparseshotError",
     "TrainConfig",
+    "TrainingData",
     "calibrate_threshold",
     "exclusive_cross_entropy",
     "load_dataset",
@@ -61,7 +61,7 @@ _NAMES_OF = {
     "losses": ("ExclusiveCrossEntropy", "exclusive_cross_entropy", "make_loss"),
     "metrics": ("calibrate_threshold", "match_cells"),
     "prediction": ("Model", "predict_slide", "read_prediction"),
-    "training": ("Source", "TrainConfig", "train_run"),
+    "training": ("TrainConfig", "TrainingData", "train_run"),
 }
 
 if not TYPE_CHECKING:  # a type checker would take it for leave to use any name

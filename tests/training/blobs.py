@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.prepare import Marked
 
 
 class ArraySlide:
@@ -59,10 +59,10 @@ def blobs(seed: int, *, size: int = 192, count: int = 30, mpp: float = 0.5) -> t
     return ArraySlide(pixels.clip(0, 255).astype(np.uint8), mpp), Cells(xy, outline=outline, mpp=mpp)
 
 
-def marked_blobs(seed: int, *, keep: int = 12) -> Marked:
+def marked_blobs(seed: int, *, keep: int = 12) -> AnnotatedSlide:
     """Make such a picture with only ``keep`` of its discs marked."""
     slide, truth = blobs(seed)
-    return Marked(slide, truth[:keep], truth)
+    return AnnotatedSlide(slide, truth[:keep], truth)
 
 
 def tiny_config(task: str = "segment", **changes: object) -> TrainConfig:

@@ -4,15 +4,11 @@ import pytest
 from PIL import Image
 
 from sparseshot.cells import Cells
+from sparseshot.datasets import load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
-from sparseshot.training.inputs import (
-    find_pairs,
-    pairs_in_csv,
-    pairs_of,
-    training_data_of_dataset,
-    training_splits,
-)
-from sparseshot.training.runs import Source, make_config
+from sparseshot.training.annotated import TrainingData
+from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
+from sparseshot.training.runs import make_config
 
 
 def touch(*paths: Path) -> None:
@@ -76,17 +72,17 @@ def test_pairs_from_a_table(tmp_path: Path) -> None:
 
 
 def test_a_source_survives_its_file(tmp_path: Path) -> None:
-    source = Source(pairs=((Path("a.png"), Path("a.geojson")),), fraction=0.5, seed=3, mpp=0.25)
-    (tmp_path / "source.json").write_text(source.to_json())
-    assert Source.read(tmp_path / "source.json") == source
+    data = TrainingData(pairs=((Path("a.png"), Path("a.geojson")),), fraction=0.5, seed=3, mpp=0.25)
+    (tmp_path / "source.json").write_text(data.to_json())
+    assert TrainingData.read(tmp_path / "source.json") == data
 
 
 def test_bad_sources_are_told(tmp_path: Path) -> None:
     for fraction in (0.0, 1.2, -1.0):
         with pytest.raises(InputError, match="share of the marks above 0, up to 1"):
-            Source(dataset="tnbc", root=tmp_path, fraction=fraction)
+            TrainingData(dataset="tnbc", root=tmp_path, fraction=fraction)
     with pytest.raises(DataNotFoundError, match="no such folder"):
-        Source(dataset="tnbc", root=tmp_path / "no")
+        TrainingData(dataset="tnbc", root=tmp_path / "no")
 
 
 def test_settings_come_from_profile_file_and_command(tmp_path: Path) -> None:
@@ -105,14 +101,15 @@ def test_settings_come_from_profile_file_and_command(tmp_path: Path) -> None:
 
 
 def test_the_real_set_keeps_a_fraction_and_remembers_the_rest(real_data: Path) -> None:
-    material = training_data_of_dataset("tnbc", real_data, fraction=0.3, seed=0)
-    marks = sum(len(item.marks) for item in material.training)
-    truth = sum(len(item.truth) for item in material.training if item.truth is not None)
+    slides, held_out = TrainingData(dataset="tnbc", root=real_data, fraction=0.3).load()
+    marks = sum(len(item.marks) for item in slides)
+    truth = sum(len(item.cells) for item in slides)
     assert marks == pytest.approx(0.3 * truth, abs=1)
-    assert material.validation
-    training, validation = training_splits("monuseg", real_data)
+    assert held_out
+    training, validation = TrainingData(dataset="monuseg", root=real_data).load()
     assert len(training) + len(validation) == 20
-    assert not set(training.groups) & set(validation.groups)
+    groups = load_dataset("monuseg", real_data, split="train").hold_out(1 / 6)
+    assert not set(groups[0].groups) & set(groups[1].groups)
 
 
 def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,6 +144,11 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
     assert {"evaluation.json", "evaluation.png", "model.pt", "config.json", "source.json"} <= {
         path.name for path in run.iterdir()
     }
+    image = tmp_path / "i0.png"
+    pixels = image.read_bytes()
+    image.write_bytes(b"no image")  # a finished run is loaded without opening it
+    assert main([*command, "--out", str(run), "--steps", "6", "--mpp", "0.5"]) == 0
+    image.write_bytes(pixels)
     rounds = [
         "--out",
         str(tmp_path / "weak"),

@@ -11,12 +11,13 @@ from tests.training.blobs import blobs, marked_blobs, tiny_config
 from torch import Tensor, nn
 
 from sparseshot.cells import Cells
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.evaluation import Known, evaluate
+from sparseshot.training.evaluation import evaluate
 from sparseshot.training.held_out import calibrate
-from sparseshot.training.pictures import Shown, write_picture
-from sparseshot.training.prepare import Marked, prepare
+from sparseshot.training.pictures import write_picture
+from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, promoted, train_in_rounds
 
 
@@ -37,7 +38,7 @@ def checkpoint_of(network: nn.Module, *, threshold: float | None = None) -> Chec
 
 def test_a_right_network_scores_one() -> None:
     slide, truth = blobs(0)
-    result = evaluate(checkpoint_of(DarkIsCell()), [Known(slide, truth)], network=DarkIsCell())
+    result = evaluate(checkpoint_of(DarkIsCell()), [AnnotatedSlide(slide, truth)], network=DarkIsCell())
     assert result.half.pooled > 0.97
     assert result.calibrated is None
     assert result.cells == 30
@@ -47,7 +48,9 @@ def test_a_right_network_scores_one() -> None:
 def test_a_network_that_finds_nothing_is_told_in_json_that_every_program_reads(tmp_path: Path) -> None:
     network = DarkIsCell(-1000.0)
     slide, truth = blobs(0)
-    evaluate(checkpoint_of(network), [Known(slide, truth)], network=network).write(tmp_path / "scores.json")
+    evaluate(checkpoint_of(network), [AnnotatedSlide(slide, truth)], network=network).write(
+        tmp_path / "scores.json"
+    )
     told = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)
     assert told["half"]["precision"] is None
     assert told["half"]["recall"] == 0
@@ -61,7 +64,7 @@ def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:
     assert seen is not None
     slide, truth = blobs(2)
     result = evaluate(
-        checkpoint_of(network, threshold=seen.threshold), [Known(slide, truth)], network=network
+        checkpoint_of(network, threshold=seen.threshold), [AnnotatedSlide(slide, truth)], network=network
     )
     assert result.half.pooled < 0.5
     assert result.calibrated is not None
@@ -71,12 +74,12 @@ def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:
 
 def test_calibration_needs_marks() -> None:
     slide, truth = blobs(0)
-    _, held_out = prepare([marked_blobs(0)], [Marked(slide, truth[:0])], tiny_config())
+    _, held_out = prepare([marked_blobs(0)], [AnnotatedSlide(slide, truth[:0])], tiny_config())
     assert calibrate(DarkIsCell(), tiny_config().make_task(), held_out) is None
 
 
 def test_counts_pool_over_images() -> None:
-    images = [Known(*blobs(seed)) for seed in range(3)]
+    images = [AnnotatedSlide(*blobs(seed)) for seed in range(3)]
     whole = evaluate(checkpoint_of(DarkIsCell()), images, network=DarkIsCell())
     parts = [evaluate(checkpoint_of(DarkIsCell()), [image], network=DarkIsCell()) for image in images]
     assert whole.half.mean == pytest.approx(np.mean([part.half.pooled for part in parts]))
@@ -99,7 +102,7 @@ def test_sure_predictions_become_marks() -> None:
 def test_rounds_train_on_more_and_more(tmp_path: Path) -> None:
     seen: list[int] = []
 
-    def trainer(marked: list[Marked], folder: Path) -> Checkpoint:
+    def trainer(marked: list[AnnotatedSlide], folder: Path) -> Checkpoint:
         seen.append(sum(len(item.marks) for item in marked))
         return _Ready(tiny_config(), DarkIsCell().state_dict(), 1)
 
@@ -121,7 +124,7 @@ def test_the_picture_is_written(task: str, tmp_path: Path) -> None:
     checkpoint = Checkpoint(config, config.make_task().network().state_dict(), 1)
     item = marked_blobs(0)
     assert item.truth is not None
-    shown = [Shown(item.slide, item.truth, item.marks), Shown(*blobs(1))]
+    shown = [item, AnnotatedSlide(*blobs(1))]
     write_picture(tmp_path / "sheet.png", checkpoint, shown, threshold=0.5)
     from PIL import Image
 
@@ -132,6 +135,6 @@ def test_the_picture_is_written(task: str, tmp_path: Path) -> None:
 def test_points_only_marks_serve_a_segmenter() -> None:
     slide, truth = blobs(0)
     config = tiny_config(mark_radius_um=2.5)
-    canvases, _ = prepare([Marked(slide, Cells(truth.xy, mpp=0.5))], [], config)
+    canvases, _ = prepare([AnnotatedSlide(slide, Cells(truth.xy, mpp=0.5))], [], config)
     label = canvases[0].cut(canvases[0].grid.box, BlockCache()).label
     assert (label > 0).any()

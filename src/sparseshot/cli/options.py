@@ -8,6 +8,9 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Mpp = Annotated[float | None, typer.Option(help="µm per pixel, where the file does not tell.")]
 Dataset = Annotated[str | None, typer.Option(help="A benchmark set of `sparseshot data list`.")]
+ExhaustiveClass = Annotated[
+    str, typer.Option(help="Annotations of this class are regions in which every cell is marked.")
+]
 Seed = Annotated[int, typer.Option(help="Of everything random.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Precision = Annotated[

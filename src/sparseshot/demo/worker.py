@@ -13,7 +13,7 @@ from sparseshot.experiments.worker import end_with_the_starter
 from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.prediction import Model, Progress, predict_slide, read_prediction
-from sparseshot.training import Source, train_run
+from sparseshot.training import TrainingData, train_run
 from sparseshot.training.held_out import LOWEST_SCORE
 
 
@@ -31,8 +31,8 @@ def main(loss: str) -> int:
 def find_every_cell(folder: DemoFolder, loss: str) -> None:
     """Go from the marks to every cell of the slide with one loss, or do what is left of it."""
     own = folder.of_loss(loss)
-    source = Source(pairs=((folder.slide, folder.marks),))
-    checkpoint = train_run(folder.plan.config(loss), source, own.run, show=False)
+    data = TrainingData(pairs=((folder.slide, folder.marks),))
+    checkpoint = train_run(folder.plan.config(loss), data, own.run, show=False)
     seen: list[Progress] = []
     with open_slide(folder.slide) as slide:
         predict_slide(slide, Model.of(checkpoint, threshold=LOWEST_SCORE), own.candidates)

@@ -1,5 +1,6 @@
 """Small pictures of what a run was shown and what it found, for the report to put side by side."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,9 @@ from PIL import Image
 
 from sparseshot.files import replacing
 from sparseshot.images import Grid
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.evaluation import Known
-from sparseshot.training.pictures import Shown, picture_row
-from sparseshot.training.prepare import Marked
+from sparseshot.training.pictures import picture_row
 
 FOLDER = "panels"
 IMAGES = ("training", "test")
@@ -19,16 +19,18 @@ COLUMNS = ("image", "marks", "truth", "half", "calibrated")
 """The image, the marks given, the truth, and right and wrong at threshold 0.5 and at the calibrated one."""
 
 
-def write_panels(folder: Path, checkpoint: Checkpoint, *, given: Marked, unseen: Known) -> None:
+def write_panels(
+    folder: Path, checkpoint: Checkpoint, *, given: AnnotatedSlide, unseen: AnnotatedSlide
+) -> None:
     """Write the panels of a training image and of a test image, one small file each."""
     (folder / FOLDER).mkdir(exist_ok=True)
-    shown = (Shown(given.slide, given.truth or given.marks, given.marks), Shown(unseen.slide, unseen.truth))
+    shown = (replace(given, truth=given.cells), unseen)
     for name, image in zip(IMAGES, shown, strict=True):
         grid = Grid.over(image.slide, checkpoint.mpp)
         inside = np.s_[: grid.height, : grid.width]  # a picture is white where a small image ends
         pixels, marks, truth, _, half = picture_row(checkpoint, image, threshold=0.5)
         panels = {"image": pixels, "truth": truth, "half": half}
-        if image.marks is not None:
+        if image.truth is not None:
             panels["marks"] = marks
         if checkpoint.threshold is not None:
             *_, panels["calibrated"] = picture_row(checkpoint, image, threshold=checkpoint.threshold)

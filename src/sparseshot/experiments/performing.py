@@ -21,8 +21,9 @@ from sparseshot.experiments.plan import Run
 from sparseshot.files import write_json
 from sparseshot.images import Grid
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint, versions
-from sparseshot.training.evaluation import Known, evaluate
+from sparseshot.training.evaluation import evaluate
 from sparseshot.training.held_out import find
 from sparseshot.training.loop import LAST
 from sparseshot.training.runs import train_run
@@ -48,12 +49,12 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     test = run.subject.test_images(root)
     evaluation = evaluate(checkpoint, test)
     recalls = exclusive_recalls(checkpoint, test) if run.task == "detect" and run.subject.classes else {}
-    material = source.load()
+    training, _ = source.load()
     labelling = checkpoint.config.labelling
-    marks = [len(labelling.positives(item.marks)) for item in material.training]
-    cells = [len(labelling.positives(known.truth)) for known in test]
+    marks = [len(labelling.positives(item.marks)) for item in training]
+    cells = [len(labelling.positives(known.cells)) for known in test]
     # Where most is marked there is most to be seen, and every method shows the same image.
-    given, unseen = material.training[marks.index(max(marks))], test[cells.index(max(cells))]
+    given, unseen = training[marks.index(max(marks))], test[cells.index(max(cells))]
     write_panels(folder, checkpoint, given=given, unseen=unseen)
     return {
         "run": run.as_json(),
@@ -69,7 +70,9 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     }
 
 
-def exclusive_recalls(checkpoint: Checkpoint, images: Sequence[Known]) -> dict[str, dict[str, float]]:
+def exclusive_recalls(
+    checkpoint: Checkpoint, images: Sequence[AnnotatedSlide]
+) -> dict[str, dict[str, float]]:
     """Return for each class the exclusive recall at threshold 0.5 and at the calibrated one."""
     task, module = checkpoint.config.make_task(), checkpoint.network()
     thresholds = {"half": 0.5}
@@ -81,7 +84,7 @@ def exclusive_recalls(checkpoint: Checkpoint, images: Sequence[Known]) -> dict[s
         for known in images:
             grid = Grid.over(known.slide, checkpoint.mpp)
             found = find(module, task, known.slide.read(grid, grid.box), mpp=grid.mpp, threshold=threshold)
-            truth = replace(known.truth, mpp=known.slide.mpp)
+            truth = replace(known.cells, mpp=known.slide.mpp)
             for index, name in enumerate(checkpoint.classes):
                 places = grid.to_level0(found.xy[found.label == index + 1])
                 one, two = exclusive_counts(truth, Cells(places, mpp=known.slide.mpp), of_class=name)

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from sparseshot.cells import read_cells
 from sparseshot.datasets import dataset_info, load_dataset
 from sparseshot.errors import InputError
-from sparseshot.images import open_slide
-from sparseshot.training.evaluation import Known
-from sparseshot.training.inputs import pairs_in_csv
-from sparseshot.training.runs import Source
+from sparseshot.training.annotated import AnnotatedSlide, TrainingData, open_pairs, open_samples
+from sparseshot.training.pairs import pairs_in_csv
 
 
 @dataclass(frozen=True)
@@ -84,13 +81,13 @@ class Subject:
         info = dataset_info(self.dataset)
         return f"{info.title}, {info.licence}; {info.citation}"
 
-    def source(self, root: Path | None, *, fraction: float, seed: int) -> Source:
+    def source(self, root: Path | None, *, fraction: float, seed: int) -> TrainingData:
         """Return what a run is trained on."""
         if self.own is None:
-            return Source(
+            return TrainingData(
                 dataset=self.dataset, root=_needed(root), fraction=fraction, seed=seed, marking=self.marking
             )
-        return Source(
+        return TrainingData(
             pairs=tuple(pairs_in_csv(Path(self.own.train))),
             fraction=fraction,
             seed=seed,
@@ -99,18 +96,15 @@ class Subject:
             exhaustive_class=self.own.exhaustive_class,
         )
 
-    def test_images(self, root: Path | None) -> list[Known]:
+    def test_images(self, root: Path | None) -> list[AnnotatedSlide]:
         """Open the images a run is tested on."""
         if self.own is None:
-            samples = load_dataset(self.dataset, _needed(root), split="test")
-            return [Known(open_slide(sample.image, mpp=sample.mpp), sample.cells) for sample in samples]
-        return [
-            Known(
-                open_slide(image, mpp=self.own.mpp),
-                read_cells(marks, exhaustive_class=self.own.exhaustive_class),
-            )
-            for image, marks in pairs_in_csv(Path(self.own.test))
-        ]
+            return open_samples(load_dataset(self.dataset, _needed(root), split="test"))
+        return open_pairs(
+            pairs_in_csv(Path(self.own.test)),
+            mpp=self.own.mpp,
+            exhaustive_class=self.own.exhaustive_class,
+        )
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:

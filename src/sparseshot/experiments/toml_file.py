@@ -19,7 +19,7 @@ from sparseshot.experiments.subjects import OwnData, Subject
 from sparseshot.experiments.toml_table import TomlTable
 from sparseshot.losses import LOSSES, make_loss
 from sparseshot.training.config import PROFILES, TASKS, TrainConfig
-from sparseshot.training.inputs import pairs_in_csv
+from sparseshot.training.pairs import pairs_in_csv
 from sparseshot.training.runs import make_config
 
 _FILE_KEYS = ("title", "about", "profile", "paper_table", "settings", "losses", "data", "grid")

@@ -13,7 +13,7 @@ from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import folder_inside, slide_fingerprint
 from sparseshot.prediction.predict import TILE_PX, predict_slide
-from sparseshot.training.inputs import IMAGE_SUFFIXES
+from sparseshot.training.pairs import IMAGE_SUFFIXES
 
 
 @dataclass(frozen=True)

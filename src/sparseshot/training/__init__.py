@@ -1,17 +1,19 @@
 """From marked images to a model: canvases, crops, the loop, checkpoints, thresholds, evaluation."""
 
+from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.loop import train
 from sparseshot.training.rounds import WeakSupervision
-from sparseshot.training.runs import Source, make_config, train_run
+from sparseshot.training.runs import make_config, train_run
 
 __all__ = [
+    "AnnotatedSlide",
     "Checkpoint",
     "Evaluation",
-    "Source",
     "TrainConfig",
+    "TrainingData",
     "WeakSupervision",
     "evaluate",
     "make_config",

@@ -5,7 +5,7 @@ reveals, is reported beside the two that a user has.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,10 @@ from torch import nn
 
 from sparseshot.cells import Cells
 from sparseshot.files import write_json
-from sparseshot.images import Grid, Slide
+from sparseshot.images import Grid
 from sparseshot.metrics import Counts, ScoredHits, bootstrap_interval, f1_score, scored_hits
 from sparseshot.models.tasks import Task
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.held_out import LOWEST_SCORE, MATCH_RADIUS_UM, find, pixel_probability
 
@@ -74,14 +75,6 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Known:
-    """An image all of whose cells are known."""
-
-    slide: Slide
-    truth: Cells
-
-
-@dataclass(frozen=True)
 class _Seen:
     """An image as the network sees it."""
 
@@ -94,7 +87,7 @@ class _Seen:
 
 def evaluate(
     checkpoint: Checkpoint,
-    images: Sequence[Known],
+    images: Sequence[AnnotatedSlide],
     *,
     network: nn.Module | None = None,
     device: torch.device | str = "cpu",
@@ -106,13 +99,13 @@ def evaluate(
     hits = _pixels if task.name == "segment" else _objects
     counts = np.zeros((len(images), len(thresholds), 3), np.int64)
     cells = 0
-    for index, known in enumerate(images):
-        known = replace(known, truth=labelling.positives(known.truth))  # noqa: PLW2901
-        cells += len(known.truth)
-        grid = Grid.over(known.slide, checkpoint.mpp)
-        image = known.slide.read(grid, grid.box)
+    for index, item in enumerate(images):
+        truth = labelling.positives(item.cells)
+        cells += len(truth)
+        grid = Grid.over(item.slide, checkpoint.mpp)
+        image = item.slide.read(grid, grid.box)
         seen = _Seen(module, task, grid, image, checkpoint.config.mark_radius_um)
-        counts[index] = hits(known, seen).counts_at(thresholds)
+        counts[index] = hits(truth, seen).counts_at(thresholds)
     pooled = f1_score(*counts.sum(axis=0).T)
     calibrated = None if checkpoint.threshold is None else _score(counts[:, -1], checkpoint.threshold)
     best = int(np.argmax(pooled))
@@ -134,16 +127,16 @@ def _score(counts: NDArray[np.int64], threshold: float) -> OperatingPoint:
     )
 
 
-def _pixels(known: Known, seen: _Seen) -> ScoredHits:
+def _pixels(truth: Cells, seen: _Seen) -> ScoredHits:
     p = pixel_probability(seen.network, seen.task, seen.image)
     grid, radius_px = seen.grid, seen.radius_um / seen.grid.mpp
-    inside = grid.rasterise(known.truth, grid.box, by="instance", radius_px=radius_px) > 0
+    inside = grid.rasterise(truth, grid.box, by="instance", radius_px=radius_px) > 0
     return ScoredHits(p.ravel(), inside.ravel(), int(inside.sum()))
 
 
-def _objects(known: Known, seen: _Seen) -> ScoredHits:
+def _objects(truth: Cells, seen: _Seen) -> ScoredHits:
     found = find(seen.network, seen.task, seen.image, mpp=seen.grid.mpp, threshold=LOWEST_SCORE)
-    truth = seen.grid.from_level0(known.truth.xy)
+    xy = seen.grid.from_level0(truth.xy)
     radius = MATCH_RADIUS_UM / seen.grid.mpp
     # Suppression starts at the highest score, so a threshold may be applied before or after it.
-    return scored_hits(truth, found.xy, found.score, radius=radius)
+    return scored_hits(xy, found.xy, found.score, radius=radius)

@@ -56,7 +56,7 @@ def train(
             f"a batch of {config.batch} cannot be shared by {fabric.world_size} processes; make it a multiple"
         )
     if fabric.is_global_zero:
-        _claim(folder, config)
+        claim(folder, config)
     fabric.barrier()
     if (folder / MODEL).exists():
         return Checkpoint.load(folder / MODEL)
@@ -215,7 +215,7 @@ class _Run:
         self.step = checkpoint.step
 
 
-def _claim(folder: Path, config: TrainConfig) -> None:
+def claim(folder: Path, config: TrainConfig) -> None:
     """Write the configuration, or see that the run that is there has the same."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "config.json"

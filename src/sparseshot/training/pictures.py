@@ -1,7 +1,6 @@
 """Pictures of what a model was shown, what there is, what it found and where it was wrong."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,9 @@ from PIL import Image, ImageDraw
 
 from sparseshot.cells import Cells
 from sparseshot.files import replacing
-from sparseshot.images import Box, Grid, Slide
+from sparseshot.images import Box, Grid
 from sparseshot.metrics import match_points
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.held_out import MATCH_RADIUS_UM, find, pixel_probability
 
@@ -21,17 +21,10 @@ _TITLES = ("image", "marks given", "truth", "found", "right (green), wrong (red)
 _GAP, _HEAD = 4, 18
 
 
-@dataclass(frozen=True)
-class Shown:
-    """An image to be shown; ``marks`` is None where the model was not trained on it."""
-
-    slide: Slide
-    truth: Cells
-    marks: Cells | None = None
-
-
-def write_picture(path: Path, checkpoint: Checkpoint, images: Sequence[Shown], *, threshold: float) -> None:
-    """Write a sheet: a row for each image, with the marks given, the truth, what was found, the errors."""
+def write_picture(
+    path: Path, checkpoint: Checkpoint, images: Sequence[AnnotatedSlide], *, threshold: float
+) -> None:
+    """Write a sheet with a row for each image, see :func:`picture_row`."""
     rows = [picture_row(checkpoint, image, threshold=threshold) for image in images]
     width = len(_TITLES) * (SIDE_PX + _GAP) - _GAP
     sheet = Image.new("RGB", (width, _HEAD + len(rows) * (SIDE_PX + _GAP)), "white")
@@ -46,22 +39,23 @@ def write_picture(path: Path, checkpoint: Checkpoint, images: Sequence[Shown], *
         sheet.save(temporary, "PNG", optimize=True)
 
 
-def picture_row(checkpoint: Checkpoint, shown: Shown, *, threshold: float) -> list[NDArray[np.uint8]]:
-    """Return middle of an image five times: as it is, with marks, truth, what was found, and the errors."""
-    grid = Grid.over(shown.slide, checkpoint.mpp)
+def picture_row(checkpoint: Checkpoint, item: AnnotatedSlide, *, threshold: float) -> list[NDArray[np.uint8]]:
+    """Return the middle of an image five times: plain, with marks, truth, found cells and errors.
+
+    An image without a separate truth was not trained on: its marks are the truth and the marks panel is grey.
+    """
+    grid = Grid.over(item.slide, checkpoint.mpp)
     x0, y0 = max(0, (grid.width - SIDE_PX) // 2), max(0, (grid.height - SIDE_PX) // 2)
     box = Box(x0, y0, x0 + SIDE_PX, y0 + SIDE_PX)
-    image = shown.slide.read(grid, box)
+    image = item.slide.read(grid, box)
     labelling = checkpoint.config.labelling
 
     def local(cells: Cells) -> Cells:
         """Return the cells of the box in its pixels."""
         return labelling.positives(cells).crop(*grid.to_level0(box), shift=True)
 
-    truth = local(shown.truth)
-    given = (
-        np.full_like(image, 235) if shown.marks is None else _drawn(image, local(shown.marks), grid, YELLOW)
-    )
+    truth = local(item.cells)
+    given = np.full_like(image, 235) if item.truth is None else _drawn(image, local(item.marks), grid, YELLOW)
     task, network = checkpoint.config.make_task(), checkpoint.network()
     if task.name == "segment":
         found = pixel_probability(network, task, image) >= threshold

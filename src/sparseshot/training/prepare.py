@@ -2,14 +2,13 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
-from sparseshot.images import Box, Grid, Slide, TileGrid, TissueMask
+from sparseshot.images import Box, Grid, TileGrid, TissueMask
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import IGNORED, BlockCache, Canvas
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.held_out import HeldOut
@@ -24,18 +23,8 @@ LARGEST_WHOLE_PX = 4096 * 4096
 """Images up to this size are looked at whole."""
 
 
-@dataclass(frozen=True)
-class Marked:
-    """A slide, its marks and, in simulations, all its cells; where its tissue is, if it has glass too."""
-
-    slide: Slide
-    marks: Cells
-    truth: Cells | None = None
-    tissue: TissueMask | None = None
-
-
 def prepare(
-    training: Sequence[Marked], validation: Sequence[Marked], config: TrainConfig
+    training: Sequence[AnnotatedSlide], validation: Sequence[AnnotatedSlide], config: TrainConfig
 ) -> tuple[list[Canvas], list[HeldOut]]:
     """Return the canvases and the held-out parts.
 
@@ -68,7 +57,9 @@ def prepare(
     return canvases, held_out
 
 
-def make_canvas(item: Marked, config: TrainConfig, *, ignored: NDArray[np.float64] | None = None) -> Canvas:
+def make_canvas(
+    item: AnnotatedSlide, config: TrainConfig, *, ignored: NDArray[np.float64] | None = None
+) -> Canvas:
     """Return the canvas of one image."""
     return Canvas(
         item.slide,

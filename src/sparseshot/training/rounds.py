@@ -14,14 +14,15 @@ from torch import nn
 from sparseshot.cells import Cells, trace
 from sparseshot.errors import InputError
 from sparseshot.models.grid import foreground_probability
+from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import UNANNOTATED, BlockCache
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.held_out import MATCH_RADIUS_UM, find
 from sparseshot.training.inference import whole_image_output
-from sparseshot.training.prepare import LARGEST_WHOLE_PX, Marked, make_canvas
+from sparseshot.training.prepare import LARGEST_WHOLE_PX, make_canvas
 
-Trainer = Callable[[Sequence[Marked], Path], Checkpoint]
+Trainer = Callable[[Sequence[AnnotatedSlide], Path], Checkpoint]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,12 @@ class WeakSupervision:
 
 
 def train_in_rounds(
-    weak: WeakSupervision, config: TrainConfig, training: Sequence[Marked], folder: Path, *, trainer: Trainer
+    weak: WeakSupervision,
+    config: TrainConfig,
+    training: Sequence[AnnotatedSlide],
+    folder: Path,
+    *,
+    trainer: Trainer,
 ) -> Checkpoint:
     """Train round after round; the last is the run in ``folder``, the others stand in ``folder/rounds``.
 
@@ -63,7 +69,7 @@ def train_in_rounds(
     return trainer(marked, folder)
 
 
-def promoted(item: Marked, network: nn.Module, config: TrainConfig, *, tau: float) -> Marked:
+def promoted(item: AnnotatedSlide, network: nn.Module, config: TrainConfig, *, tau: float) -> AnnotatedSlide:
     """Return the image with the model's sure predictions added to its marks."""
     canvas = make_canvas(item, config)
     if canvas.width * canvas.height > LARGEST_WHOLE_PX:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sparseshot.cli.app import app
-from sparseshot.cli.options import TRAINING, Dataset, Device, Json, Mpp, OptionalRoot
+from sparseshot.cli.options import TRAINING, Dataset, Device, ExhaustiveClass, Json, Mpp, OptionalRoot
 from sparseshot.cli.output import print_json, print_table
 from sparseshot.errors import InputError
 
@@ -26,6 +26,7 @@ def evaluate(
         list[Path] | None, typer.Option("--slide", "--images", help="Your own exhaustively marked images.")
     ] = None,
     marks: Annotated[list[Path] | None, typer.Option(help="All cells of each --slide.")] = None,
+    exhaustive_class: ExhaustiveClass = "Exhaustive",
     mpp: Mpp = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for evaluation.json and .png; else the run.")
@@ -46,18 +47,25 @@ def evaluate(
     Dice (segmentation) or F1 within 3 µm (detection) at threshold 0.5, at the calibrated one, and at the best
     one, which only the truth can tell. Writes evaluation.json and evaluation.png beside the run.
     """
-    from sparseshot.training.runs import evaluate_run, known_of_dataset, known_of_pairs, run_source
+    from sparseshot.datasets import load_dataset
+    from sparseshot.training.annotated import AnnotatedSlide, open_pairs, open_samples
+    from sparseshot.training.pairs import find_pairs
+    from sparseshot.training.runs import evaluate_run, run_data
 
+    shown: list[AnnotatedSlide] = []
     if slide:
-        images, shown = known_of_pairs(slide, marks or [], mpp=mpp)
+        pairs = find_pairs(slide, marks or [], None)
+        images = open_pairs(pairs, mpp=mpp, exhaustive_class=exhaustive_class)
     else:
-        source = run_source(run)
-        name, place = dataset or source.dataset, root or source.root
+        data = run_data(run)
+        name, place = dataset or data.dataset, root or data.root
         if name is None or place is None:
             raise InputError("say what to evaluate on: --dataset with --root, or --images with --marks")
-        images, shown = known_of_dataset(name, place, split=split, trained_on=source)
+        images = open_samples(load_dataset(name, place, split=split))
+        if (data.dataset, data.root) == (name, place):
+            shown = data.load()[0][:1]  # what it was trained on, with the marks it was given
     folder = out or (run if run.is_dir() else run.parent)
-    result = evaluate_run(run, images, shown, folder, device=device)
+    result = evaluate_run(run, images, folder, shown=shown, device=device)
     if as_json:
         print_json(result)
     else:

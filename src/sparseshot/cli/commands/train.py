@@ -6,7 +6,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from sparseshot.cli.app import app, resumable
-from sparseshot.cli.options import TRAINING, Dataset, Device, Json, Mpp, OptionalRoot, Precision, Seed
+from sparseshot.cli.options import (
+    TRAINING,
+    Dataset,
+    Device,
+    ExhaustiveClass,
+    Json,
+    Mpp,
+    OptionalRoot,
+    Precision,
+    Seed,
+)
 from sparseshot.cli.output import print_json
 from sparseshot.errors import InputError
 
@@ -44,9 +54,7 @@ def train(
     negative: Annotated[
         str, typer.Option(help="Classes whose marks are certain negatives, with commas.")
     ] = "",
-    exhaustive_class: Annotated[
-        str, typer.Option(help="Annotations of this class are regions where everything is marked.")
-    ] = "Exhaustive",
+    exhaustive_class: ExhaustiveClass = "Exhaustive",
     mpp: Mpp = None,
     profile: Annotated[
         Literal["quick", "paper"], typer.Option(help="Minutes on two cores, or full size.")
@@ -72,11 +80,12 @@ def train(
 
     Killed, it goes on where it was when the same command is given again.
     """
-    from sparseshot.training.inputs import find_pairs
+    from sparseshot.training.annotated import TrainingData
     from sparseshot.training.logs import numbers_of, read_log
     from sparseshot.training.machine import make_fabric
+    from sparseshot.training.pairs import find_pairs
     from sparseshot.training.rounds import WeakSupervision
-    from sparseshot.training.runs import Source, make_config, train_run
+    from sparseshot.training.runs import make_config, train_run
 
     if (dataset is None) == (not slide and pairs is None):
         raise InputError("say what to train on: --dataset with --root, or --slide with --marks, or --pairs")
@@ -94,7 +103,7 @@ def train(
     if steps is not None:
         settings["steps"] = steps
     found = () if dataset is not None else tuple(find_pairs(slide or [], marks or [], pairs))
-    source = Source(
+    data = TrainingData(
         dataset=dataset,
         root=root,
         pairs=found,
@@ -107,7 +116,7 @@ def train(
     fabric = make_fabric(precision, device=device)
     configuration = make_config(profile, config, settings)
     with resumable():
-        checkpoint = train_run(configuration, source, out, weak=WeakSupervision(rounds, tau), fabric=fabric)
+        checkpoint = train_run(configuration, data, out, weak=WeakSupervision(rounds, tau), fabric=fabric)
     estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
     marked = estimates[-1] if estimates else None
     if as_json:

@@ -1,15 +1,10 @@
-"""What a run is trained on: a benchmark set, or one's own images or slides with their marks."""
+"""Pairing images with the files of their marks: by name, by folder, or by a table."""
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sparseshot.cells import choose_marks, read_cells
-from sparseshot.datasets import Dataset, Sample, load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
-from sparseshot.images import open_slide, tissue_mask
-from sparseshot.training.prepare import Marked
 
 IMAGE_SUFFIXES = frozenset(
     {
@@ -28,74 +23,6 @@ IMAGE_SUFFIXES = frozenset(
         ".vms",
     }
 )
-
-
-@dataclass(frozen=True)
-class TrainingData:
-    """Marked images to learn from, and marked images to choose the threshold on; the second may be empty."""
-
-    training: tuple[Marked, ...]
-    validation: tuple[Marked, ...] = ()
-
-
-def training_data_of_dataset(
-    name: str, root: Path, *, fraction: float, seed: int, marking: str = "random"
-) -> TrainingData:
-    """Load a benchmark set, keep a fraction of its marks, and remember the rest as the truth.
-
-    Training and validation images have the same fraction of their marks: nobody who marks sparsely has a
-    validation set that is marked exhaustively. Where the set has no validation split, a sixth of the patients
-    in training becomes one.
-    """
-    training, validation = training_splits(name, root)
-    return TrainingData(
-        tuple(_thinned(training.samples, fraction, seed, marking)),
-        tuple(_thinned(validation.samples, fraction, seed, marking)),
-    )
-
-
-def training_splits(name: str, root: Path) -> tuple[Dataset, Dataset]:
-    """Return the training and the validation part of a benchmark set."""
-    training = load_dataset(name, root, split="train")
-    try:
-        return training, load_dataset(name, root, split="validation")
-    except DataNotFoundError:
-        return training.hold_out(1 / 6)
-
-
-def _thinned(samples: Sequence[Sample], fraction: float, seed: int, marking: str) -> list[Marked]:
-    marks = choose_marks([sample.cells for sample in samples], fraction, seed=seed, marking=marking)
-    return [
-        Marked(open_slide(sample.image, mpp=sample.mpp), few, sample.cells)
-        for sample, few in zip(samples, marks, strict=True)
-    ]
-
-
-def training_data_of_pairs(
-    pairs: Sequence[tuple[Path, Path]],
-    *,
-    mpp: float | None,
-    exhaustive_class: str,
-    fraction: float,
-    seed: int,
-    marking: str = "random",
-) -> TrainingData:
-    """Open one's own images or slides with the marks of each."""
-    if not pairs:
-        raise InputError("nothing to train on; give a slide and its marks")
-    slides = [open_slide(image, mpp=mpp) for image, _ in pairs]
-    marks = [
-        replace(read_cells(file, exhaustive_class=exhaustive_class), mpp=slide.mpp)
-        for slide, (_, file) in zip(slides, pairs, strict=True)
-    ]
-    if fraction < 1:
-        marks = choose_marks(marks, fraction, seed=seed, marking=marking)
-    return TrainingData(
-        tuple(
-            Marked(slide, cells, tissue=tissue_mask(slide))
-            for slide, cells in zip(slides, marks, strict=True)
-        )
-    )
 
 
 def find_pairs(images: Sequence[Path], marks: Sequence[Path], file: Path | None) -> list[tuple[Path, Path]]:

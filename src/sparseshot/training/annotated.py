@@ -1,0 +1,131 @@
+"""Slides with the cells people marked on them, and what a run is trained on."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Self
+
+from sparseshot.cells import MARKINGS, Cells, choose_marks, read_cells
+from sparseshot.datasets import Sample, load_dataset
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.images import Slide, TissueMask, open_slide, tissue_mask
+
+
+@dataclass(frozen=True)
+class AnnotatedSlide:
+    """A slide and its marks.
+
+    Attributes:
+        slide: the slide or image.
+        marks: the cells people marked, in level-0 pixels.
+        truth: every cell, in simulations that keep a fraction of the marks; else None.
+        tissue: the tissue mask of a slide that has glass too; None: tissue everywhere.
+    """
+
+    slide: Slide
+    marks: Cells
+    truth: Cells | None = None
+    tissue: TissueMask | None = None
+
+    @property
+    def cells(self) -> Cells:
+        """Every known cell: the truth if there is one, else the marks."""
+        return self.marks if self.truth is None else self.truth
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What a run is trained on: a benchmark set, or pairs of slides and marks.
+
+    Attributes:
+        dataset: name in the catalogue, or None.
+        root: folder of the benchmark sets.
+        pairs: images or slides and the files of their marks.
+        fraction: share of the marks to keep.
+        seed: of the choice of marks.
+        marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
+        mpp: µm per pixel of slides that carry no resolution.
+        exhaustive_class: annotations of this class are regions in which every cell is marked.
+    """
+
+    dataset: str | None = None
+    root: Path | None = None
+    pairs: tuple[tuple[Path, Path], ...] = ()
+    fraction: float = 1.0
+    seed: int = 0
+    marking: str = "random"
+    mpp: float | None = None
+    exhaustive_class: str = "Exhaustive"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise InputError(f"fraction is {self.fraction}; give a share of the marks above 0, up to 1")
+        if self.marking not in MARKINGS:
+            raise InputError(f"there is no marking {self.marking!r}; there are {', '.join(MARKINGS)}")
+        if self.root is not None and not self.root.is_dir():
+            raise DataNotFoundError(
+                self.root, "there is no such folder; give the one that holds the data set"
+            )
+
+    def load(self) -> tuple[list[AnnotatedSlide], list[AnnotatedSlide]]:
+        """Open the training and the validation slides; own slides have no validation part.
+
+        In a benchmark set training and validation images keep the same fraction of their marks: nobody who
+        marks sparsely has an exhaustively marked validation set. The other marks are kept as the truth. Where
+        the set has no validation split, a sixth of the patients in training becomes one.
+        """
+        if self.dataset is None or self.root is None:
+            if not self.pairs:
+                raise InputError("nothing to train on; give a slide and its marks")
+            slides = open_pairs(self.pairs, mpp=self.mpp, exhaustive_class=self.exhaustive_class)
+            return (self._thinned(slides) if self.fraction < 1 else slides), []
+        training = load_dataset(self.dataset, self.root, split="train")
+        try:
+            validation = load_dataset(self.dataset, self.root, split="validation")
+        except DataNotFoundError:
+            training, validation = training.hold_out(1 / 6)
+        known, held_out = (
+            [replace(item, truth=item.marks) for item in open_samples(part.samples)]
+            for part in (training, validation)
+        )
+        return self._thinned(known), self._thinned(held_out)
+
+    def _thinned(self, slides: Sequence[AnnotatedSlide]) -> list[AnnotatedSlide]:
+        kept = choose_marks(
+            [item.marks for item in slides], self.fraction, seed=self.seed, marking=self.marking
+        )
+        return [replace(item, marks=marks) for item, marks in zip(slides, kept, strict=True)]
+
+    def to_json(self) -> str:
+        """Return the fields as JSON."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return json.dumps(values, indent=1, default=str)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read what :meth:`to_json` returned."""
+        try:
+            values = json.loads(path.read_text())
+            root = None if values["root"] is None else Path(values["root"])
+            pairs = tuple((Path(image), Path(marks)) for image, marks in values["pairs"])
+            return cls(**(values | {"root": root, "pairs": pairs}))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise FormatError(path, f"does not say what the run was trained on ({error})") from error
+
+
+def open_samples(samples: Iterable[Sample]) -> list[AnnotatedSlide]:
+    """Open images of a benchmark set; all their cells are marked."""
+    return [AnnotatedSlide(open_slide(sample.image, mpp=sample.mpp), sample.cells) for sample in samples]
+
+
+def open_pairs(
+    pairs: Iterable[tuple[Path, Path]], *, mpp: float | None = None, exhaustive_class: str = "Exhaustive"
+) -> list[AnnotatedSlide]:
+    """Open images or slides, read the marks of each, and find the tissue."""
+    slides = []
+    for image, file in pairs:
+        slide = open_slide(image, mpp=mpp)
+        marks = replace(read_cells(file, exhaustive_class=exhaustive_class), mpp=slide.mpp)
+        slides.append(AnnotatedSlide(slide, marks, tissue=tissue_mask(slide)))
+    return slides
