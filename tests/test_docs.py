@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.app_tree import mentioned, understand
+from tests.cli.app_tree import check_mention, parse_command
 from tests.docs.blocks import Block, anchors_of, blocks_of, inline_code, links_of, shell_commands
 from tests.docs.stage import build
 
@@ -104,7 +104,7 @@ def test_commands_run(block: Block, stage: Path, capsys: pytest.CaptureFixture[s
 
 def run(words: list[str], stage: Path) -> None:
     """Run a command of ours in the stage, shorter where :data:`SHORTER` says so."""
-    name = understand(words)
+    name = parse_command(words)
     if name in NOT_RUN:
         return
     if name == "train" and "--out" in words:
@@ -122,7 +122,7 @@ def parse(program: str, words: list[str]) -> None:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), target
     elif program == "torchrun":
         at = words.index("-m")
-        understand(words[at + 1 :])
+        parse_command(words[at + 1 :])
     elif program == "python" and words[0] == "-m":
         assert importlib.util.find_spec(words[1]), words[1]
     elif program == "python":
@@ -159,7 +159,7 @@ def test_json_is_understood(block: Block, tmp_path: Path) -> None:
 def test_commands_in_the_text_are_known(page: Path) -> None:
     for code in inline_code(page):
         if code.startswith("sparseshot "):
-            mentioned(code.split())
+            check_mention(code.split())
 
 
 @by_page

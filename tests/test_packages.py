@@ -11,6 +11,7 @@ PACKAGES = (
     "errors",
     "files",
     "compiled",
+    "terminal",
     "cells",
     "images",
     "losses",

@@ -1,4 +1,4 @@
-"""The commands of the app, and whether what somebody would type is understood."""
+"""The commands of the app, and whether it accepts a command line."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ import typer.main
 from sparseshot.cli import commands  # noqa: F401  adds the commands to the app
 from sparseshot.cli.app import app
 
-Command = Any  # what typer makes of a function; its class has no public name
+Command = Any  # typer's class for it is not public
 
 
 def tree() -> Command:
@@ -18,12 +18,12 @@ def tree() -> Command:
 
 
 def all_commands() -> dict[str, Command]:
-    """Return every command and group by what is typed: ``train``, ``data``, ``data list``, …."""
+    """Return every command and group by its words: ``train``, ``data``, ``data list``, …."""
     return dict(_below("", tree()))
 
 
 def leaves() -> dict[str, Command]:
-    """Return the commands that do something."""
+    """Return the commands that are not groups."""
     return {name: command for name, command in all_commands().items() if not hasattr(command, "commands")}
 
 
@@ -33,10 +33,10 @@ def _below(name: str, command: Command) -> Iterator[tuple[str, Command]]:
         yield from _below(f"{name} {part}".strip(), child)
 
 
-def understand(words: Sequence[str]) -> str:
-    """Parse ``sparseshot …`` without running it; give the command, or raise what a user is told."""
+def parse_command(words: Sequence[str]) -> str:
+    """Parse ``sparseshot …`` without running it; return the command, or raise what a user would see."""
     program, *rest = words
-    assert program == "sparseshot", f"{shlex.join(words)} is no command of sparseshot"
+    assert program == "sparseshot", f"{shlex.join(words)} does not begin with sparseshot"
     command, name = tree(), ""
     while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
         part, *rest = rest
@@ -47,8 +47,8 @@ def understand(words: Sequence[str]) -> str:
     return name
 
 
-def mentioned(words: Sequence[str]) -> None:
-    """See that a command named in a text, with or without all it needs, exists and has the flags named."""
+def check_mention(words: Sequence[str]) -> None:
+    """Check that a command named in a text exists and has the flags named; arguments may be missing."""
     command = tree()
     for word in words[1:]:
         if hasattr(command, "commands") and not word.startswith("-"):

@@ -60,11 +60,11 @@ def test_subsets_nest_and_can_be_shared(marks: Path, tmp_path: Path) -> None:
 
 def test_summary_for_people_and_for_scripts(marks: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cells", str(marks), "--json", "--size", "50x50"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["cells"] == 10
-    assert told["classes"] == {"tumour": 5, "immune": 5}
-    assert told["mpp"] == 0.25
-    assert told["warnings"] == [f"{marks}: 10 cells outside of the 50 × 50 slide left out"]
+    content = json.loads(capsys.readouterr().out)
+    assert content["cells"] == 10
+    assert content["classes"] == {"tumour": 5, "immune": 5}
+    assert content["mpp"] == 0.25
+    assert content["warnings"][0].startswith(f"{marks}: 10 cells outside")
     assert main(["cells", str(marks)]) == 0
     shown = capsys.readouterr().out
     assert "tumour" in shown

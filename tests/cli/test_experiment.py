@@ -1,4 +1,4 @@
-"""The commands around experiments: what they print, and their exit codes."""
+"""``experiment`` and ``report``: what they print, and their exit codes."""
 
 import json
 from pathlib import Path
@@ -33,25 +33,25 @@ def test_dry_run_shows_the_runs_and_runs_nothing(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "expected"),
     [
-        ([], 2, "say which experiment"),
+        ([], 2, "experiment --list"),
         (["tnbc-headline"], 2, "--out DIR"),
-        (["tnbc-headline", "--out", "o"], 2, "say where TNBC and the other data sets are: --root DIR"),
+        (["tnbc-headline", "--out", "o"], 2, "--root DIR"),
         (["nothing-like-it"], 1, "tnbc-headline"),
-        (["tnbc-headline", "--root", "nowhere", "--out", "o"], 1, "nowhere: there is no such folder"),
-        (["tnbc-headline", "--root", ".", "--out", "o", "--only", "x"], 2, "no run fits --only 'x'"),
+        (["tnbc-headline", "--root", "nowhere", "--out", "o"], 1, "nowhere"),
+        (["tnbc-headline", "--root", ".", "--out", "o", "--only", "x"], 2, "--only 'x'"),
     ],
 )
-def test_what_is_asked_wrongly_is_told(
-    arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str], empty_folder: Path
+def test_a_usage_error_names_the_option(
+    arguments: list[str], code: int, expected: str, capsys: pytest.CaptureFixture[str], empty_folder: Path
 ) -> None:
     assert main(["experiment", *arguments]) == code
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
     assert not list(empty_folder.iterdir())
 
 
-def test_where_all_is_done_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_experiment_has_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_results(tmp_path / "out", open_experiment("tnbc-headline").experiment)
     arguments = ["experiment", "tnbc-headline", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(arguments) == 0
@@ -62,7 +62,7 @@ def test_where_all_is_done_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixt
     assert set(summary["scores"]["tnbc-segment-ece-0.3-s0"]) == {"half", "calibrated"}
 
 
-def test_a_failed_run_makes_exit_code_one(
+def test_a_failed_run_is_exit_code_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys
@@ -94,8 +94,10 @@ def test_report_writes_page_markdown_figures_and_metrics(
     assert {path.name for path in written} >= {"m.json", "tnbc-segment-curves.svg"}
 
 
-def test_report_asks_for_html(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_needs_the_suffix_html_and_an_experiment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["report", str(tmp_path), "--out", "x.pdf"]) == 2
-    assert "suffix .html" in capsys.readouterr().err
+    assert ".html" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 1
     assert "holds no experiment" in capsys.readouterr().err

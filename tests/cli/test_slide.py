@@ -18,7 +18,7 @@ def slide(tmp_path: Path) -> Path:
     return slide_files.write_aperio(tmp_path / "a b.svs", GLASS_AND_TISSUE, mpp=4.0)
 
 
-def test_it_tells_what_the_slide_is(slide: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_properties_of_a_slide(slide: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slide", str(slide)]) == 0
     out = capsys.readouterr().out
     assert "a b.svs  aperio" in out
@@ -38,7 +38,7 @@ def test_json_and_picture(slide: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert read_image(picture).shape == (600, 800, 3)
 
 
-def test_a_slide_without_mpp_says_how_to_give_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slide_without_mpp_asks_for_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Image.fromarray(GLASS_AND_TISSUE).save(tmp_path / "a.png")
     assert main(["slide", str(tmp_path / "a.png")]) == 1
     error = capsys.readouterr().err
@@ -54,7 +54,7 @@ def test_missing_and_broken_files_are_one_line(tmp_path: Path, capsys: pytest.Ca
     assert main(["slide", str(broken)]) == 1
     errors = capsys.readouterr().err.splitlines()
     assert len(errors) == 2
-    assert "no such slide" in errors[0]
+    assert "none.svs" in errors[0]
     assert "copy it again" in errors[1]
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: one line, exit code 130, nothing half-written, and the same command goes on."""
+"""Ctrl-C: one line, exit code 130, nothing half-written, and the same command resumes."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images import read_region
 from sparseshot.prediction import read_prediction
 
-# A shell starts jobs in the background deaf to Ctrl-C.
+# A shell starts background jobs with SIGINT ignored.
 LISTENING = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,7 +27,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def interrupt(arguments: list[str], *, when: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command, and press Ctrl-C as soon as there is something at ``when``."""
+    """Run a command, and send SIGINT as soon as ``when`` exists."""
     command = [sys.executable, "-c", LISTENING, *arguments]
     process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
@@ -55,11 +55,11 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["train", "--pairs", "train.csv", "--mpp", "0.25", "--config", "tiny.toml", "--out", "run"]
     ran = interrupt(arguments, when=tmp_path / "run" / "last.pt", folder=tmp_path)
     assert ran.returncode == 130
-    assert ran.stderr.splitlines()[-1] == "stopped; the same command goes on"
+    assert ran.stderr.splitlines()[-1] == "stopped; the same command resumes"
     assert "Traceback" not in ran.stderr
     assert half_written(tmp_path) == []
     assert not (tmp_path / "run" / "model.pt").exists()
-    # Going on is a test of the loop; here it is enough that the folder is accepted and the steps kept.
+    # The tests of the loop resume it; here it is enough that the steps were kept.
     from sparseshot.training.checkpoint import Checkpoint
 
     assert 0 < Checkpoint.load(tmp_path / "run" / "last.pt").step < 3000
@@ -74,7 +74,7 @@ def test_prediction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["predict", "run", "a.svs", "--out", "found", "--tile-px", "64", "--device", "cpu"]
     first_shard = tmp_path / "found" / "a.svs" / "cells" / "00000.parquet"
     ran = interrupt(arguments, when=first_shard, folder=tmp_path)
-    assert (ran.returncode, ran.stderr) == (130, "stopped; the same command goes on\n")
+    assert (ran.returncode, ran.stderr) == (130, "stopped; the same command resumes\n")
     assert half_written(tmp_path) == []
     assert not (tmp_path / "found" / "a.svs" / "summary.json").exists()
     assert main(arguments) == 0

@@ -1,10 +1,10 @@
-"""What the tests of the docs are made of sees what is wrong."""
+"""The parts that the tests of the docs are built from."""
 
 from pathlib import Path
 
 import pytest
 import typer
-from tests.cli.app_tree import mentioned, understand
+from tests.cli.app_tree import check_mention, parse_command
 from tests.docs.blocks import Typed, anchors_of, blocks_of, inline_code, links_of, shell_commands
 
 PAGE = """# A `page` of all kinds
@@ -51,12 +51,12 @@ def test_blocks_commands_and_links_are_found(page: Path) -> None:
     assert anchors_of(page) == {"a-page-of-all-kinds"}
 
 
-def test_a_command_that_is_not_there_is_seen() -> None:
-    assert understand(["sparseshot", "data", "list", "--json"]) == "data list"
+def test_an_unknown_command_is_an_error() -> None:
+    assert parse_command(["sparseshot", "data", "list", "--json"]) == "data list"
     with pytest.raises(AssertionError, match="no command 'lits'"):
-        understand(["sparseshot", "data", "lits"])
+        parse_command(["sparseshot", "data", "lits"])
     with pytest.raises(typer.TyperException, match="--jsno"):
-        understand(["sparseshot", "data", "list", "--jsno"])
-    mentioned(["sparseshot", "train", "--fraction", "0.3"])
+        parse_command(["sparseshot", "data", "list", "--jsno"])
+    check_mention(["sparseshot", "train", "--fraction", "0.3"])
     with pytest.raises(AssertionError, match="--fractoin"):
-        mentioned(["sparseshot", "train", "--fractoin", "0.3"])
+        check_mention(["sparseshot", "train", "--fractoin", "0.3"])

@@ -1,4 +1,4 @@
-"""The command line: ``sparseshot COMMAND``. Commands import what they need when they need it."""
+"""The command line, ``sparseshot COMMAND``. Commands import what they need when they run."""
 
 from sparseshot.cli.app import main
 

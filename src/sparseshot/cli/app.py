@@ -1,15 +1,17 @@
-"""One entry for every command: errors in one line, warnings in one line, exit codes 0, 1, 2 and 130."""
+"""The application and its entry point: errors and warnings on one line, exit codes 0, 1, 2 and 130."""
 
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from typing import Annotated, TextIO
 
 import typer
 
 from sparseshot import __version__
+from sparseshot.cli.output import complain, echo
 from sparseshot.errors import InputError, SparseshotError, SparseshotWarning
 
 DONE, FAILED, USAGE_ERROR, STOPPED = 0, 1, 2, 130
@@ -34,22 +36,22 @@ _state = _State()
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"sparseshot {__version__}")
+        echo(f"sparseshot {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
-    debug: Annotated[  # main() takes it from wherever it stands
-        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
+    debug: Annotated[  # main() accepts it anywhere
+        bool, typer.Option("--debug", help="Show the traceback of an error. Allowed anywhere.")
     ] = False,
-    version: Annotated[  # its callback does the work
+    version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Find every cell in a slide from the few that somebody marked.
+    """Find every cell in a slide from a few marked ones.
 
-    To see it all at work: `sparseshot demo`
+    To see everything at work: `sparseshot demo`
 
     Example: `sparseshot train --slide a.svs --marks a.geojson --out run`, then
     `sparseshot predict run slides/*.svs --out found`
@@ -58,20 +60,23 @@ def _options(
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Say that what Ctrl-C stops in this block goes on when the same command is given again."""
+    """Mark a block that the same command resumes after Ctrl-C."""
     _state.resumable = True
     yield
     _state.resumable = False
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; give 0 if it did its work, 1 if that failed, 2 if asked wrongly, 130 after Ctrl-C."""
+    """Run a command; return 0 on success, 1 on failure, 2 on a usage error, 130 after Ctrl-C."""
     from sparseshot.cli import commands  # noqa: F401  each module there adds its commands to the app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a Latin-1 terminal has no ≈ or α
+            stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else arguments
     _state.debug, _state.resumable = "--debug" in arguments, False
     with warnings.catch_warnings():
-        warnings.showwarning = _one_line_warning
+        warnings.showwarning = _show_warning
         try:
             code = app(
                 args=[word for word in arguments if word != "--debug"],
@@ -80,38 +85,50 @@ def main(arguments: list[str] | None = None) -> int:
             )
         except SystemExit as stop:
             code = stop.code
-        except typer.Abort:
+        except (typer.Abort, KeyboardInterrupt):
             code = STOPPED
-        except Exception as error:  # whatever it is, it is told in one line
-            if _state.debug:
+        except Exception as error:
+            if _was_interrupted(error):
+                code = STOPPED
+            elif _state.debug:
                 raise
-            return _tell(error)
+            else:
+                return _show_error(error)
     if code == STOPPED:
-        typer.echo("stopped; the same command goes on" if _state.resumable else "stopped", err=True)
+        echo("stopped; the same command resumes" if _state.resumable else "stopped", err=True)
     return code if isinstance(code, int) else DONE
 
 
-def _tell(error: Exception) -> int:
-    """Print an error in one line; give the exit code that fits."""
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C caused an error, as where compiled code turns it into a SystemError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _show_error(error: Exception) -> int:
+    """Print an error on one line; return the exit code."""
     code = FAILED
     if isinstance(error, typer.TyperException):
         code = error.exit_code
         text = " ".join(error.format_message().split()).rstrip(".")
-        if not text:  # no command was given, and the help is on the screen
+        if not text:  # no command was given, and the help has been printed
             return code
-        context = getattr(error, "ctx", None)
-        text += f"; see {context.command_path} --help" if context else ""
+        if context := getattr(error, "ctx", None):
+            text += f"; see {context.command_path} --help"
     elif isinstance(error, SparseshotError | OSError):
         code = USAGE_ERROR if isinstance(error, InputError) else FAILED
         text = str(error)
+    elif isinstance(error, MemoryError):
+        text = f"not enough memory ({error})" if str(error) else "not enough memory"
     else:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        text = f"{reason} (not foreseen: add --debug to see where, and please report it)"
-    typer.secho(f"error: {text}", fg=typer.colors.RED, err=True)
+        text = f"{reason} (not foreseen: add --debug for the traceback, and please report it)"
+    complain("error", text)
     return code
 
 
-def _one_line_warning(
+def _show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -120,10 +137,6 @@ def _one_line_warning(
     line: str | None = None,
 ) -> None:
     if issubclass(category, SparseshotWarning):
-        typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
+        complain("warning", message)
     elif _state.debug:
         typer.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

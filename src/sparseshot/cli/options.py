@@ -1,27 +1,52 @@
-"""Options that several commands have, so that they are called, explained and checked alike."""
+"""Options that several commands share, so that each has one name, one help text and one check."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Mpp = Annotated[float | None, typer.Option(help="µm per pixel, where the file does not tell.")]
-Dataset = Annotated[str | None, typer.Option(help="A benchmark set of `sparseshot data list`.")]
-ExhaustiveClass = Annotated[
-    str, typer.Option(help="Annotations of this class are regions in which every cell is marked.")
-]
-Seed = Annotated[int, typer.Option(help="Of everything random.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-Precision = Annotated[
-    Literal["auto", "32", "bf16"], typer.Option(help="bf16 is faster where the hardware has it.")
-]
+from sparseshot.errors import DataNotFoundError
 
-_root = typer.Option(help="Folder of the data set, or the folder around it.")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Mpp = Annotated[
+    float | None, typer.Option(min=0.01, max=100, help="µm per pixel, for files that do not say.")
+]
+Dataset = Annotated[str | None, typer.Option(help="Benchmark data set, as in `sparseshot data list`.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+
+_root = typer.Option(help="Folder of the data set, or its parent folder.")
 Root = Annotated[Path, _root]
 OptionalRoot = Annotated[Path | None, _root]
 
+# torch and NumPy take 64-bit seeds; training puts the step into the lower half.
+_seed = typer.Option(min=0, max=2**31 - 1, help="Random seed.", show_default="0")
+Seed = Annotated[int, _seed]
+OptionalSeed = Annotated[int | None, _seed]
+
+_precision = typer.Option(help="bf16 is faster where the hardware supports it.", show_default="auto")
+Precision = Annotated[Literal["auto", "32", "bf16"], _precision]
+OptionalPrecision = Annotated[Literal["auto", "32", "bf16"] | None, _precision]
+
+Slides = Annotated[
+    list[Path] | None,
+    typer.Option("--slide", "--images", help="Slide or image, or a folder of them; repeatable."),
+]
+Marks = Annotated[
+    list[Path] | None,
+    typer.Option(help="Marks of each --slide, or a folder of files with the same names; repeatable."),
+]
+ExhaustiveClass = Annotated[
+    str, typer.Option(help="Class of the annotations that outline exhaustively marked regions.")
+]
+
 TRAINING = "From marks to cells"
-FILES = "Look at files"
+FILES = "Inspect files"
 RESEARCH = "Data sets and experiments"
 """Headings of the help, over the commands that belong together."""
+
+
+def check_paths(*paths: Path | None) -> None:
+    """Raise DataNotFoundError for the first path that does not exist, before anything heavy is loaded."""
+    for path in paths:
+        if path is not None and not path.exists():
+            raise DataNotFoundError(path, "no such file or folder")

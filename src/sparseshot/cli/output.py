@@ -1,37 +1,44 @@
-"""Tables for people, JSON for scripts, and bars that only a terminal sees."""
+"""What commands print: lines and tables for people, JSON for scripts.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+Text from files and file names reaches the terminal only through this module and :mod:`sparseshot.terminal`,
+which escape control characters.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
-    from rich.table import Table
+from sparseshot.terminal import printable
+
+
+def echo(line: object = "", *, err: bool = False) -> None:
+    """Print one line."""
+    typer.echo(printable(line), err=err)
+
+
+def complain(kind: Literal["error", "warning"], line: object) -> None:
+    """Print an error or a warning to standard error, in colour on a terminal."""
+    colour = typer.colors.RED if kind == "error" else typer.colors.YELLOW
+    typer.secho(f"{kind}: {printable(line)}", fg=colour, err=True)
 
 
 def print_json(value: object) -> None:
-    """Print JSON; what has no value is null, and dataclasses are objects."""
+    """Print JSON in UTF-8; NaN is null, dataclasses are objects, and paths are strings."""
     import orjson
 
-    typer.echo(orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode())
+    def plain(other: object) -> str:
+        return str(other).encode(errors="backslashreplace").decode()  # a path need not be UTF-8
+
+    typer.echo(orjson.dumps(value, default=plain, option=orjson.OPT_INDENT_2))
 
 
-def print_table(table: "Table") -> None:
-    """Print a table; not folded to 80 columns where a pipe or a file takes it."""
-    from rich.console import Console
+def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table in columns; a long line is left to the terminal to wrap, and nothing is cut."""
+    from rich.cells import cell_len
 
-    console = Console()
-    Console(width=None if console.is_terminal else 200, highlight=False).print(table)
-
-
-@contextmanager
-def progress_bars(*columns: "str | ProgressColumn", keep: bool = False) -> Iterator["Progress"]:
-    """Return bars that are shown on a terminal, and nowhere else; gone at the end unless kept."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=not keep, disable=not console.is_terminal) as bars:
-        yield bars
+    lines = [[printable(cell) for cell in line] for line in ([head] if head else []) + list(rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
+        typer.echo("  ".join(cells).rstrip())

@@ -1,15 +1,10 @@
-"""What a run says while it goes on: a CSV file, TensorBoard events and, on a terminal, a bar."""
+"""The log of a run: a CSV file, TensorBoard events, and a note for the progress bar."""
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from sparseshot.files import replacing
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 COLUMNS = (
     "step",
@@ -71,45 +66,18 @@ def numbers_of(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
     return [float(row[column]) for row in rows if row.get(column)]
 
 
-class _Quiet:
-    def update(self, done: int, values: Mapping[str, float | None]) -> None:
-        """Say nothing."""
+def progress_note(values: Mapping[str, float | None]) -> str:
+    """Return what the progress bar shows beside steps and time left, the most telling first.
 
-
-class _Bar(_Quiet):
-    def __init__(self, progress: "Progress", task: Any) -> None:
-        self._progress, self._task = progress, task
-
-    def update(self, done: int, values: Mapping[str, float | None]) -> None:
-        """Show what is known."""
-        texts = []
-        if (loss := values.get("loss")) is not None:
-            texts.append(f"loss {loss:.4f}")
-        if (excluded := values.get("excluded")) is not None:
-            texts.append(f"excluded {excluded:.1%}")
-        if (share := values.get("marked_share")) is not None:
-            texts.append(f"marked ≈ {share:.0%}, α {values['alpha']:.2g}")
-        if (speed := values.get("crops_per_second")) is not None:
-            texts.append(f"{speed:.0f} crops/s")
-        self._progress.update(self._task, completed=done, note=", ".join(texts))
-
-
-@contextmanager
-def progress_bar(title: str, total: int, *, start: int = 0, show: bool = True) -> Iterator[_Quiet]:
-    """Show a bar with loss, excluded share, throughput and time left; silent where no terminal is."""
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    console = Console(stderr=True)
-    if not show or not console.is_terminal:
-        yield _Quiet()
-        return
-    columns = (
-        "{task.description}",
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield _Bar(progress, progress.add_task(title, total=total, completed=start, note=""))
+    >>> progress_note({"loss": 0.25, "excluded": 0.031, "crops_per_second": 12.4})
+    'loss 0.2500, excluded 3.1%, 12 crops/s'
+    """
+    formats = {
+        "loss": "loss {:.4f}",
+        "marked_share": "marked ≈ {:.0%}",
+        "excluded": "excluded {:.1%}",
+        "crops_per_second": "{:.0f} crops/s",
+        "alpha": "α {:.2g}",
+    }
+    shown = {name: values.get(name) for name in formats}
+    return ", ".join(formats[name].format(value) for name, value in shown.items() if value is not None)

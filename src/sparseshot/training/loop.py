@@ -15,13 +15,14 @@ from sparseshot.errors import CheckpointError, InputError, OutputError, Sparsesh
 from sparseshot.files import replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
 from sparseshot.models.colour import jittered_network_input
+from sparseshot.terminal import progress_bars
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.crops import Batch, CropPlan, CropSource
 from sparseshot.training.exclusion import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, calibrate
-from sparseshot.training.logs import RunLog, progress_bar
+from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.training.machine import make_fabric
 
 MODEL, LAST, BEST = "model.pt", "last.pt", "best.pt"
@@ -72,7 +73,8 @@ def train(
     log = RunLog(folder, start=run.step) if main else None
     validation_steps = {round(config.steps * (k + 1) / config.validations) for k in range(config.validations)}
     title = f"{config.task} {config.loss}"
-    with progress_bar(title, config.steps, start=run.step, show=show and main) as bar:
+    with progress_bars(show=show and main) as begin:
+        report = begin(title, config.steps, done=run.step)
         clock, since = time.perf_counter(), run.step
         for batch in source.ahead(range(run.step, config.steps), items):
             logged = (run.step + 1) % config.log_every == 0 or run.step + 1 == config.steps
@@ -84,7 +86,7 @@ def train(
                 values["crops_per_second"] = (run.step - since) * config.batch / (now - clock)
                 clock, since = now, run.step
                 log.write(run.step, values)
-                bar.update(run.step, values)
+                report(run.step, note=progress_note(values))
             if main and (run.step in validation_steps or run.step % config.checkpoint_every == 0):
                 run.checkpoint().save(folder / LAST)
     if log is not None:

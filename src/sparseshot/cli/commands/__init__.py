@@ -1,10 +1,10 @@
-"""The commands. Importing this package imports each module in it, and so adds its commands to the app."""
+"""The commands. Importing this package imports its modules, each of which adds its commands to the app."""
 
 from importlib import import_module
 from pkgutil import iter_modules
 
 _FIRST = ("demo", "train", "predict", "evaluate", "cells", "slide", "data")
-"""The order of the help; what is not named comes behind."""
+"""The order of the help; other modules follow by name."""
 
 _names = sorted(module.name for module in iter_modules(__path__))
 for _name in sorted(_names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)):

@@ -1,84 +1,84 @@
-"""``convert``, ``subset`` and ``cells``: files of cells from the terminal."""
+"""``convert``, ``subset`` and ``cells``: files of cells."""
 
+import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparseshot.cli import options
 from sparseshot.cli.app import app
-from sparseshot.cli.options import FILES, Json, Mpp, Seed
-from sparseshot.cli.output import print_json, print_table
+from sparseshot.cli.output import echo, print_json, print_table
+from sparseshot.errors import InputError, SparseshotWarning
 
-Source = Annotated[Path, typer.Argument(help="A file of cells in any format.", show_default=False)]
-Target = Annotated[Path, typer.Argument(help="The end of its name decides the format.", show_default=False)]
-Size = Annotated[str | None, typer.Option(help="Width and height of the slide in pixels, e.g. 1000x1000.")]
+if TYPE_CHECKING:
+    from sparseshot.cells import Cells
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        help="File of cells in any format, or a slide's folder written by `predict`.", show_default=False
+    ),
+]
+Target = Annotated[Path, typer.Argument(help="Its suffix decides the format.", show_default=False)]
+Size = Annotated[str | None, typer.Option(help="Width and height of the slide in pixels, as 1000x1000.")]
 
 
-@app.command(rich_help_panel=FILES)
+@app.command(rich_help_panel=options.FILES)
 def convert(
     source: Source,
     target: Target,
     from_format: Annotated[
-        str | None, typer.Option("--from", help="Format of the source, if not by content.")
+        str | None, typer.Option("--from", help="Format of the source, if not recognised by its content.")
     ] = None,
     to_format: Annotated[
-        str | None, typer.Option("--to", help="Format of the target, if not by name.")
+        str | None, typer.Option("--to", help="Format of the target, instead of its suffix.")
     ] = None,
-    mpp: Mpp = None,
+    mpp: options.Mpp = None,
     size: Size = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Convert cells from one format to another.
 
     Example: `sparseshot convert export.geojson cells.parquet`
     """
-    from sparseshot.cells import read_cells, write_cells
+    from sparseshot.cells import write_cells
     from sparseshot.cells.summary import summary
 
-    size_px = _size(size)
-    cells = read_cells(source, format=from_format, mpp=mpp, size_px=size_px)
+    size_px = _parse_size(size)
+    cells = _read(source, format=from_format, mpp=mpp, size_px=size_px)
     write_cells(cells, target, format=to_format, size_px=size_px)
     if as_json:
         print_json({"file": target, **summary(cells)})
-        return
-    typer.echo(f"{target}: {cells!r}")
+    else:
+        echo(f"{target}: {cells!r}")
 
 
-def _size(text: str | None) -> tuple[int, int] | None:
-    from sparseshot.errors import InputError
-
-    if text is None:
-        return None
-    width, _, height = text.lower().partition("x")
-    if not (width.isdigit() and height.isdigit()):
-        raise InputError(f"--size is {text!r}; give width and height in pixels, e.g. 1000x1000")
-    return int(width), int(height)
-
-
-@app.command(rich_help_panel=FILES)
+@app.command(rich_help_panel=options.FILES)
 def subset(
     source: Source,
     target: Target,
-    fraction: Annotated[float | None, typer.Option(help="Of the marks of each class, e.g. 0.3.")] = None,
-    seed: Seed = 0,
-    variant: Annotated[
-        Path | None, typer.Option(help="Write which marks were chosen to this file, to share it.")
+    fraction: Annotated[
+        float | None, typer.Option(help="Share of the marks of each class to keep, as 0.3.")
     ] = None,
-    apply: Annotated[Path | None, typer.Option(help="Take the marks of such a file instead.")] = None,
-    as_json: Json = False,
+    seed: options.Seed = 0,
+    variant: Annotated[
+        Path | None, typer.Option(help="Write the choice of marks to this file, to share it.")
+    ] = None,
+    apply: Annotated[Path | None, typer.Option(help="Keep the marks listed in such a file.")] = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Keep a fraction of the marks: every smaller fraction lies inside every larger one.
+    """Keep a fraction of the marks. A smaller fraction is a subset of every larger one.
 
     Example: `sparseshot subset marks.geojson sparse.geojson --fraction 0.3 --seed 0`
     """
-    from sparseshot.cells import Variant, read_cells
-    from sparseshot.errors import InputError
+    from sparseshot.cells import Variant
 
     if (fraction is None) == (apply is None):
         raise InputError(
-            "give either --fraction, to choose marks, or --apply, to take those of a variant file"
+            "pass either --fraction to choose marks, or --apply to keep the marks of a variant file"
         )
-    cells = read_cells(source)
+    cells = _read(source)
     chosen = Variant.choose(cells, fraction or 0.0, seed=seed) if apply is None else Variant.read(apply)
     (kept,) = chosen.apply(cells)
     kept.write(target)
@@ -86,50 +86,65 @@ def subset(
         chosen.write(variant)
     if as_json:
         print_json({"file": target, "marks": len(kept), "of": len(cells), "variant": variant})
-        return
-    typer.echo(f"{target}: {len(kept):,} of {len(cells):,} marks")
+    else:
+        echo(f"{target}: {len(kept):,} of {len(cells):,} marks")
 
 
-@app.command(rich_help_panel=FILES)
-def cells(
-    file: Source,
-    mpp: Mpp = None,
-    size: Size = None,
-    as_json: Json = False,
-) -> None:
-    """Tell what a file of cells holds: counts, classes, extent, and what was mended.
+@app.command(rich_help_panel=options.FILES)
+def cells(source: Source, mpp: options.Mpp = None, size: Size = None, as_json: options.Json = False) -> None:
+    """Show what a file of cells holds: counts, classes, extent, and what was repaired on reading.
 
     Example: `sparseshot cells export.geojson`
     """
-    import warnings
-
-    from sparseshot.cells import read_cells
     from sparseshot.cells.summary import summary
-    from sparseshot.errors import SparseshotWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
-        told = summary(read_cells(file, mpp=mpp, size_px=_size(size)))
-    told["warnings"] = [str(each.message) for each in caught if issubclass(each.category, SparseshotWarning)]
+        content = summary(_read(source, mpp=mpp, size_px=_parse_size(size)))
+    ours = [each for each in caught if issubclass(each.category, SparseshotWarning)]
+    content["warnings"] = [str(each.message) for each in ours]
     if as_json:
-        print_json(told)
+        print_json(content)
         return
-    _print_table(file, told)
+    echo(source)
+    print_table((), _rows(content))
 
 
-def _print_table(file: Path, told: dict[str, object]) -> None:
-    from rich.table import Table
+def _read(
+    source: Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    mpp: float | None = None,
+    size_px: tuple[int, int] | None = None,
+) -> "Cells":
+    options.check_paths(source)
+    if source.is_dir():
+        from sparseshot.prediction import read_prediction
 
-    table = Table(title=str(file), show_header=False, title_justify="left")
-    for name, value in told.items():
+        return read_prediction(source)
+    from sparseshot.cells import read_cells
+
+    return read_cells(source, format=format, mpp=mpp, size_px=size_px)
+
+
+def _parse_size(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    width, _, height = text.lower().partition("x")
+    if not (width.isdecimal() and height.isdecimal() and int(width) and int(height)):
+        raise InputError(f"--size is {text!r}; pass width and height in pixels, as 1000x1000")
+    return int(width), int(height)
+
+
+def _rows(content: dict[str, object]) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in content.items():
         if isinstance(value, dict):
-            for key, number in value.items():
-                table.add_row(f"{name}: {key}", f"{number:,}")
+            rows += [(f"{name}: {key}", f"{number:,}") for key, number in value.items()]
         elif isinstance(value, list):
-            for each in value:
-                table.add_row(name, str(each))
+            rows += [(name, str(each)) for each in value]
         elif isinstance(value, bool):
-            table.add_row(name, "yes" if value else "no")
+            rows.append((name, "yes" if value else "no"))
         elif value is not None:
-            table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
-    print_table(table)
+            rows.append((name, f"{value:,}" if isinstance(value, int) else str(value)))
+    return rows

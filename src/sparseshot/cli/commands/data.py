@@ -1,24 +1,21 @@
-"""``sparseshot data``: the benchmark sets, whether a folder holds one, and how to get one."""
+"""``sparseshot data``: list, check and fetch the benchmark data sets."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
-from sparseshot.cli.options import RESEARCH, Json, Root
-from sparseshot.cli.output import print_json, print_table, progress_bars
+from sparseshot.cli.output import echo, print_json, print_table
+from sparseshot.terminal import progress_bars
 
 if TYPE_CHECKING:
-    from rich.progress import ProgressColumn
-
-    from sparseshot.datasets import DatasetInfo, Fetched
+    from sparseshot.datasets import DatasetInfo
     from sparseshot.datasets.checking import Report
 
 data = typer.Typer(no_args_is_help=True)
-app.add_typer(data, name="data", rich_help_panel=RESEARCH)
+app.add_typer(data, name="data", rich_help_panel=options.RESEARCH)
 
 
 @data.callback()
@@ -29,15 +26,13 @@ def _about() -> None:
     """
 
 
-Name = Annotated[str, typer.Argument(help="Name of the data set, as `sparseshot data list` shows it.")]
+Name = Annotated[str, typer.Argument(help="Name of the data set, as in `sparseshot data list`.")]
 
 
 @data.command("list")
 def list_datasets(
-    as_json: Json = False,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print all of it as a Markdown table.")
-    ] = False,
+    as_json: options.Json = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """Show every data set that sparseshot reads.
 
@@ -46,47 +41,38 @@ def list_datasets(
     from sparseshot.datasets.catalogue import CATALOGUE, catalogue_markdown
 
     if as_json:
-        print_json([_as_json(info) for info in CATALOGUE.values()])
-        return
-    if as_markdown:
+        print_json([_entry(info) for info in CATALOGUE.values()])
+    elif as_markdown:
         typer.echo(catalogue_markdown())
-        return
-    from rich.table import Table
-
-    table = Table(
-        "name", "images", "cells", "classes", "µm/px", "licence", "get it", box=None, pad_edge=False
-    )
-    for info in CATALOGUE.values():
-        published = info.published
-        table.add_row(
-            info.name,
-            f"{published.images:,}",
-            "" if published.cells is None else f"{published.cells:,}",
-            str(len(info.classes)) if info.classes else "yours",
-            "yours" if info.mpp is None else f"{info.mpp:g}",
-            info.licence,
-            "fetch" if info.archive else (info.page or "private"),
-        )
-    print_table(table)
+    else:
+        rows = [
+            (
+                info.name,
+                f"{info.published.images:,}",
+                "" if info.published.cells is None else f"{info.published.cells:,}",
+                len(info.classes) or "yours",
+                "yours" if info.mpp is None else f"{info.mpp:g}",
+                info.licence,
+                "fetch" if info.archive else (info.page or "private"),
+            )
+            for info in CATALOGUE.values()
+        ]
+        print_table(("name", "images", "cells", "classes", "µm/px", "licence", "available"), rows)
 
 
 @data.command("check")
-def check_dataset(
-    name: Name,
-    root: Root,
-    as_json: Json = False,
-) -> None:
-    """Hold a folder against the catalogue: files, counts, sizes, cells outside their image.
+def check_dataset(name: Name, root: options.Root, as_json: options.Json = False) -> None:
+    """Compare a folder with the catalogue: files, counts, sizes, cells outside their image.
 
-    Exit code 1 if anything is missing or wrong.
+    The exit code is 1 if anything is missing or wrong.
 
     Example: `sparseshot data check tnbc --root data/tnbc`
     """
     from sparseshot.datasets import check, dataset_info
 
     info = dataset_info(name)
-    with _bar(f"checking {info.title}") as progress:
-        report = check(info, root, progress=progress)
+    with progress_bars() as begin:
+        report = check(info, root, progress=begin(f"checking {info.title}"))
     if as_json:
         print_json(report.as_json())
     else:
@@ -98,57 +84,53 @@ def check_dataset(
 @data.command("fetch")
 def fetch_dataset(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Folder to put it in; made if it is not there.")],
+    out: Annotated[Path, typer.Option(help="Folder for the data set; created if missing.")],
     address: Annotated[
-        str | None, typer.Option(help="Another address of the same archive, e.g. a mirror of your own.")
+        str | None, typer.Option(help="Another address of the same archive, such as your own mirror.")
     ] = None,
     keep_archive: Annotated[
         bool, typer.Option("--keep-archive", help="Keep the downloaded archive.")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Download and unpack a data set, or tell where to get it.
-
-    A transfer that broke off goes on where it stopped.
+    """Download and unpack a data set, or say where to get it. An interrupted transfer is resumed.
 
     Example: `sparseshot data fetch tnbc --out data/tnbc`
     """
     from sparseshot.datasets import dataset_info, fetch
 
     info = dataset_info(name)
-    if images := _images_there(info, out):
+    if images := _count_images(info, out):
         if as_json:
             print_json({"name": info.name, "folder": out, "images": images, "fetched": False})
             return
-        typer.echo(f"{info.title} is in {out} already, {images} images; nothing to do.")
-        typer.echo(f"Is it whole? sparseshot data check {info.name} --root {out}")
+        echo(f"{info.title} is in {out} already, {images} images; nothing to do.")
+        echo(f"To check that it is complete: sparseshot data check {info.name} --root {out}")
         return
-    typer.echo(f"{info.title}: {info.licence}; cite {info.citation}", err=as_json)
-    with resumable(), _bar(f"fetching {info.title}", in_bytes=True) as progress:
+    echo(f"{info.title}: {info.licence}; cite {info.citation}", err=as_json)
+    with resumable(), progress_bars(in_bytes=True) as begin:
+        progress = begin(f"fetching {info.title}")
         fetched = fetch(info, out, address=address, keep_archive=keep_archive, progress=progress)
     if as_json:
-        print_json(_fetched_as_json(info, fetched))
+        entry = {
+            "name": info.name,
+            "folder": fetched.folder,
+            "images": fetched.images,
+            "fetched": True,
+            "bytes": fetched.size_bytes,
+            "md5": fetched.checksums.md5,
+            "sha256": fetched.checksums.sha256,
+            "as_published": fetched.verified,
+        }
+        print_json(entry)
         return
-    checked = "as published" if fetched.verified else "the publisher gives none to compare with"
-    typer.echo(f"{fetched.images} images in {fetched.folder}, from {fetched.size_bytes:,} bytes")
-    typer.echo(f"MD5 {fetched.checksums.md5} ({checked})")
-    typer.echo(f"SHA-256 {fetched.checksums.sha256}")
+    checked = "as published" if fetched.verified else "the publisher states none"
+    echo(f"{fetched.images} images in {fetched.folder}, from {fetched.size_bytes:,} bytes")
+    echo(f"MD5 {fetched.checksums.md5} ({checked})")
+    echo(f"SHA-256 {fetched.checksums.sha256}")
 
 
-def _fetched_as_json(info: "DatasetInfo", fetched: "Fetched") -> dict[str, object]:
-    return {
-        "name": info.name,
-        "folder": fetched.folder,
-        "images": fetched.images,
-        "fetched": True,
-        "bytes": fetched.size_bytes,
-        "md5": fetched.checksums.md5,
-        "sha256": fetched.checksums.sha256,
-        "as_published": fetched.verified,
-    }
-
-
-def _images_there(info: "DatasetInfo", out: Path) -> int:
+def _count_images(info: "DatasetInfo", out: Path) -> int:
     from sparseshot.datasets.layout import find_layout
     from sparseshot.errors import DataNotFoundError
 
@@ -158,31 +140,21 @@ def _images_there(info: "DatasetInfo", out: Path) -> int:
         return 0
 
 
-def _as_json(info: "DatasetInfo") -> dict[str, object]:
+def _entry(info: "DatasetInfo") -> dict[str, object]:
+    names = ("name", "title", "about", "classes", "mpp", "mpp_note", "licence", "citation", "page", "note")
     return {
-        "name": info.name,
-        "title": info.title,
-        "about": info.about,
+        **{name: getattr(info, name) for name in names},
         "images": info.published.images,
         "cells": info.published.cells,
-        "classes": list(info.classes),
-        "mpp": info.mpp,
-        "mpp_note": info.mpp_note,
         "splits": info.splits.source,
-        "licence": info.licence,
-        "citation": info.citation,
-        "page": info.page,
         "address": info.archive.address if info.archive else None,
-        "note": info.note,
     }
 
 
 def _show(report: "Report", info: "DatasetInfo") -> None:
-    from rich.table import Table
-
-    table = Table("part", "images", "expected", "cells", "expected", "", box=None, pad_edge=False)
-    for part in report.parts:
-        table.add_row(
+    echo(f"{info.title} in {report.folder}")
+    rows = [
+        (
             part.part,
             f"{part.images:,}",
             "" if part.images_expected is None else f"{part.images_expected:,}",
@@ -190,31 +162,12 @@ def _show(report: "Report", info: "DatasetInfo") -> None:
             "not counted" if part.cells_expected is None else f"{part.cells_expected:,}",
             part.state,
         )
-    typer.echo(f"{info.title} in {report.folder}")
-    print_table(table)
+        for part in report.parts
+    ]
+    print_table(("part", "images", "expected", "cells", "expected", ""), rows)
     used = ", ".join(f"{split} {count:,}" for split, count in report.used.items())
-    typer.echo(f"used as: {used} ({info.splits.source})")
+    echo(f"used as: {used} ({info.splits.source})")
     for problem in report.problems:
-        typer.echo(f"wrong: {problem}")
+        echo(f"wrong: {problem}")
     for line in report.mended:
-        typer.echo(f"mended: {line}")
-
-
-@contextmanager
-def _bar(title: str, *, in_bytes: bool = False) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    counts: tuple[ProgressColumn, ...]
-    counts = (DownloadColumn(), TransferSpeedColumn()) if in_bytes else (MofNCompleteColumn(),)
-    columns = (TextColumn("{task.description}"), BarColumn(), *counts, TimeRemainingColumn())
-    with progress_bars(*columns) as bars:
-        task = bars.add_task(title, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+        echo(f"repaired: {line}")

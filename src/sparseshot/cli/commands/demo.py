@@ -1,88 +1,77 @@
 """``sparseshot demo``: the whole job, from nothing to a page."""
 
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
-from sparseshot.cli.options import TRAINING, Json
-from sparseshot.cli.output import print_json, print_table, progress_bars
+from sparseshot.cli.output import echo, print_json, print_table
+from sparseshot.terminal import Report, progress_bars
 
 if TYPE_CHECKING:
     from sparseshot.demo import Demo, Step
 
 
-@app.command(rich_help_panel=TRAINING)
+@app.command(rich_help_panel=options.TRAINING)
 def demo(
-    out: Annotated[
-        Path, typer.Option(help="Folder for everything; must be new, or of a demo that was stopped.")
-    ] = Path("sparseshot-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for everything; new, or of an interrupted demo.")] = Path(
+        "sparseshot-demo"
+    ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds instead of minutes: shows that all works, not how well.")
+        bool, typer.Option("--quick", help="Seconds instead of minutes: shows that it works, not how well.")
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Show the whole job without any data: a made slide, a few marks, two losses, every cell, one page.
+    """Run the whole job without any data: a synthetic slide, a few marks, two losses, every cell, one page.
 
     Example: `sparseshot demo --out demo`
 
-    Takes a few minutes on two cores. Stopped at any moment, the same command goes on where it was.
+    Takes a few minutes on two cores. Run the same command again to resume an interrupted demo.
     """
     from sparseshot.demo import FULL, QUICK, run_demo
 
-    with resumable(), _bars() as report:
+    with resumable(), progress_bars() as begin:
+        bars: dict[str, Report] = {}
+
+        def report(step: "Step") -> None:
+            if step.title not in bars:
+                bars[step.title] = begin(step.title)
+            bars[step.title](step.done, step.total, step.note)
+
         done = run_demo(out, QUICK if quick else FULL, report=report)
     if as_json:
         print_json(done.numbers)
-        return
-    _show(done)
-
-
-@contextmanager
-def _bars() -> "Iterator[Callable[[Step], None]]":
-    from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
-
-    columns = ("{task.description}", BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[note]}"))
-    with progress_bars(*columns) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def report(step: "Step") -> None:
-            if step.title not in tasks:
-                tasks[step.title] = bars.add_task(step.title, note="")
-            bars.update(tasks[step.title], completed=step.done, total=step.total, note=step.note)
-
-        yield report
+    else:
+        _show(done)
 
 
 def _show(done: "Demo") -> None:
-    from rich.table import Table
-
     folder, numbers = done.folder, done.numbers
     if done.was_there:
-        typer.echo("all of it was there already; delete the folder to see it made again")
-    typer.echo(f"{numbers['marks']:,} of {numbers['cells']:,} cells were marked; F1 of finding them all:\n")
-    table = Table("", "threshold 0.5", "calibrated", box=None, pad_edge=False)
-    for each in numbers["losses"].values():
-        table.add_row(each["title"], f"{each['half']['f1']:.3f}", f"{each['calibrated']['f1']:.3f}")
-    print_table(table)
+        echo("this demo was finished before; delete the folder to run it again")
+    echo(f"{numbers['marks']:,} of {numbers['cells']:,} cells were marked; F1 over all cells:")
+    echo()
+    rows = [
+        (each["title"], f"{each['half']['f1']:.3f}", f"{each['calibrated']['f1']:.3f}")
+        for each in numbers["losses"].values()
+    ]
+    print_table(("", "threshold 0.5", "calibrated"), rows)
+    echo()
     best = folder.of_loss(folder.plan.losses[-1])
-    places = {
+    files = {
         "page": folder.page,
         "slide": folder.slide,
         "marks": folder.marks,
         "QuPath": best.found / "qupath.zip",
         "GeoParquet": best.cells,
     }
-    typer.echo()
-    for name, path in places.items():
-        typer.echo(f"{name:<11} {path}")
+    print_table((), list(files.items()))
     slide, model = shlex.quote(str(folder.slide)), shlex.quote(str(best.run))
-    typer.echo(
-        "\nOpen the page in a browser; drop the marks and the QuPath file on the slide in QuPath. Then:\n"
-    )
-    typer.echo(f"  sparseshot predict {model} {slide} --out found     # the same on any slide")
-    typer.echo("  sparseshot train --slide YOURS.svs --marks YOURS.geojson --task detect --out run")
+    echo()
+    echo("Open the page in a browser, and drag the marks and the QuPath file onto the slide in QuPath. Then:")
+    echo()
+    echo(f"  sparseshot predict {model} {slide} --out found     # or any other slide")
+    echo("  sparseshot train --slide YOURS.svs --marks YOURS.geojson --task detect --out run")

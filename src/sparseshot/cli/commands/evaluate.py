@@ -1,52 +1,51 @@
-"""``sparseshot evaluate``: how good a model is, in numbers and as a picture."""
+"""``sparseshot evaluate``: the scores of a model, and a picture."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from sparseshot.cli import options
 from sparseshot.cli.app import app
-from sparseshot.cli.options import TRAINING, Dataset, Device, ExhaustiveClass, Json, Mpp, OptionalRoot
-from sparseshot.cli.output import print_json, print_table
+from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.errors import InputError
 
 if TYPE_CHECKING:
     from sparseshot.training.evaluation import Evaluation
 
 
-@app.command(rich_help_panel=TRAINING)
+@app.command(rich_help_panel=options.TRAINING)
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or its model.pt.")],
-    dataset: Dataset = None,
-    root: OptionalRoot = None,
+    dataset: options.Dataset = None,
+    root: options.OptionalRoot = None,
     split: Annotated[
-        Literal["train", "validation", "test"], typer.Option(help="Part of the benchmark set.")
+        Literal["train", "validation", "test"], typer.Option(help="Split of the data set.")
     ] = "test",
-    slide: Annotated[
-        list[Path] | None, typer.Option("--slide", "--images", help="Your own exhaustively marked images.")
-    ] = None,
-    marks: Annotated[list[Path] | None, typer.Option(help="All cells of each --slide.")] = None,
-    exhaustive_class: ExhaustiveClass = "Exhaustive",
-    mpp: Mpp = None,
+    slide: options.Slides = None,
+    marks: options.Marks = None,
+    exhaustive_class: options.ExhaustiveClass = "Exhaustive",
+    mpp: options.Mpp = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for evaluation.json and .png; else the run.")
+        Path | None, typer.Option(help="Folder for evaluation.json and evaluation.png; default: the run.")
     ] = None,
-    device: Device = "auto",
-    as_json: Json = False,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
-    """Compare what a model finds with what there is.
+    """Compare what a model finds with the ground truth.
 
-    On the test images of the set it was trained on:
+    On the test images of the data set it was trained on:
 
         sparseshot evaluate run
 
-    On your own images, all of whose cells are marked:
+    On your own images, in which all cells are marked:
 
         sparseshot evaluate run --images pictures --marks marks
 
-    Dice (segmentation) or F1 within 3 µm (detection) at threshold 0.5, at the calibrated one, and at the best
-    one, which only the truth can tell. Writes evaluation.json and evaluation.png beside the run.
+    Reports Dice (segmentation) or F1 within 3 µm (detection) at threshold 0.5, at the calibrated threshold,
+    and at the best one, which only the ground truth can tell.
     """
+    options.check_paths(run, *(slide or []), *(marks or []), root)
     from sparseshot.datasets import load_dataset
     from sparseshot.training.annotated import AnnotatedSlide, open_pairs, open_samples
     from sparseshot.training.pairs import find_pairs
@@ -60,10 +59,12 @@ def evaluate(
         data = run_data(run)
         name, place = dataset or data.dataset, root or data.root
         if name is None or place is None:
-            raise InputError("say what to evaluate on: --dataset with --root, or --images with --marks")
+            raise InputError(
+                "choose the images to evaluate on: --dataset with --root, or --images with --marks"
+            )
         images = open_samples(load_dataset(name, place, split=split))
         if (data.dataset, data.root) == (name, place):
-            shown = data.load()[0][:1]  # what it was trained on, with the marks it was given
+            shown = data.load()[0][:1]  # an image it was trained on, with its marks
     folder = out or (run if run.is_dir() else run.parent)
     result = evaluate_run(run, images, folder, shown=shown, device=device)
     if as_json:
@@ -73,16 +74,14 @@ def evaluate(
 
 
 def _show(result: "Evaluation") -> None:
-    from rich.table import Table
-
     name = "Dice" if result.task == "segment" else "F1"
-    table = Table(title=f"{name} on {result.images} images with {result.cells:,} cells")
-    for head in ("at", "threshold", name, "95 %", "mean of images", "precision", "recall"):
-        table.add_column(head)
-    for where, score in (("0.5", result.half), ("calibrated", result.calibrated), ("best", result.best)):
+    rows = []
+    for at, score in (("0.5", result.half), ("calibrated", result.calibrated), ("best", result.best)):
         if score is not None:
-            numbers = (score.pooled, score.mean, score.precision, score.recall)
-            pooled, mean, precision, recall = (f"{number:.3f}" for number in numbers)
+            pooled, mean, precision, recall = (
+                f"{number:.3f}" for number in (score.pooled, score.mean, score.precision, score.recall)
+            )
             interval = f"{score.low:.3f}–{score.high:.3f}"
-            table.add_row(where, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall)
-    print_table(table)
+            rows.append((at, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall))
+    echo(f"{name} on {result.images} images with {result.cells:,} cells")
+    print_table(("at", "threshold", name, "95 %", "mean of images", "precision", "recall"), rows)

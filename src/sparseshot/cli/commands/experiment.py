@@ -1,45 +1,43 @@
-"""``sparseshot experiment`` and ``sparseshot report``: run what is missing, and show what is there."""
+"""``sparseshot experiment`` and ``sparseshot report``: run an experiment and show its results."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
-from sparseshot.cli.options import RESEARCH, Json, OptionalRoot
-from sparseshot.cli.output import print_json
+from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.errors import InputError
 
 if TYPE_CHECKING:
     from sparseshot.experiments import Outcome
 
 
-@app.command(rich_help_panel=RESEARCH)
+@app.command(rich_help_panel=options.RESEARCH)
 def experiment(
-    name: Annotated[
-        str | None, typer.Argument(help="A TOML file, or the name of an experiment of --list.")
-    ] = None,
-    root: OptionalRoot = None,
+    name: Annotated[str | None, typer.Argument(help="TOML file, or a name shown by --list.")] = None,
+    root: options.OptionalRoot = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; what is in it is not run again.")
+        Path | None, typer.Option(help="Folder of the runs; finished runs in it are not repeated.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Runs side by side; else one for each GPU or core.", min=1)
+        int | None, typer.Option(help="Runs in parallel; default: one for each GPU or core.", min=1)
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only runs with names like this, as 'tnbc-segment-*'.")
+        list[str] | None, typer.Option(help="Only runs whose names match, as 'tnbc-segment-*'; repeatable.")
     ] = None,
     profile: Annotated[
         Literal["quick", "paper"] | None, typer.Option(help="Size of the runs, instead of the file's.")
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Show the experiments that come along.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs, and run nothing.")] = False,
-    as_json: Json = False,
+    list_them: Annotated[bool, typer.Option("--list", help="Show the built-in experiments.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs without running them.")] = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Run what is missing of an experiment: data sets, losses and fractions named in a TOML file.
+    """Run what is missing of an experiment: data sets, losses and fractions listed in a TOML file.
 
-    Killed at any time, the same command goes on. A run that fails is recorded, the others go on, and the
-    exit code is 1.
+    A failed run is recorded and does not stop the others; the exit code is then 1. Run the same command
+    again to resume.
 
     Example: `sparseshot experiment tnbc-headline --root data --out runs`
     """
@@ -51,58 +49,64 @@ def experiment(
         _list_experiments(as_json)
         return
     if name is None:
-        raise InputError("say which experiment: a TOML file, or one of `sparseshot experiment --list`")
+        raise InputError("choose an experiment: a TOML file, or a name of `sparseshot experiment --list`")
     file = open_experiment(name, profile=profile)
     if dry_run:
-        _print_lines([run.name for run in choose(file.experiment.runs, only or ())], as_json)
+        names = [run.name for run in choose(file.experiment.runs, only or ())]
+        if as_json:
+            print_json(names)
+        else:
+            print_table((), [[run] for run in names])
         return
     if out is None:
-        raise InputError("say where the runs go: --out DIR")
+        raise InputError("choose a folder for the runs: --out DIR")
     with resumable(), shown_progress() as progress:
         outcome = run_experiment(file, root=root, out=out, jobs=jobs, only=only or (), progress=progress)
-    _tell(outcome, out, as_json)
+    _show(outcome, out, as_json)
     if outcome.failed:
         raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=RESEARCH)
+@app.command(rich_help_panel=options.RESEARCH)
 def report(
     folder: Annotated[Path, typer.Argument(help="The --out of `sparseshot experiment`.")],
     out: Annotated[
-        Path | None, typer.Option(help="The page; a Markdown file goes beside it. Else FOLDER/report.html.")
+        Path | None,
+        typer.Option(help="HTML page, with a Markdown file beside it; default: FOLDER/report.html."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Also write the figures here, and show them in the Markdown.")
+        Path | None, typer.Option(help="Folder for the figures, which the Markdown then shows.")
     ] = None,
     metrics_json: Annotated[
-        Path | None, typer.Option(help="Also write the numbers of all runs as one JSON file.")
+        Path | None, typer.Option(help="Write the metrics of all runs to one JSON file.")
     ] = None,
     about: Annotated[
-        str | None, typer.Option(help="The method the report is about, by its short name; else ece.")
+        str | None, typer.Option(help="Short name of the method that the report is about; default: ece.")
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(help="A method it is held against first; may be given again. Else adaptive and ce."),
+        typer.Option(help="Method to compare it with first; repeatable. Default: adaptive and ce."),
     ] = None,
     with_restricted_images: Annotated[
         bool,
         typer.Option(
             "--with-restricted-images",
-            help="Also show images that not everybody may pass on: keep that report to yourself.",
+            help="Show images whose licence forbids redistribution. Do not publish such a report.",
         ),
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Show what runs gave, beside the paper's numbers: one HTML page with everything in it, and Markdown.
+    """Show the results of runs beside the paper's: one self-contained HTML page, and Markdown.
 
     Example: `sparseshot report runs --out report.html`
     """
+    page = out or folder / "report.html"
+    if page.suffix.lower() != ".html":
+        raise InputError(f"--out is {page}; its suffix must be .html")
+    options.check_paths(folder)
     from sparseshot.experiments import Results
     from sparseshot.experiments.report import make_report, write_raw_metrics, write_report
 
-    page = out or folder / "report.html"
-    if page.suffix.lower() != ".html":
-        raise InputError(f"--out is {page}; give it the suffix .html")
     results = Results.read(folder)
     blocks = make_report(
         results, about=about, against=against or (), restricted_images=with_restricted_images
@@ -115,7 +119,7 @@ def report(
         print_json({"written": written})
         return
     for path in written:
-        typer.echo(path)
+        echo(path)
 
 
 def _list_experiments(as_json: bool) -> None:
@@ -128,22 +132,11 @@ def _list_experiments(as_json: bool) -> None:
             for e in files
         ]
         print_json(entries)
-        return
-    width = max(len(each.name) for each in files)
-    for each in files:
-        profile = each.runs[0].profile
-        typer.echo(f"{each.name:<{width}}  {len(each.runs):>3} runs  {profile:<5}  {each.title}")
+    else:
+        print_table((), [(e.name, f"{len(e.runs):>3} runs", e.runs[0].profile, e.title) for e in files])
 
 
-def _print_lines(lines: list[str], as_json: bool) -> None:
-    if as_json:
-        print_json(lines)
-        return
-    typer.echo("\n".join(lines))
-
-
-def _tell(outcome: "Outcome", out: Path, as_json: bool) -> None:
-    """Sum up."""
+def _show(outcome: "Outcome", out: Path, as_json: bool) -> None:
     done = [result for result in outcome.results if result.state == "done"]
     if as_json:
         summary = {
@@ -159,7 +152,7 @@ def _tell(outcome: "Outcome", out: Path, as_json: bool) -> None:
         print_json(summary)
         return
     if not outcome.ran:
-        typer.echo(f"nothing to do: all {len(done)} runs are done")
+        echo(f"nothing to do: all {len(done)} runs are done")
     for result in outcome.failed:
-        typer.echo(f"failed: {result.run.name}: {result.failure} ({result.folder / 'output.txt'})")
-    typer.echo(f"{len(done)} of {len(outcome.results)} runs are done; `sparseshot report {out}` shows them")
+        echo(f"failed: {result.run.name}: {result.failure} ({result.folder / 'output.txt'})")
+    echo(f"{len(done)} of {len(outcome.results)} runs are done; `sparseshot report {out}` shows them")

@@ -1,27 +1,25 @@
-"""``sparseshot slide``: what a slide is, and where its tissue lies."""
+"""``sparseshot slide``: the properties of a slide and its tissue."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sparseshot.cli import options
 from sparseshot.cli.app import app
-from sparseshot.cli.options import FILES, Json, Mpp
-from sparseshot.cli.output import print_json
+from sparseshot.cli.output import echo, print_json
 
 
-@app.command("slide", rich_help_panel=FILES)
+@app.command("slide", rich_help_panel=options.FILES)
 def show_slide(
-    file: Annotated[
-        Path, typer.Argument(help="A whole slide, an OME-TIFF or a plain image.", show_default=False)
-    ],
-    mpp: Mpp = None,
+    file: Annotated[Path, typer.Argument(help="Whole slide, OME-TIFF or plain image.", show_default=False)],
+    mpp: options.Mpp = None,
     picture: Annotated[
         Path | None, typer.Option(help="Write a PNG of the slide with its tissue outlined.")
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
-    """Show size, µm/px and levels of a slide, and how much of it is tissue.
+    """Show the size, resolution and levels of a slide, and how much of it is tissue.
 
     Example: `sparseshot slide biopsy.svs --picture tissue.png`
     """
@@ -37,7 +35,7 @@ def show_slide(
     if picture is not None:
         tissue.write_picture(picture)
     if as_json:
-        known = {
+        properties = {
             "file": file,
             "vendor": slide.vendor,
             "width": width,
@@ -47,15 +45,13 @@ def show_slide(
             "tissue_share": tissue.share,
             "tissue_mm2": tissue.area_mm2,
         }
-        print_json(known)
+        print_json(properties)
         return
-    typer.echo(f"{slide.name}  {slide.vendor}")
     mm = slide.mpp / 1000
-    typer.echo(
-        f"size    {width:,} × {height:,} px, {width * mm:.2f} × {height * mm:.2f} mm at {slide.mpp:g} µm/px"
-    )
+    echo(f"{slide.name}  {slide.vendor}")
+    echo(f"size    {width:,} × {height:,} px, {width * mm:.2f} × {height * mm:.2f} mm at {slide.mpp:g} µm/px")
     for number, level in enumerate(levels):
-        typer.echo(f"level {number} {level['width']:,} × {level['height']:,} px at {level['mpp']:g} µm/px")
-    typer.echo(f"tissue  {tissue.share:.1%} of it, {tissue.area_mm2:.2f} mm²")
+        echo(f"level {number} {level['width']:,} × {level['height']:,} px at {level['mpp']:g} µm/px")
+    echo(f"tissue  {tissue.share:.1%} of the slide, {tissue.area_mm2:.2f} mm²")
     if picture is not None:
-        typer.echo(f"picture {picture}")
+        echo(f"picture {picture}")

@@ -5,72 +5,67 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
-from sparseshot.cli.options import (
-    TRAINING,
-    Dataset,
-    Device,
-    ExhaustiveClass,
-    Json,
-    Mpp,
-    OptionalRoot,
-    Precision,
-    Seed,
-)
-from sparseshot.cli.output import print_json
+from sparseshot.cli.output import echo, print_json
 from sparseshot.errors import InputError
 
 
-@app.command(rich_help_panel=TRAINING)
+@app.command(rich_help_panel=options.TRAINING)
 def train(
-    out: Annotated[
-        Path, typer.Option(help="Folder of the run; the same command goes on with what is there.")
-    ],
-    dataset: Dataset = None,
-    root: OptionalRoot = None,
-    slide: Annotated[
-        list[Path] | None, typer.Option("--slide", "--images", help="A slide or image, or a folder of them.")
+    out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")],
+    dataset: options.Dataset = None,
+    root: options.OptionalRoot = None,
+    slide: options.Slides = None,
+    marks: options.Marks = None,
+    pairs: Annotated[Path | None, typer.Option(help="CSV file with the columns slide and marks.")] = None,
+    task: Annotated[
+        Literal["segment", "detect"] | None,
+        typer.Option(help="Find outlines or positions.", show_default="segment"),
     ] = None,
-    marks: Annotated[
-        list[Path] | None, typer.Option(help="The marks of each --slide, or a folder of files named alike.")
-    ] = None,
-    pairs: Annotated[Path | None, typer.Option(help="A CSV file with the columns slide and marks.")] = None,
-    task: Annotated[Literal["segment", "detect"], typer.Option(help="Find outlines, or places.")] = "segment",
     loss: Annotated[
-        str, typer.Option(help="A loss by its short name: adaptive, ece (the paper's), ce, focal, huber, …")
-    ] = "adaptive",
+        str | None,
+        typer.Option(
+            help="Loss by its short name: adaptive, ece (the paper's), ce, focal, huber, …",
+            show_default="adaptive",
+        ),
+    ] = None,
     loss_option: Annotated[
-        list[str] | None, typer.Option(help="An argument of the loss, as alpha=0.05.")
+        list[str] | None, typer.Option(help="Argument of the loss, as alpha=0.05; repeatable.")
     ] = None,
     fraction: Annotated[
-        float, typer.Option(help="Keep this share of the marks, to simulate sparse ones.")
+        float, typer.Option(help="Keep this share of the marks, to simulate sparse annotation.")
     ] = 1.0,
     marking: Annotated[
         str, typer.Option(help="How that share is chosen: random, large, corner, images or classes.")
     ] = "random",
     classes: Annotated[
-        str, typer.Option(help="Classes to learn, with commas; none: any mark is a cell.")
-    ] = "",
+        str | None, typer.Option(help="Classes to learn, comma-separated; default: every mark is a cell.")
+    ] = None,
     negative: Annotated[
-        str, typer.Option(help="Classes whose marks are certain negatives, with commas.")
-    ] = "",
-    exhaustive_class: ExhaustiveClass = "Exhaustive",
-    mpp: Mpp = None,
+        str | None, typer.Option(help="Classes of certain negatives, comma-separated.")
+    ] = None,
+    exhaustive_class: options.ExhaustiveClass = "Exhaustive",
+    mpp: options.Mpp = None,
     profile: Annotated[
         Literal["quick", "paper"], typer.Option(help="Minutes on two cores, or full size.")
     ] = "quick",
-    config: Annotated[Path | None, typer.Option(help="A TOML file with settings of TrainConfig.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimiser steps; else the profile's.")] = None,
-    seed: Seed = 0,
-    rounds: Annotated[int, typer.Option(help="Rounds of weak supervision; 1: none.")] = 1,
-    tau: Annotated[float, typer.Option(help="How sure a prediction must be to become a mark.")] = 0.75,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    as_json: Json = False,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file of TrainConfig settings; options given here override it.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimiser steps; default: the profile's.")] = None,
+    seed: options.OptionalSeed = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of weak supervision; 1 is none.")] = 1,
+    tau: Annotated[
+        float, typer.Option(help="Lowest probability at which a prediction becomes a mark.")
+    ] = 0.75,
+    device: options.Device = "auto",
+    precision: options.OptionalPrecision = None,
+    as_json: options.Json = False,
 ) -> None:
-    """Train a model from sparsely marked images.
+    """Train a model on sparsely marked images.
 
-    On a benchmark set with 30 % of its marks:
+    On a benchmark data set with 30 % of its marks:
 
         sparseshot train --dataset tnbc --root data --task segment --fraction 0.3 --out run
 
@@ -78,8 +73,13 @@ def train(
 
         sparseshot train --slide a.svs --marks a.geojson --task detect --out run
 
-    Killed, it goes on where it was when the same command is given again.
+    Run the same command again to resume an interrupted run.
     """
+    if (dataset is None) == (not slide and pairs is None):
+        raise InputError("choose the training data: --dataset with --root, --slide with --marks, or --pairs")
+    if dataset is not None and root is None:
+        raise InputError(f"--dataset {dataset} needs its folder: --root DIR")
+    options.check_paths(root, *(slide or []), *(marks or []), pairs, config)
     from sparseshot.training.annotated import TrainingData
     from sparseshot.training.logs import numbers_of, read_log
     from sparseshot.training.machine import make_fabric
@@ -87,34 +87,29 @@ def train(
     from sparseshot.training.rounds import WeakSupervision
     from sparseshot.training.runs import make_config, train_run
 
-    if (dataset is None) == (not slide and pairs is None):
-        raise InputError("say what to train on: --dataset with --root, or --slide with --marks, or --pairs")
-    if dataset is not None and root is None:
-        raise InputError(f"say where {dataset} lies: --root DIR")
     settings: dict[str, Any] = {
         "task": task,
         "loss": loss,
-        "loss_options": dict(map(_option, loss_option or [])),
+        "loss_options": dict(map(_loss_option, loss_option)) if loss_option else None,
         "classes": _names(classes),
         "negative_classes": _names(negative),
+        "steps": steps,
         "seed": seed,
         "precision": precision,
     }
-    if steps is not None:
-        settings["steps"] = steps
-    found = () if dataset is not None else tuple(find_pairs(slide or [], marks or [], pairs))
+    given = {name: value for name, value in settings.items() if value is not None}
+    configuration = make_config(profile, config, given)
     data = TrainingData(
         dataset=dataset,
         root=root,
-        pairs=found,
+        pairs=() if dataset is not None else tuple(find_pairs(slide or [], marks or [], pairs)),
         fraction=fraction,
         marking=marking,
-        seed=seed,
+        seed=configuration.seed,
         mpp=mpp,
         exhaustive_class=exhaustive_class,
     )
-    fabric = make_fabric(precision, device=device)
-    configuration = make_config(profile, config, settings)
+    fabric = make_fabric(configuration.precision, device=device)
     with resumable():
         checkpoint = train_run(configuration, data, out, weak=WeakSupervision(rounds, tau), fabric=fabric)
     estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
@@ -124,18 +119,20 @@ def train(
         print_json(model | {"criterion": checkpoint.criterion, "marked_share": marked})
         return
     threshold = (
-        "none: no marks were held out" if checkpoint.threshold is None else f"{checkpoint.threshold:.3f}"
+        "none, because no marks were held out"
+        if checkpoint.threshold is None
+        else f"{checkpoint.threshold:.3f}"
     )
-    typer.echo(f"{out / 'model.pt'}: {checkpoint.step} steps, calibrated threshold {threshold}")
+    echo(f"{out / 'model.pt'}: {checkpoint.step} steps, calibrated threshold {threshold}")
     if marked is not None:
-        typer.echo(f"about {marked:.0%} of the cells are marked, as far as the loss can tell")
+        echo(f"about {marked:.0%} of the cells are marked, as estimated by the loss")
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _option(text: str) -> tuple[str, Any]:
+def _loss_option(text: str) -> tuple[str, Any]:
     """Read ``name=value`` with the value as in TOML, or as a plain word."""
     import tomllib
 
