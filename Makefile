@@ -1,5 +1,5 @@
-# make demo: the whole job on a made slide.   make test: lint, types and tests.
-# make bench: the speed tables.   make docs: the site, into site/.   Each makes its own .venv first.
+# make demo: the whole workflow on a synthetic slide.   make test: lint, types and tests.
+# make bench: the speed tables.   make docs: the site, in site/.   Each creates .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,9 +14,9 @@ demo: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet torch==2.13.0  # first and pinned, so that nothing later pulls another build
+	$(BIN)/pip install --quiet torch==2.13.0  # first and pinned, so that no later requirement installs another build
 	$(BIN)/pip install --quiet --editable ".[dev,docs]"
-	$(BIN)/pip install --quiet --no-deps ece_loss  # the authors' package, which our preset is tested against
+	$(BIN)/pip install --quiet --no-deps ece_loss  # the authors' package, the reference for our preset in the tests
 	touch $@
 
 lint: $(VENV)/.installed

@@ -1,4 +1,4 @@
-"""What many tests share."""
+"""Fixtures and settings of all tests."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long an example takes tells of the machine, not of the code.
+# The time of an example depends on the machine.
 settings.register_profile("sparseshot", deadline=None)
 settings.load_profile("sparseshot")
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """Return the folder of public data sets; skip where it is absent."""
+    """Return the folder of the public data sets; skip the test if it is absent."""
     folder = Path(os.environ.get("SPARSESHOT_DATA") or Path(__file__).parents[2] / "shared" / "data")
     if not folder.is_dir():
         pytest.skip(f"no data sets at {folder}; set SPARSESHOT_DATA to where they are")

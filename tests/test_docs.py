@@ -1,13 +1,11 @@
-"""What README and docs show is what happens.
+"""Every code block of README and docs is run, by its language.
 
-Every code block is run, by its language:
-
-- ``python`` with ``>>>`` as a doctest, without as a program, all of a page in one namespace;
-- ``console`` and ``sh``, and indented lines that begin with a program: each block in a fresh copy of the
-  folder of ``tests/docs/stage.py``. ``SHORTER`` makes training short; ``NOT_RUN`` is only parsed, as is
-  what other programs do: the command and its flags are known to the app, the target is in the Makefile;
-- ``toml`` and ``json`` by the reader they are meant for;
-- ``text`` and ``bibtex`` are not for running. Any other language is an error.
+- ``python``: with ``>>>`` as a doctest, otherwise as a program. A page shares one namespace.
+- ``console``, ``sh``, and indented lines that begin with a program: each block in a fresh copy of the folder
+  of ``tests/docs/stage.py``. ``SHORTER`` shortens training. Commands in ``NOT_RUN`` and those of other
+  programs are only parsed: the app must know the command and its flags, the Makefile the target.
+- ``toml`` and ``json``: read by the reader they are meant for.
+- ``text`` and ``bibtex`` are not run. Any other language is an error.
 """
 
 import doctest
@@ -27,6 +25,7 @@ from tests.docs.stage import build
 from sparseshot.cells import read_cells
 from sparseshot.cli import main
 from sparseshot.experiments import ExperimentFile
+from sparseshot.losses import ExclusiveCrossEntropy
 from sparseshot.training import make_config
 
 ROOT = Path(__file__).parents[1]
@@ -38,15 +37,15 @@ SHORTER = {
     "train": ("--config", "tiny.toml", "--steps", "4", "--device", "cpu"),
     "experiment": ("--dry-run",),
 }
-EXIT_CODES = {"data check": 1}  # the set of the stage is not whole, and that is what the command is for
+EXIT_CODES = {"data check": 1}  # the data set of the stage is incomplete
 NOT_RUN = {"data fetch": "downloads", "demo": "takes minutes, and has its own tests"}
 SMALLER = {
     'TrainConfig(task="detect", loss="ece", steps=200)': 'TrainConfig(task="detect", width=4, steps=2)'
 }
-"""What a Python block says, and what is run instead."""
+"""Text of a Python block, and what is run instead."""
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-warnings_are_told = pytest.mark.filterwarnings("default::sparseshot.errors.SparseshotWarning")
+warnings_are_shown = pytest.mark.filterwarnings("default::sparseshot.errors.SparseshotWarning")
 
 
 def some_blocks(*languages: str) -> pytest.MarkDecorator:
@@ -71,23 +70,23 @@ def test_every_block_is_of_a_known_language() -> None:
 
 
 @by_page
-def test_sessions_give_what_they_show(page: Path) -> None:
+def test_sessions_print_what_they_show(page: Path) -> None:
     assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0
 
 
-@warnings_are_told
+@warnings_are_shown
 @by_page
 def test_programs_run(page: Path, stage: Path) -> None:
     names: dict[str, Any] = {}
     for block in blocks_of(page):
         if block.language == "python" and ">>>" not in block.text:
             text = block.text
-            for said, smaller in SMALLER.items():
-                text = text.replace(said, smaller)
+            for original, smaller in SMALLER.items():
+                text = text.replace(original, smaller)
             exec(compile("\n" * block.line + text, str(page), "exec"), names)
 
 
-@warnings_are_told
+@warnings_are_shown
 @some_blocks("console", "sh", "indented")
 def test_commands_run(block: Block, stage: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for typed in shell_commands(block) or ():
@@ -96,14 +95,14 @@ def test_commands_run(block: Block, stage: Path, capsys: pytest.CaptureFixture[s
             run(list(typed.words), stage)
         else:
             parse(program, rest)
-        told = capsys.readouterr().out
+        output = capsys.readouterr().out
         if typed.shown is not None:
             flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            assert doctest.OutputChecker().check_output(typed.shown, told, flags), told
+            assert doctest.OutputChecker().check_output(typed.shown, output, flags), output
 
 
 def run(words: list[str], stage: Path) -> None:
-    """Run a command of ours in the stage, shorter where :data:`SHORTER` says so."""
+    """Run a sparseshot command in the stage, with the options of :data:`SHORTER`."""
     name = parse_command(words)
     if name in NOT_RUN:
         return
@@ -116,7 +115,7 @@ def run(words: list[str], stage: Path) -> None:
 
 
 def parse(program: str, words: list[str]) -> None:
-    """See that a command of another program names what there is."""
+    """Check that a command of another program names an existing target, module or file."""
     if program == "make":
         for target in words:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), target
@@ -163,23 +162,28 @@ def test_commands_in_the_text_are_known(page: Path) -> None:
 
 
 @by_page
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_a_target(page: Path) -> None:
     for target, anchor in links_of(page):
         path = (page.parent / target).resolve() if target else page
-        assert path.exists(), f"{page.name} links to {target}, which is not there"
+        assert path.exists(), f"{page.name} links to {target}, which does not exist"
         if anchor:
-            assert anchor in anchors_of(path), f"{page.name} links to {target}#{anchor}, which is not there"
+            assert anchor in anchors_of(path), f"{page.name} links to {target}#{anchor}, which does not exist"
         if page.is_relative_to(ROOT / "docs"):
             assert path.is_relative_to(ROOT / "docs"), (
                 f"{page.name} links to {target}, which is not in the site"
             )
 
 
-def test_the_readme_shows_the_loss() -> None:
-    assert ">>> loss = ExclusiveCrossEntropy()" in (ROOT / "README.md").read_text()
+def test_the_readme_trains_with_the_loss() -> None:
+    """The session leaves a loss of ours, and a value that was trained with it."""
+    session = "\n".join(block.text for block in blocks_of(ROOT / "README.md") if ">>>" in block.text)
+    test = doctest.DocTestParser().get_doctest(session, {}, "README", None, None)
+    assert doctest.DocTestRunner(verbose=False).run(test, clear_globs=False).failed == 0
+    assert isinstance(test.globs["loss"], ExclusiveCrossEntropy)
+    assert test.globs["value"].grad_fn is not None
 
 
-def test_tables_are_those_of_the_raw_metrics() -> None:
+def test_tables_match_the_raw_metrics() -> None:
     path = ROOT / "docs" / "results" / "tables.py"
     spec = importlib.util.spec_from_file_location("tables", path)
     assert spec is not None

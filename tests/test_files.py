@@ -26,6 +26,6 @@ def test_the_temporary_name_keeps_the_suffixes(tmp_path: Path) -> None:
         assert temporary.name.endswith(".json.gz")
 
 
-def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="create it first"), replacing(tmp_path / "no" / "a.txt"):
         pass

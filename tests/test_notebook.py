@@ -1,4 +1,4 @@
-"""The example notebook runs, and shows what it says. Cells are plain Python, so that no kernel is needed."""
+"""The example notebook runs and shows a gain. Its cells are plain Python and need no kernel."""
 
 import json
 from pathlib import Path
@@ -23,6 +23,6 @@ def test_it_runs_and_the_loss_gains(monkeypatch: pytest.MonkeyPatch) -> None:
     assert best_of_exclusive > best_of_usual
 
 
-def test_it_is_small_and_its_outputs_are_kept() -> None:
+def test_it_is_small_and_has_its_outputs() -> None:
     assert NOTEBOOK.stat().st_size < 100_000
     assert "image/png" in NOTEBOOK.read_text(encoding="utf-8")

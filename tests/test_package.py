@@ -1,4 +1,4 @@
-"""``import sparseshot as ss``: cheap to import, all names there, documented and typed."""
+"""``import sparseshot as ss``: fast to import, every name documented and typed."""
 
 import inspect
 import subprocess
@@ -21,10 +21,10 @@ ss.SparseshotError, ss.Cells
 print([name for name in {HEAVY!r} if name in sys.modules])
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    at_first, then = ran.stdout.splitlines()
-    assert at_first == "[]"
-    assert "numpy" in then
-    assert "torch" not in then
+    before, after = ran.stdout.splitlines()
+    assert before == "[]"
+    assert "numpy" in after
+    assert "torch" not in after
 
 
 def test_every_name_is_listed() -> None:
@@ -33,17 +33,17 @@ def test_every_name_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "name"), [(room, name) for room in ss._NAMES_OF for name in ss._NAMES_OF[room]]
+    ("package", "name"), [(package, name) for package in ss._NAMES_OF for name in ss._NAMES_OF[package]]
 )
-def test_every_name_is_there_documented_and_typed(room: str, name: str) -> None:
+def test_every_name_is_documented_and_typed(package: str, name: str) -> None:
     value = getattr(ss, name)
-    assert (value.__name__, value.__module__.split(".")[1]) == (name, room)
+    assert (value.__name__, value.__module__.split(".")[1]) == (name, package)
     assert len((value.__doc__ or "").splitlines()[0]) > 20
     if inspect.isclass(value) and issubclass(value, Exception):
         return
-    told = inspect.signature(value)
-    assert all(parameter.annotation is not told.empty for parameter in told.parameters.values())
-    assert inspect.isclass(value) or told.return_annotation is not told.empty
+    signature = inspect.signature(value)
+    assert all(parameter.annotation is not signature.empty for parameter in signature.parameters.values())
+    assert inspect.isclass(value) or signature.return_annotation is not signature.empty
 
 
 def test_an_unknown_name_is_an_ordinary_error() -> None:

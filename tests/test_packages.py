@@ -38,13 +38,13 @@ def imported_packages(source: str) -> set[str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_package_imports_only_from_rooms_above(package: str) -> None:
+def test_a_package_imports_only_from_those_above(package: str) -> None:
     files = [PACKAGE / f"{package}.py", *(PACKAGE / package).rglob("*.py")]
     allowed = set(PACKAGES[: PACKAGES.index(package) + 1])
     for file in files:
         if file.exists():
             below = imported_packages(file.read_text()) - allowed
-            assert not below, f"{file.relative_to(PACKAGE)} imports from {below}, which stand below {package}"
+            assert not below, f"{file.relative_to(PACKAGE)} imports from {below}, below {package}"
 
 
 def test_every_module_belongs_to_a_package() -> None:
@@ -52,5 +52,5 @@ def test_every_module_belongs_to_a_package() -> None:
     assert found <= set(PACKAGES)
 
 
-def test_an_import_from_below_is_seen() -> None:
+def test_imports_are_found() -> None:
     assert imported_packages("from sparseshot.cli import main\nimport sparseshot.losses") == {"cli", "losses"}

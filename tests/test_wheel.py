@@ -1,4 +1,4 @@
-"""The wheel has what the package needs at run time, and nothing else."""
+"""The wheel contains what the package needs at run time, and nothing else."""
 
 import subprocess
 import sys
@@ -38,11 +38,11 @@ def test_every_file_of_the_package_is_in_it(wheel: zipfile.ZipFile) -> None:
     assert any(name.startswith("sparseshot/experiments/shipped/") for name in packed)
 
 
-def test_it_says_what_it_needs_and_brings_the_command(wheel: zipfile.ZipFile) -> None:
+def test_its_metadata_list_requirements_and_the_command(wheel: zipfile.ZipFile) -> None:
     folder = f"sparseshot-{sparseshot.__version__}.dist-info"
-    told = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
-    needed = [line for line in told.get_all("Requires-Dist", []) if "extra ==" not in line]
+    metadata = Parser().parsestr(wheel.read(f"{folder}/METADATA").decode())
+    needed = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert any(line.startswith("torch") for line in needed)
     assert not any(line.startswith(("torchvision", "pytest", "mkdocs")) for line in needed)
-    assert told["License-Expression"] == "Apache-2.0"
+    assert metadata["License-Expression"] == "Apache-2.0"
     assert "sparseshot = sparseshot.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()

@@ -1,6 +1,6 @@
-"""Find every cell in a slide from the few that somebody marked.
+"""Find every cell in a slide from a few marked ones.
 
-The names that most people need, loaded when first used, so that ``import sparseshot`` costs nothing::
+The most used names, each loaded on first use so that ``import sparseshot`` is fast::
 
     import sparseshot as ss
 
@@ -10,7 +10,7 @@ The names that most people need, loaded when first used, so that ``import sparse
         ss.predict_slide(slide, ss.Model.load("run"), "found")
     ss.read_prediction("found").write("found.geojson")
 
-Everything else is in the rooms: :mod:`sparseshot.cells`, ``images``, ``losses``, ``models``, ``datasets``,
+Everything else is in the packages :mod:`sparseshot.cells`, ``images``, ``losses``, ``models``, ``datasets``,
 ``metrics``, ``training``, ``prediction``, ``experiments``.
 
 >>> import sparseshot as ss
@@ -64,17 +64,17 @@ _NAMES_OF = {
     "training": ("TrainConfig", "TrainingData", "train_run"),
 }
 
-if not TYPE_CHECKING:  # a type checker would take it for leave to use any name
+if not TYPE_CHECKING:  # it would make every name valid for a type checker
 
     def __getattr__(name: str) -> object:
         """Load a name when it is first used."""
-        for room, names in _NAMES_OF.items():
+        for package, names in _NAMES_OF.items():
             if name in names:
-                value = globals()[name] = getattr(import_module(f"{__name__}.{room}"), name)
+                value = globals()[name] = getattr(import_module(f"{__name__}.{package}"), name)
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """Tell all names, loaded or not."""
+    """Return all names, loaded or not."""
     return sorted({*globals(), *__all__})

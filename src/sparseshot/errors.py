@@ -1,18 +1,18 @@
-"""What can go wrong, each saying what was wrong, where, what came, and the cure.
+"""Exceptions and warnings. A message says what is wrong, where, which value was found, and what to do.
 
 ::
 
     SparseshotError
-    ├── InputError (also ValueError)   an argument does not fit: a shape, a type, a range, a name
-    ├── FormatError                    a file cannot be understood; names the file and the place in it
-    ├── SlideError                     a slide or image cannot be opened or read, or carries no mpp
-    ├── DataNotFoundError              a data set, file or folder is not where it was said to be
-    ├── CheckpointError                a checkpoint is not ours, from another version, or broken
-    └── OutputError                    something is in the way of writing: another model's output, a full disk
+    ├── InputError (also ValueError)   invalid argument: shape, type, range or name
+    ├── FormatError                    malformed file; names the file and the position in it
+    ├── SlideError                     a slide or image cannot be opened or read, or states no resolution
+    ├── DataNotFoundError              a data set, file or folder does not exist
+    ├── CheckpointError                a checkpoint is foreign, damaged or of another version
+    └── OutputError                    output cannot be written: other results in the folder, a full disk
 
     SparseshotWarning (a UserWarning)
-    ├── RepairWarning                  input was mended on reading; counts what was mended
-    └── TrainingWarning                training goes astray, e.g. nearly everything is excluded
+    ├── RepairWarning                  input was repaired on reading; counts the repairs
+    └── TrainingWarning                training goes wrong, e.g. nearly everything is excluded
 """
 
 from collections.abc import Iterable
@@ -21,15 +21,15 @@ from pathlib import Path
 
 
 class SparseshotError(Exception):
-    """Root of everything sparseshot raises on purpose."""
+    """Base class of all sparseshot exceptions."""
 
 
 class InputError(SparseshotError, ValueError):
-    """An argument does not fit."""
+    """Invalid argument."""
 
 
 class _FileError(SparseshotError):
-    """An error about one file, which its message names first."""
+    """An error about one file; the message begins with its path."""
 
     def __init__(self, path: Path | str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -41,35 +41,35 @@ class _FileError(SparseshotError):
 
 
 class FormatError(_FileError):
-    """A file cannot be understood."""
+    """Malformed file."""
 
 
 class SlideError(_FileError):
-    """A slide or image cannot be opened or read, or carries no mpp."""
+    """A slide or image cannot be opened or read, or states no resolution."""
 
 
 class DataNotFoundError(_FileError):
-    """A data set, file or folder is not where it was said to be."""
+    """A data set, file or folder does not exist."""
 
 
 class CheckpointError(_FileError):
-    """A checkpoint is not ours, from another version, or broken."""
+    """A checkpoint is foreign, damaged or of another version."""
 
 
 class OutputError(_FileError):
-    """Something is in the way of writing."""
+    """Output cannot be written."""
 
 
 class SparseshotWarning(UserWarning):
-    """Root of everything sparseshot warns of."""
+    """Base class of all sparseshot warnings."""
 
 
 class RepairWarning(SparseshotWarning):
-    """Input was mended on reading; the message counts what was mended."""
+    """Input was repaired on reading; the message counts the repairs."""
 
 
 class TrainingWarning(SparseshotWarning):
-    """Training goes somewhere it should not."""
+    """Training goes wrong."""
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:

@@ -27,14 +27,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Typed:
-    """A command, and what a console shows below it; None where nothing is shown."""
+    """A command, and the output shown below it, or None."""
 
     words: tuple[str, ...]
     shown: str | None = None
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """Return the code blocks of a page in their order."""
+    """Return the code blocks of a page in order."""
     found = []
     for token in _tokens(page):
         if token.type in {"fence", "code_block"}:
@@ -45,7 +45,7 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def inline_code(page: Path) -> Iterator[str]:
-    """Return what stands between backticks in the text."""
+    """Yield the inline code of a page."""
     for token in _tokens(page):
         for child in token.children or ():
             if child.type == "code_inline":
@@ -53,7 +53,7 @@ def inline_code(page: Path) -> Iterator[str]:
 
 
 def links_of(page: Path) -> Iterator[tuple[str, str]]:
-    """Return target and anchor of every link and picture that does not lead out of the project."""
+    """Yield the target and anchor of every link and picture inside the project."""
     for token in _tokens(page):
         for child in token.children or ():
             target = str(child.attrs.get("href") or child.attrs.get("src") or "")
@@ -63,14 +63,14 @@ def links_of(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """Return what headings can be linked to by, as far as GitHub and MkDocs make the same of them."""
+    """Return the anchors of the headings, as both GitHub and MkDocs form them."""
     tokens = _tokens(page)
     titles = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open"]
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 def shell_commands(block: Block) -> list[Typed] | None:
-    """Return the commands of a block; None if it is a formula, a diagram or a message and not for a shell."""
+    """Return the commands of a block, or None if it is a formula, a diagram or a message."""
     lines = block.text.replace("\\\n", " ").splitlines()
     if block.language == "console":
         return _session(lines)

@@ -1,4 +1,4 @@
-"""A small folder in which the commands and examples of the docs find what they name."""
+"""A small folder with the files that commands and examples of the docs name."""
 
 import os
 import shutil
@@ -37,10 +37,11 @@ SIZE_PX = (480, 400)
 
 
 def build(folder: Path) -> Path:
-    """Write slides, marks, a data set, a run, results of an experiment, and settings for short training."""
+    """Write slides, marks, data sets, a run, results of an experiment, and settings for short training."""
     tissue = SyntheticTissue(seed=1, size_px=SIZE_PX, mpp=0.25, tissue_fraction=1)
     first = slide_files.write_aperio(folder / "first.svs", read_region(tissue, 0, 0, *SIZE_PX), mpp=0.25)
     tissue.cells(outlines=True).write(folder / "first.geojson")
+    tissue.cells(outlines=True).write(folder / "marks.parquet")
     for name in (*SLIDES, *MARKS):
         (folder / name).parent.mkdir(exist_ok=True)
         os.link(first.with_suffix(Path(name).suffix), folder / name)

@@ -1,4 +1,4 @@
-"""The site builds without a warning: every page in its navigation, every link and anchor there."""
+"""The site builds without a warning: every page is in the navigation, every link has a target."""
 
 import os
 import re
@@ -26,10 +26,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_reference_has_every_public_name_in_markdown(site: Path) -> None:
-    for room in sparseshot._NAMES_OF:
-        page = unescape((site / "reference" / room / "index.html").read_text())
-        module = __import__(f"sparseshot.{room}", fromlist=["__all__"])
-        for name in getattr(module, "__all__", sparseshot._NAMES_OF[room]):
-            assert re.search(rf'id="sparseshot\.{room}\.(\w+\.)*{name}"', page), f"{name} is missing"
+    for package in sparseshot._NAMES_OF:
+        page = unescape((site / "reference" / package / "index.html").read_text())
+        module = __import__(f"sparseshot.{package}", fromlist=["__all__"])
+        for name in getattr(module, "__all__", sparseshot._NAMES_OF[package]):
+            assert re.search(rf'id="sparseshot\.{package}\.(\w+\.)*{name}"', page), f"{name} is missing"
         assert not re.search(r":(func|class|meth|data|mod):|\.\. math::", page)
     assert not list(site.rglob("*.py"))
