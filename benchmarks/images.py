@@ -26,16 +26,16 @@ Sweep = Callable[[], object]
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "made.tif"
-        write_pyramid(SyntheticTissue(size_px=(4096, 4096), tissue_fraction=0.9), made, tile_px=256)
-        slides = {"made, JPEG 4:2:0, 4096²": made}
+        synthetic = Path(folder) / "synthetic.tif"
+        write_pyramid(SyntheticTissue(size_px=(4096, 4096), tissue_fraction=0.9), synthetic, tile_px=256)
+        slides = {"synthetic, JPEG 4:2:0, 4096²": synthetic}
         data = Path(os.environ.get("SPARSESHOT_DATA", "../shared/data"))
         real = data / "slides" / "CMU-1-Small-Region.svs"
         jpeg2000 = data / "monusac" / "TCGA-MH-A560-01Z-00-DX2" / "TCGA-MH-A560-01Z-00-DX2_2.svs"
         slides |= {"CMU-1-Small-Region, JPEG RGB": real} if real.exists() else {}
         slides |= {"MoNuSAC, JPEG 2000": jpeg2000} if jpeg2000.exists() else {}
         _reading(slides)
-        _threads(made)
+        _threads(synthetic)
     _resampling()
 
 

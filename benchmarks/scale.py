@@ -36,7 +36,7 @@ def slide_of(size_px: int) -> SyntheticTissue:
 
 
 def trained(folder: Path) -> Path:
-    """Train a detector from one cell in ten of some small made slides; a finished run is only used."""
+    """Train a detector from one cell in ten of small synthetic slides, or use a finished run."""
     slides = [
         SyntheticTissue(seed=seed, size_px=(TRAINING_PX, TRAINING_PX), tissue_fraction=1)
         for seed in range(TRAINING_SLIDES)

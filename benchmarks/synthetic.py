@@ -1,4 +1,4 @@
-"""Synthetic tissue: how fast regions and cells are made by one thread, beside filling pixels with noise."""
+"""Synthetic tissue: speed of regions and cells in one thread, against filling pixels with noise."""
 
 import tempfile
 from collections.abc import Callable

@@ -79,7 +79,7 @@ def test_a_name_may_be_spelt_as_people_do(name: str) -> None:
 
 
 def test_an_unknown_name_lists_the_known_with_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"no data set named 'monusag'; did you mean \w+\? there are tnbc, "):
+    with pytest.raises(InputError, match="no data set 'monusag'; did you mean 'monuseg'"):
         dataset_info("monusag")
 
 

@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.datasets import made
+from tests.datasets import small_datasets
 
 from sparseshot.datasets import check, dataset_info
 
@@ -14,7 +14,7 @@ def problems(root: Path) -> tuple[str, ...]:
 
 
 def test_a_whole_set_is_ok(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 15)
+    small_datasets.cpm15(tmp_path, 15)
     seen: list[tuple[int, int]] = []
     report = check(dataset_info("cpm15"), tmp_path, progress=lambda done, total: seen.append((done, total)))
     assert report.ok
@@ -27,26 +27,26 @@ def test_a_whole_set_is_ok(tmp_path: Path) -> None:
 
 
 def test_missing_images_are_counted_by_part(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 12)
+    small_datasets.cpm15(tmp_path, 12)
     report = check(dataset_info("cpm15"), tmp_path)
     assert [part.state for part in report.parts] == ["ok", "3 images missing"]
     assert not report.ok
 
 
 def test_more_images_than_published_are_told(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 15)
-    made.image(tmp_path / "Images" / "mine.png")
-    made.hovernet(tmp_path / "Labels" / "mine.mat")
+    small_datasets.cpm15(tmp_path, 15)
+    small_datasets.image(tmp_path / "Images" / "mine.png")
+    small_datasets.hovernet(tmp_path / "Labels" / "mine.mat")
     report = check(dataset_info("cpm15"), tmp_path)
     assert report.used["left out"] == 1
     assert report.parts[-1].part == "other"
 
 
 def test_every_file_that_is_wrong_is_named(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 15)
+    small_datasets.cpm15(tmp_path, 15)
     (tmp_path / "Labels" / "image_01.mat").unlink()
     (tmp_path / "Images" / "image_02.png").write_text("no image")
-    made.image(tmp_path / "Images" / "image_03.png", (41, 30))
+    small_datasets.image(tmp_path / "Images" / "image_03.png", (41, 30))
     broken = tmp_path / "Images" / "image_04.png"
     broken.write_bytes(broken.read_bytes()[:60])
     (tmp_path / "Images" / "image_05.png").unlink()
@@ -60,7 +60,7 @@ def test_every_file_that_is_wrong_is_named(tmp_path: Path) -> None:
 
 
 def test_a_report_is_plain_json(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 1)
+    small_datasets.cpm15(tmp_path, 1)
     (tmp_path / "Labels" / "image_00.mat").unlink()
     report = json.loads(json.dumps(check(dataset_info("cpm15"), tmp_path).as_json()))
     assert report["ok"] is False
@@ -77,7 +77,7 @@ def test_a_report_is_plain_json(tmp_path: Path) -> None:
 
 def test_what_is_mended_on_reading_is_told_and_is_no_failure(tmp_path: Path) -> None:
     name = "TCGA-A7-A0DA-01Z-00-DX1_1_1_1000_1000_0.93"
-    made.image(tmp_path / "images" / f"{name}.png")
+    small_datasets.image(tmp_path / "images" / f"{name}.png")
     (tmp_path / "labels").mkdir()
     (tmp_path / "labels" / f"{name}_gt_class_coords.txt").write_text("3 35 1\n300 2 1\nnan 1 2\n")
     report = check(dataset_info("brca_m2c"), tmp_path)

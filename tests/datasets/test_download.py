@@ -27,7 +27,7 @@ def half_a_download(publisher: Publisher, target: Path, here: int = 300_000) -> 
     """Leave what a transfer leaves that broke off three times at once."""
     publisher.content = CONTENT
     publisher.cuts = [here, 0, 0]
-    with pytest.raises(DataNotFoundError, match=f"{here:,} bytes are kept, and the same command goes on"):
+    with pytest.raises(DataNotFoundError, match=f"{here:,} bytes are kept; run the same command again"):
         download(publisher.address, target, md5=MD5)
     publisher.requests.clear()
 

@@ -99,7 +99,7 @@ def test_an_archive_one_brought_oneself_is_never_removed_for_being_wrong(
     (tmp_path / "tnbc.zip").write_text("mine")
     with pytest.raises(FormatError, match="has the MD5"):
         fetch(tnbc, tmp_path)
-    with pytest.raises(FormatError, match="no zip or tar"):
+    with pytest.raises(FormatError, match="not a zip or tar"):
         fetch(replace(tnbc, archive=Archive("https://x", "tnbc.zip")), tmp_path)
     assert (tmp_path / "tnbc.zip").read_text() == "mine"
 
@@ -107,7 +107,7 @@ def test_an_archive_one_brought_oneself_is_never_removed_for_being_wrong(
 def test_an_archive_of_something_else_is_an_error(publisher: Publisher, tmp_path: Path) -> None:
     publisher.content = packed("holiday/beach.jpg")
     info = replace(dataset_info("tnbc"), archive=Archive(publisher.address, "tnbc.zip"))
-    with pytest.raises(DataNotFoundError, match="holds no image of TNBC"):
+    with pytest.raises(DataNotFoundError, match="no image of TNBC"):
         fetch(info, tmp_path)
 
 

@@ -106,7 +106,7 @@ def test_an_empty_or_wrong_root_is_an_error_that_tells_what_belongs_there(
     with pytest.raises(DataNotFoundError) as raised:
         find_layout(info, tmp_path)
     message = str(raised.value)
-    assert message.startswith(f"{tmp_path}: holds no image of {info.title}")
+    assert message.startswith(f"{tmp_path}: contains no image of {info.title}")
     assert info.parts[0].images in message
     assert (info.page or "private") in message
 

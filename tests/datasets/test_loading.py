@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.datasets import made
+from tests.datasets import small_datasets
 
 from sparseshot.datasets import Dataset, Sample, load_dataset
 from sparseshot.errors import InputError, RepairWarning
@@ -18,9 +18,9 @@ def one(name: str, root: Path) -> Sample:
 
 
 def assert_is_the_made_one(sample: Sample) -> None:
-    np.testing.assert_allclose(np.sort(sample.cells.xy, axis=0), np.sort(made.CENTRES, axis=0))
-    assert sample.size == made.SIZE
-    assert sample.read().shape == (made.SIZE[1], made.SIZE[0], 3)
+    np.testing.assert_allclose(np.sort(sample.cells.xy, axis=0), np.sort(small_datasets.CENTRES, axis=0))
+    assert sample.size == small_datasets.SIZE
+    assert sample.read().shape == (small_datasets.SIZE[1], small_datasets.SIZE[0], 3)
     assert sample.cells.mpp == sample.mpp
     if sample.cells.outline is not None:
         assert [outline.area for outline in sample.cells.outline] == [24.0] * 3
@@ -112,8 +112,8 @@ def test_wbc_zheng_has_one_whole_cell_an_image(real_data: Path) -> None:
 
 def test_consep(tmp_path: Path) -> None:
     for part, types in (("Train", (2, 2, 7)), ("Test", (1, 3, 5))):
-        made.image(tmp_path / "CoNSeP" / part / "Images" / f"{part.lower()}_1.png")
-        made.hovernet(tmp_path / "CoNSeP" / part / "Labels" / f"{part.lower()}_1.mat", types)
+        small_datasets.image(tmp_path / "CoNSeP" / part / "Images" / f"{part.lower()}_1.png")
+        small_datasets.hovernet(tmp_path / "CoNSeP" / part / "Labels" / f"{part.lower()}_1.mat", types)
     train = load_dataset("consep", tmp_path, split="train")
     assert_is_the_made_one(train.samples[0])
     assert {name: count for name, count in train.counts().items() if count} == {
@@ -137,25 +137,26 @@ def test_consep(tmp_path: Path) -> None:
     ],
 )
 def test_hovernet_layouts_without_types(name: str, images: str, labels: str, tmp_path: Path) -> None:
-    made.image(tmp_path / images)
-    made.hovernet(tmp_path / labels)
+    small_datasets.image(tmp_path / images)
+    small_datasets.hovernet(tmp_path / labels)
     sample = one(name, tmp_path)
     assert_is_the_made_one(sample)
     assert sample.cells.counts() == {"nucleus": 3}
 
 
 def test_the_test_images_of_monuseg(tmp_path: Path) -> None:
-    made.image(tmp_path / "MoNuSegTestData" / "TCGA-2Z-A9J9-01A-01-TS1.tif")
-    made.aperio(tmp_path / "MoNuSegTestData" / "TCGA-2Z-A9J9-01A-01-TS1.xml")
+    small_datasets.image(tmp_path / "MoNuSegTestData" / "TCGA-2Z-A9J9-01A-01-TS1.tif")
+    small_datasets.aperio(tmp_path / "MoNuSegTestData" / "TCGA-2Z-A9J9-01A-01-TS1.xml")
     (sample,) = load_dataset("monuseg", tmp_path, split="test").samples
     assert_is_the_made_one(sample)
     assert sample.mpp == 0.2468
 
 
 def test_wbc_nuclick(tmp_path: Path) -> None:
-    made.image(tmp_path / "Hemato_Data" / "Train" / "images" / "img (1).png")
-    made.mask(
-        tmp_path / "Hemato_Data" / "Train" / "masks" / "img (1)_mask.png", made.instances().astype(np.uint8)
+    small_datasets.image(tmp_path / "Hemato_Data" / "Train" / "images" / "img (1).png")
+    small_datasets.mask(
+        tmp_path / "Hemato_Data" / "Train" / "masks" / "img (1)_mask.png",
+        small_datasets.instances().astype(np.uint8),
     )
     sample = one("wbc_nuclick", tmp_path)
     assert_is_the_made_one(sample)
@@ -170,19 +171,19 @@ def test_wbc_nuclick(tmp_path: Path) -> None:
     ],
 )
 def test_cryonuseg(tmp_path: Path, images: str, labels: str) -> None:
-    made.image(tmp_path / images / "Human_Larynx_03.tif")
-    made.mask(tmp_path / labels)
+    small_datasets.image(tmp_path / images / "Human_Larynx_03.tif")
+    small_datasets.mask(tmp_path / labels)
     (sample,) = load_dataset("cryonuseg", tmp_path, split="test").samples
     assert_is_the_made_one(sample)
 
 
 def test_crchisto_takes_classes_from_the_second_part_and_keeps_the_others(tmp_path: Path) -> None:
-    one_based = np.array(made.CENTRES) + 0.5
-    made.image(tmp_path / "Detection" / "img7" / "img7.bmp")
-    made.mat(tmp_path / "Detection" / "img7" / "img7_detection.mat", detection=one_based)
+    one_based = np.array(small_datasets.CENTRES) + 0.5
+    small_datasets.image(tmp_path / "Detection" / "img7" / "img7.bmp")
+    small_datasets.mat(tmp_path / "Detection" / "img7" / "img7_detection.mat", detection=one_based)
     for kind, rows in (("epithelial", [1]), ("fibroblast", []), ("inflammatory", [0]), ("others", [])):
         points = one_based[rows] + 0.25  # clicked again, a hair beside
-        made.mat(tmp_path / "Classification" / "img7" / f"img7_{kind}.mat", detection=points)
+        small_datasets.mat(tmp_path / "Classification" / "img7" / f"img7_{kind}.mat", detection=points)
     sample = one("crchisto", tmp_path)
     assert sample.cells.counts() == {
         "epithelial": 1,
@@ -192,13 +193,16 @@ def test_crchisto_takes_classes_from_the_second_part_and_keeps_the_others(tmp_pa
         "unclassified": 1,
     }
     unclassified = sample.cells[sample.cells.label == -1]
-    np.testing.assert_allclose(unclassified.xy, [made.CENTRES[2]])
-    np.testing.assert_allclose(sample.cells.of_class("inflammatory").xy, [made.CENTRES[0]])
+    np.testing.assert_allclose(unclassified.xy, [small_datasets.CENTRES[2]])
+    np.testing.assert_allclose(sample.cells.of_class("inflammatory").xy, [small_datasets.CENTRES[0]])
 
 
 def test_crchisto_without_its_second_part_has_points_without_a_class(tmp_path: Path) -> None:
-    made.image(tmp_path / "Detection" / "img1" / "img1.bmp")
-    made.mat(tmp_path / "Detection" / "img1" / "img1_detection.mat", detection=np.array(made.CENTRES) + 0.5)
+    small_datasets.image(tmp_path / "Detection" / "img1" / "img1.bmp")
+    small_datasets.mat(
+        tmp_path / "Detection" / "img1" / "img1_detection.mat",
+        detection=np.array(small_datasets.CENTRES) + 0.5,
+    )
     sample = one("crchisto", tmp_path)
     assert_is_the_made_one(sample)
     assert sample.cells.counts()["unclassified"] == 3
@@ -207,8 +211,8 @@ def test_crchisto_without_its_second_part_has_points_without_a_class(tmp_path: P
 def test_til_takes_slides_marks_and_lists(tmp_path: Path) -> None:
     marks = {"p1_a": ("lymphocyte", "tumour"), "p2_a": ("fibroblast", "lymphocyte", "lymphocyte")}
     for name, classes in marks.items():
-        made.slide(tmp_path / "slides" / f"{name}.tif", mpp=0.5)
-        made.qupath(tmp_path / "marks" / f"{name}.geojson", classes)
+        small_datasets.slide(tmp_path / "slides" / f"{name}.tif", mpp=0.5)
+        small_datasets.qupath(tmp_path / "marks" / f"{name}.geojson", classes)
     (tmp_path / "train.txt").write_text("p1_a.tif\n")
     (tmp_path / "test.txt").write_text("p2_a\n")
     dataset = load_dataset("til", tmp_path)
@@ -224,7 +228,7 @@ def test_til_takes_slides_marks_and_lists(tmp_path: Path) -> None:
 
 
 def test_held_out_patients_are_whole_nested_and_do_not_move_when_an_image_is_missing(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 10)
+    small_datasets.cpm15(tmp_path, 10)
     dataset = load_dataset("cpm15", tmp_path, split="train")
     train, held = dataset.hold_out(0.3)
     assert (len(train), len(held)) == (7, 3)
@@ -239,18 +243,18 @@ def test_held_out_patients_are_whole_nested_and_do_not_move_when_an_image_is_mis
 
 @pytest.mark.parametrize("fraction", [0.01, 0.99])
 def test_both_sides_of_holding_out_have_a_patient(tmp_path: Path, fraction: float) -> None:
-    made.cpm15(tmp_path, 2)
+    small_datasets.cpm15(tmp_path, 2)
     assert [len(side) for side in load_dataset("cpm15", tmp_path).hold_out(fraction)] == [1, 1]
 
 
 @pytest.mark.parametrize("fraction", [0, 1, 1.2, float("nan")])
 def test_holding_out_nothing_or_all_is_an_error(tmp_path: Path, fraction: float) -> None:
-    made.cpm15(tmp_path, 2)
+    small_datasets.cpm15(tmp_path, 2)
     with pytest.raises(InputError, match="share of patients"):
         load_dataset("cpm15", tmp_path).hold_out(fraction)
 
 
 def test_one_patient_cannot_be_held_out(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 1)
-    with pytest.raises(InputError, match="takes two"):
+    small_datasets.cpm15(tmp_path, 1)
+    with pytest.raises(InputError, match="takes at least two"):
         load_dataset("cpm15", tmp_path).hold_out(0.5)

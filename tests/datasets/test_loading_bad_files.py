@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.datasets import made
+from tests.datasets import small_datasets
 
 from sparseshot.datasets import Sample, load_dataset
 from sparseshot.errors import (
@@ -23,7 +23,7 @@ def one(name: str, root: Path) -> Sample:
 
 
 def of_another_size(root: Path) -> None:
-    made.image(root / "Images" / "image_01.png", (39, 30))
+    small_datasets.image(root / "Images" / "image_01.png", (39, 30))
 
 
 def without_labels(root: Path) -> None:
@@ -39,14 +39,14 @@ def with_unreadable_labels(root: Path) -> None:
 
 
 def with_the_wrong_variable(root: Path) -> None:
-    made.mat(root / "Labels" / "image_01.mat", something=np.zeros((30, 40)))
+    small_datasets.mat(root / "Labels" / "image_01.mat", something=np.zeros((30, 40)))
 
 
 HARM: dict[Callable[[Path], None], tuple[type[SparseshotError], str]] = {
     of_another_size: (FormatError, r"image_01\.mat: is 40 × 30, its image 39 × 30"),
     without_labels: (
         DataNotFoundError,
-        r"image_01\.mat: no such file, but the labels of image_01\.png belong there",
+        r"image_01\.mat: no such file; the labels of image_01",
     ),
     with_an_unreadable_image: (SlideError, r"image_01\.png: "),
     with_unreadable_labels: (FormatError, r"image_01\.mat: "),
@@ -58,7 +58,7 @@ HARM: dict[Callable[[Path], None], tuple[type[SparseshotError], str]] = {
 def test_one_bad_file_does_not_stop_the_good_ones_and_is_not_hidden(
     harm: Callable[[Path], None], tmp_path: Path
 ) -> None:
-    made.cpm15(tmp_path, 3)
+    small_datasets.cpm15(tmp_path, 3)
     harm(tmp_path)
     with pytest.warns(RepairWarning, match=r"CPM15: 1 images left out, 2 kept: .*" + HARM[harm][1]):
         dataset = load_dataset("cpm15", tmp_path)
@@ -68,7 +68,7 @@ def test_one_bad_file_does_not_stop_the_good_ones_and_is_not_hidden(
 
 @pytest.mark.parametrize("harm", HARM)
 def test_if_nothing_is_good_it_is_an_error(harm: Callable[[Path], None], tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 2)
+    small_datasets.cpm15(tmp_path, 2)
     (tmp_path / "Images" / "image_00.png").unlink()
     harm(tmp_path)
     with pytest.raises(HARM[harm][0], match=HARM[harm][1]):
@@ -76,14 +76,14 @@ def test_if_nothing_is_good_it_is_an_error(harm: Callable[[Path], None], tmp_pat
 
 
 def test_a_label_mask_of_another_size_than_its_image(tmp_path: Path) -> None:
-    made.image(tmp_path / "image" / "Human_Skin_01.tif", (80, 60))
-    made.mask(tmp_path / "label" / "Human_Skin_01.png")
+    small_datasets.image(tmp_path / "image" / "Human_Skin_01.tif", (80, 60))
+    small_datasets.mask(tmp_path / "label" / "Human_Skin_01.png")
     with pytest.raises(FormatError, match="is 40 × 30, its image 80 × 60"):
         load_dataset("cryonuseg", tmp_path)
 
 
 def test_an_image_that_breaks_in_the_middle_is_an_error_when_read(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 1)
+    small_datasets.cpm15(tmp_path, 1)
     file = tmp_path / "Images" / "image_00.png"
     file.write_bytes(file.read_bytes()[:60])
     with pytest.raises(SlideError, match=r"image_00\.png"):
@@ -92,7 +92,7 @@ def test_an_image_that_breaks_in_the_middle_is_an_error_when_read(tmp_path: Path
 
 def brca(root: Path, rows: str) -> Path:
     name = "TCGA-A7-A0DA-01Z-00-DX1_1_1_1000_1000_0.93"
-    made.image(root / "images" / f"{name}.png")
+    small_datasets.image(root / "images" / f"{name}.png")
     labels = root / "labels" / f"{name}_gt_class_coords.txt"
     labels.parent.mkdir()
     labels.write_text(rows)
@@ -135,23 +135,25 @@ def test_a_listed_image_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "brca_ds_train.txt").write_text(
         "TCGA-A7-A0DA-01Z-00-DX1_1_1_1000_1000_0.93.png\nTCGA-XX-gone.png\n"
     )
-    with pytest.warns(RepairWarning, match=r"TCGA-XX-gone\.png is on a list for train and not there"):
+    with pytest.warns(RepairWarning, match=r"TCGA-XX-gone\.png is listed for train but missing"):
         load_dataset("brca_m2c", tmp_path, split="train")
 
 
 @pytest.mark.parametrize("value", [7, 200])
 def test_a_mask_of_zheng_with_strange_values_is_an_error(tmp_path: Path, value: int) -> None:
-    made.image(tmp_path / "Dataset 1" / "001.bmp")
-    pixels = np.where(made.instances() > 0, 255, 0).astype(np.uint8)
+    small_datasets.image(tmp_path / "Dataset 1" / "001.bmp")
+    pixels = np.where(small_datasets.instances() > 0, 255, 0).astype(np.uint8)
     pixels[0, 0] = value
-    made.mask(tmp_path / "Dataset 1" / "001.png", pixels)
+    small_datasets.mask(tmp_path / "Dataset 1" / "001.png", pixels)
     with pytest.raises(FormatError, match=f"has the value {value}"):
         load_dataset("wbc_zheng", tmp_path)
 
 
 def test_a_mask_of_zheng_without_a_nucleus_is_an_error(tmp_path: Path) -> None:
-    made.image(tmp_path / "Dataset 1" / "001.bmp")
-    made.mask(tmp_path / "Dataset 1" / "001.png", np.where(made.instances() > 0, 128, 0).astype(np.uint8))
+    small_datasets.image(tmp_path / "Dataset 1" / "001.bmp")
+    small_datasets.mask(
+        tmp_path / "Dataset 1" / "001.png", np.where(small_datasets.instances() > 0, 128, 0).astype(np.uint8)
+    )
     with pytest.raises(FormatError, match="without a nucleus"):
         load_dataset("wbc_zheng", tmp_path)
 
@@ -162,13 +164,13 @@ def test_an_unknown_split_lists_the_known(tmp_path: Path) -> None:
 
 
 def test_a_split_the_folder_does_not_have_is_told(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 1)
+    small_datasets.cpm15(tmp_path, 1)
     with pytest.raises(DataNotFoundError, match="no images for 'test', only train"):
         load_dataset("cpm15", tmp_path, split="test")
 
 
 def test_a_good_set_gives_no_warning(tmp_path: Path) -> None:
-    made.cpm15(tmp_path, 2)
+    small_datasets.cpm15(tmp_path, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dataset = load_dataset("cpm15", tmp_path)

@@ -37,7 +37,7 @@ def test_an_image_on_two_lists_is_an_error_that_names_the_line(tmp_path: Path) -
 
 def test_a_list_that_is_no_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FormatError, match="write one image name a line"):
+    with pytest.raises(FormatError, match="write one image name per line"):
         read_lists(LISTS, tmp_path)
 
 

@@ -7,7 +7,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +17,8 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic import Mix, SyntheticTissue, synthetic_samples
-from sparseshot.datasets.synthetic.__main__ import main, picture
 from sparseshot.errors import InputError
-from sparseshot.images import Grid, Slide, read_image, read_region, tissue_mask
+from sparseshot.images import Grid, Slide, read_region, tissue_mask
 
 FULL = SyntheticTissue(seed=5, size_px=(2000, 1600), tissue_fraction=1.0)
 ISLANDS = SyntheticTissue(seed=6, size_px=(20_000, 16_000), tissue_fraction=0.4)
@@ -253,14 +251,6 @@ def test_the_largest_seed_works() -> None:
     assert len(tissue.cells()) > 100
 
 
-def test_picture_shows_slide_region_and_outlines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["synthetic", str(tmp_path / "a.jpg"), "--size", "3000", "--seed", "2"])
-    main()
-    assert read_image(tmp_path / "a.jpg").shape == (480, 1440, 3)
-    image = picture(FULL, 300, 300)
-    assert (image[:, 960:] == (200, 0, 0)).all(axis=-1).any(), "tumour is outlined in red"
-
-
 def test_samples_carry_their_cells_and_seeds_share_none() -> None:
     samples = synthetic_samples(3, 128, mpp=0.5, seed=1, outlines=True)
     for image, cells in samples:
@@ -282,7 +272,7 @@ def test_samples_carry_their_cells_and_seeds_share_none() -> None:
         ({"size_px": (0, 10)}, "size_px is"),
         ({"mpp": 0.0}, "mpp is 0.0"),
         ({"mpp": float("nan")}, "mpp is nan"),
-        ({"density_per_mm2": 20_000}, "find no room"),
+        ({"density_per_mm2": 20_000}, "do not fit"),
         ({"mix": Mix(0, 0, 0)}, "not all of them 0"),
         ({"mix": Mix(-1, 1, 1)}, "mix is"),
         ({"tissue_fraction": 0.0}, "tissue_fraction is"),

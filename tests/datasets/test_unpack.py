@@ -129,7 +129,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path, out: Path) -> None:
     (out / "set").mkdir()
     (out / "set" / "mine").write_text("mine")
     archive = make_zip(tmp_path / "archive", {"other": b"", "set/a": b""})
-    with pytest.raises(OutputError, match="is there already"):
+    with pytest.raises(OutputError, match="exists already"):
         unpack(archive, out)
     assert [path.name for path in out.iterdir()] == ["set"]
     assert (out / "set" / "mine").read_text() == "mine"

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tests.datasets import made
+from tests.datasets import small_datasets
 from tests.experiments.made_results import write_results
 from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
 from tests.images import slide_files
@@ -52,8 +52,8 @@ def build(folder: Path) -> Path:
     tiny_tnbc(folder / "data")
     for number in range(1, 4):
         consep = folder / "data" / "consep" / "Train"
-        made.image(consep / "Images" / f"train_{number}.png")
-        made.hovernet(consep / "Labels" / f"train_{number}.mat", types=(1, 2, 3))
+        small_datasets.image(consep / "Images" / f"train_{number}.png")
+        small_datasets.hovernet(consep / "Labels" / f"train_{number}.mat", types=(1, 2, 3))
     save(random_detector(threshold=0.8), folder / "run")
     headline = open_experiment("tnbc-headline").experiment
     write_results(folder / "runs", headline)

@@ -89,9 +89,7 @@ def test_a_stripped_tiff_is_a_plain_image(tmp_path: Path) -> None:
 
 def test_what_a_printer_would_print_is_not_a_pixel_size(tmp_path: Path) -> None:
     Image.fromarray(IMAGE).save(tmp_path / "a.png", dpi=(72, 72))
-    with pytest.raises(
-        SlideError, match=r"does not tell the size of its pixels; give it in µm with --mpp 0\.25"
-    ):
+    with pytest.raises(SlideError, match=r"does not state its pixel size; give it in µm with --mpp 0\.25"):
         open_slide(tmp_path / "a.png")
 
 
@@ -124,7 +122,7 @@ def test_a_given_mpp_wins(tmp_path: Path) -> None:
 
 def test_no_pixel_size_in_a_slide(tmp_path: Path) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, mpp=None)
-    with pytest.raises(SlideError, match=r"a\.tif: the file does not tell .* mpp=0\.25"):
+    with pytest.raises(SlideError, match=r"a\.tif: the file does not state .* mpp=0\.25"):
         open_slide(path)
     with open_slide(path, mpp=0.3) as slide:
         assert slide.mpp == 0.3
@@ -179,7 +177,7 @@ def test_a_codec_that_is_not_installed_is_named(tmp_path: Path) -> None:
     with tifffile.TiffFile(path, mode="r+") as file:
         file.pages.first.tags["Compression"].overwrite(50001)
     with pytest.raises(
-        SlideError, match="packed by WEBP, which needs another reader: pip install imagecodecs"
+        SlideError, match="compressed by WEBP, which needs another reader: pip install imagecodecs"
     ):
         open_slide(path)
 
@@ -240,7 +238,7 @@ def test_a_codec_that_nobody_here_knows_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, IMAGE, tile=(64, 64), photometric="rgb", compression="lzma")
     with pytest.raises(
-        SlideError, match=r"a\.tif: cannot be opened .*packed by LZMA.*pip install imagecodecs"
+        SlideError, match=r"a\.tif: cannot be opened .*compressed by LZMA.*pip install imagecodecs"
     ):
         open_slide(path, mpp=0.25)
 
@@ -294,9 +292,7 @@ def test_a_corrupt_tile_is_named_and_the_rest_goes_on(
     slide_files.corrupt_tile(path, column=2, row=1)
     with opened(path) as slide:
         for _ in range(3):
-            with pytest.raises(
-                SlideError, match=r"a\.tif: the (tile|region) at x 128, y 64 .*copy the file again"
-            ):
+            with pytest.raises(SlideError, match=r"a\.tif: the (tile|region) at x 128, y 64 .*copy it again"):
                 read_region(slide, 128, 64, 64, 64)
             np.testing.assert_array_equal(read_region(slide, 0, 0, 128, 301), whole[:, :128])
             np.testing.assert_array_equal(read_region(slide, 192, 0, 211, 301), whole[:, 192:])

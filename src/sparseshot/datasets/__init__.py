@@ -1,4 +1,4 @@
-"""The benchmark sets as data, one reader for their layouts, and the synthetic tissue."""
+"""The catalogue of benchmark sets, their reader, and synthetic tissue."""
 
 from sparseshot.datasets.catalogue import CATALOGUE, DatasetInfo, Split, dataset_info
 from sparseshot.datasets.checking import Report, check

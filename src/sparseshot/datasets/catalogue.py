@@ -1,18 +1,17 @@
-"""The catalogue: what each data set is, where to get it, how it lies on disk.
+"""The catalogue: what each data set is, where to get it, and its files on disk.
 
-The data is in ``catalogue.toml``.
+The data is in ``catalogue.toml``, whose keys are the attributes of :class:`DatasetInfo`.
 """
 
-import difflib
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, unknown_name
 
 Split = Literal["train", "validation", "test"]
 """Part of a data set."""
@@ -25,19 +24,19 @@ class Part:
 
     Attributes:
         images: path template of the images.
-        labels: path templates of the labels of an image; the first that exists counts.
-        reader: a name in :data:`sparseshot.datasets.labels.READERS`, for labels only this set has.
-        name: what the publisher calls the part, where that is not the name of a split.
-        split: the split all of it belongs to, or None where names or lists decide.
-        prefix: set before the names of the images, where two parts number theirs alike.
+        labels: path templates of the labels of an image; the first that exists is read.
+        reader: a name in :data:`sparseshot.datasets.labels.READERS`, for labels that only this set has.
+        name: the publisher's name of the part, where it is not the name of a split.
+        split: the split of the whole part, or None where names or lists decide.
+        prefix: prepended to the names of the images, where two parts share names.
     """
 
     images: str
-    labels: tuple[str, ...]
-    reader: str
-    name: str | None
-    split: Split | None
-    prefix: str
+    labels: Sequence[str]
+    reader: str = "any"
+    name: str | None = None
+    split: Split | None = None
+    prefix: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,22 +44,22 @@ class Splits:
     """How the images are split.
 
     Attributes:
-        source: in words, for people.
+        source: description for people.
         names: patterns of image names for each split.
-        lists: a file for each split that names its images, one a line.
-        without_test: used where the publisher's test images are not there: patterns of names, or the name of
-            a published split that takes the place.
+        lists: for each split a file that names its images, one per line.
+        without_test: used where the published test images are absent: patterns of names, or the name of a
+            published split to use instead.
     """
 
     source: str
-    names: Mapping[Split, tuple[str, ...]]
-    lists: Mapping[Split, str]
-    without_test: Mapping[Split, tuple[str, ...] | Split]
+    names: Mapping[Split, Sequence[str]] = field(default_factory=dict)
+    lists: Mapping[Split, str] = field(default_factory=dict)
+    without_test: Mapping[Split, Sequence[str] | Split] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Count:
-    """Images, and cells where somebody counted them."""
+    """Number of images, and of cells where known."""
 
     images: int
     cells: int | None = None
@@ -68,12 +67,12 @@ class Count:
 
 @dataclass(frozen=True)
 class Archive:
-    """A file the publisher lets everybody download.
+    """A file that anyone may download.
 
     Attributes:
-        address: where it is.
-        file: the name to give it here.
-        md5: the publisher's checksum, or None where there is none.
+        address: URL.
+        file: name of the local copy.
+        md5: the publisher's checksum, if any.
         login: the publisher may ask for a login first.
     """
 
@@ -88,23 +87,23 @@ class DatasetInfo:
     """One entry of the catalogue.
 
     Attributes:
-        name: the short name, as on the command line.
-        title: the name people know.
-        about: stain, tissue, annotation, in a line.
-        licence: of the data.
-        citation: what to cite.
+        name: short name, as on the command line.
+        title: full name.
+        about: stain, tissue and annotation in one line.
+        licence: licence of the data.
+        citation: publication to cite.
         page: where to get it; empty for a private set.
-        archive: what ``sparseshot data fetch`` downloads, or None where one has to ask for it.
-        folders: names that the folder of the set may have inside the root.
         parts: the folders as published.
-        patient: regular expression for the patient in an image's name; None where every image is one.
         splits: how the images are split.
-        classes: names of the classes, in order; empty where the files name them.
-        mpp: µm per pixel where the files do not tell; None where they must.
-        mpp_note: how sure that is.
         published: images and cells as the publisher counts them.
-        expected: for each published part the images, and the cells as we count them.
-        note: what else one should know.
+        expected: images and cells of each published part, as this package counts them.
+        classes: class names in order; empty where the files name them.
+        archive: what ``sparseshot data fetch`` downloads; None where the set must be requested.
+        folders: names that the folder of the set may have inside the root.
+        patient: regular expression for the patient in an image's name; None: every image is a patient.
+        mpp: µm per pixel where the files do not state it; None where they must.
+        mpp_note: how certain that is.
+        note: further remarks.
     """
 
     name: str
@@ -113,20 +112,20 @@ class DatasetInfo:
     licence: str
     citation: str
     page: str
-    archive: Archive | None
-    folders: tuple[str, ...]
     parts: tuple[Part, ...]
-    patient: str | None
     splits: Splits
-    classes: tuple[str, ...]
-    mpp: float | None
-    mpp_note: str
     published: Count
     expected: Mapping[str, Count]
-    note: str
+    classes: tuple[str, ...]
+    archive: Archive | None = None
+    folders: Sequence[str] = ()
+    patient: str | None = None
+    mpp: float | None = None
+    mpp_note: str = ""
+    note: str = ""
 
     def how_to_get(self, root: Path | str) -> str:
-        """Get it here, put it there."""
+        """Return instructions: where to get it, where to put it."""
         source = f"get it from {self.page}" if self.page else "it is private: ask its owner"
         if self.archive is not None:
             source = f"run sparseshot data fetch {self.name}, or {source}"
@@ -135,30 +134,25 @@ class DatasetInfo:
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """Return the entry of a name, however it is spelt.
+    """Return the catalogue entry of a name; case and ``-`` or ``_`` do not matter.
 
     >>> dataset_info("WBC-Zheng").name
     'wbc_zheng'
     """
     key = name.strip().casefold().replace("-", "_")
     if key not in CATALOGUE:
-        near = difflib.get_close_matches(key, CATALOGUE, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"no data set named {name!r}; {hint}there are {', '.join(CATALOGUE)}")
+        raise InputError(unknown_name("data set", name, CATALOGUE))
     return CATALOGUE[key]
 
 
 def catalogue_markdown() -> str:
-    """Write the catalogue as a Markdown table, for the documentation."""
+    """Return the catalogue as a Markdown table, for the documentation."""
     rows = ["| name | what | images | cells | classes | µm/px | split | licence | get it |"]
     rows.append("|---|---|---:|---:|---|---|---|---|---|")
     for info in CATALOGUE.values():
         cells = "" if info.published.cells is None else f"{info.published.cells:,}"
-        mpp = (
-            "the slide's"
-            if info.mpp is None
-            else f"{info.mpp:g}" + (f"; {info.mpp_note}" if info.mpp_note else "")
-        )
+        mpp = "the slide's" if info.mpp is None else f"{info.mpp:g}"
+        mpp += f"; {info.mpp_note}" if info.mpp_note else ""
         place = f"[page]({info.page})" if info.page else "private"
         fetch = f"`data fetch {info.name}`, or " if info.archive else ""
         columns = (
@@ -177,45 +171,15 @@ def catalogue_markdown() -> str:
 
 
 def _info(name: str, entry: dict[str, Any]) -> DatasetInfo:
-    splits = entry["splits"]
-    return DatasetInfo(
-        name=name,
-        title=entry["title"],
-        about=entry["about"],
-        licence=entry["licence"],
-        citation=entry["citation"],
-        page=entry["page"],
-        archive=Archive(**entry["archive"]) if "archive" in entry else None,
-        folders=tuple(entry.get("folders", ())),
-        parts=tuple(_part(part) for part in entry["parts"]),
-        patient=entry.get("patient"),
-        splits=Splits(
-            source=splits["source"],
-            names={split: tuple(splits[split]) for split in SPLITS if split in splits},
-            lists=splits.get("lists", {}),
-            without_test={
-                split: value if value in SPLITS else tuple(value)
-                for split, value in splits.get("without_test", {}).items()
-            },
-        ),
-        classes=tuple(entry["classes"]),
-        mpp=entry.get("mpp"),
-        mpp_note=entry.get("mpp_note", ""),
-        published=Count(**entry["published"]),
-        expected={part: Count(**count) for part, count in entry["expected"].items()},
-        note=entry.get("note", ""),
-    )
-
-
-def _part(entry: dict[str, Any]) -> Part:
-    return Part(
-        images=entry["images"],
-        labels=tuple(entry["labels"]),
-        reader=entry.get("reader", "any"),
-        name=entry.get("name"),
-        split=entry.get("split"),
-        prefix=entry.get("prefix", ""),
-    )
+    nested = {
+        "classes": tuple(entry["classes"]),
+        "parts": tuple(Part(**part) for part in entry["parts"]),
+        "splits": Splits(**entry["splits"]),
+        "published": Count(**entry["published"]),
+        "expected": {part: Count(**count) for part, count in entry["expected"].items()},
+        "archive": Archive(**entry["archive"]) if "archive" in entry else None,
+    }
+    return DatasetInfo(name=name, **(entry | nested))
 
 
 def _read() -> Mapping[str, DatasetInfo]:

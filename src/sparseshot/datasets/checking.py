@@ -1,4 +1,4 @@
-"""Hold a folder against the catalogue: what is there, what is missing, what is wrong."""
+"""Comparison of a folder with the catalogue: what is missing, what is wrong."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo
-from sparseshot.datasets.layout import Layout, find_layout, template_glob, template_pattern
+from sparseshot.datasets.layout import DatasetLayout, find_layout, template_glob, template_pattern
 from sparseshot.datasets.loading import attempt
 from sparseshot.datasets.sample import PLAIN_SUFFIXES, Sample
 from sparseshot.errors import SlideError
@@ -17,7 +17,7 @@ _DECODED_PX = 2**26
 
 @dataclass(frozen=True)
 class PartReport:
-    """One published part: what the catalogue expects of it and what is there; None where nobody counted."""
+    """Images and cells of one published part, and what the catalogue expects; None where unknown."""
 
     part: str
     images: int
@@ -27,7 +27,7 @@ class PartReport:
 
     @property
     def state(self) -> str:
-        """``ok``, or what is not."""
+        """``ok``, or what differs."""
         if self.images_expected is not None and self.images != self.images_expected:
             less = self.images_expected - self.images
             return f"{less} images missing" if less > 0 else f"{-less} images more than published"
@@ -41,12 +41,12 @@ class Report:
     """What :func:`check` found.
 
     Attributes:
-        name: of the data set.
-        folder: where it lies.
-        parts: a row for each published part.
-        used: how many images each split uses; those that none uses stand under ``left out``.
-        problems: files that are missing, unreadable or do not fit together, each in a line.
-        mended: what is mended on reading, e.g. cells outside of their image; that is no reason to fail.
+        name: name of the data set.
+        folder: its folder.
+        parts: one row per published part.
+        used: number of images of each split; unused ones are counted as ``left out``.
+        problems: files that are missing, unreadable or inconsistent, one line each.
+        mended: what is repaired on reading, e.g. cells outside their image; not a failure.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """All is there, and all is as it should be."""
+        """Whether everything is there and as expected."""
         return not self.problems and all(part.state == "ok" for part in self.parts)
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values, for scripts."""
+        """Return plain values for scripts."""
         return {
             "name": self.name,
             "folder": str(self.folder),
@@ -77,17 +77,16 @@ class Report:
 def check(
     info: DatasetInfo, root: Path | str, *, progress: Callable[[int, int], None] | None = None
 ) -> Report:
-    """Read every label and decode every image of a data set, and compare with the catalogue.
+    """Read every label, decode every image, and compare with the catalogue.
 
     Args:
-        info: its entry in the catalogue.
-        root: the folder of the data set, or the folder around it.
-        progress: called with the images done and the images in all.
+        info: catalogue entry.
+        root: folder of the data set, or its parent.
+        progress: called with the number of images checked and the total.
     """
     layout = find_layout(info, root)
     problems = [
-        f"{layout.folder}: {name} is on a list for {split} and not there"
-        for name, split in layout.missing.items()
+        f"{layout.folder}: {name} is listed for {split} but missing" for name, split in layout.missing.items()
     ]
     problems += _labels_without_image(info, layout)
     mended: list[str] = []
@@ -120,7 +119,7 @@ def check(
 
 
 def _broken_image(sample: Sample) -> list[str]:
-    """Decode an image to the end; of a slide that would take too long."""
+    """Decode the whole image; slides are skipped because they would take too long."""
     if sample.image.suffix.lower() in PLAIN_SUFFIXES and sample.size[0] * sample.size[1] <= _DECODED_PX:
         try:
             sample.read()
@@ -129,14 +128,14 @@ def _broken_image(sample: Sample) -> list[str]:
     return []
 
 
-def _labels_without_image(info: DatasetInfo, layout: Layout) -> list[str]:
+def _labels_without_image(info: DatasetInfo, layout: DatasetLayout) -> list[str]:
     images = {entry.name for entry in layout.entries}
-    lonely: dict[str, Path] = {}
+    orphans: dict[str, Path] = {}
     for part in info.parts:
         for labels in part.labels:
             pattern = template_pattern(labels)
             for file in layout.folder.glob(template_glob(labels)):
                 match = pattern.fullmatch(file.relative_to(layout.folder).as_posix())
                 if match and part.prefix + match["name"] not in images and not file.name.startswith("."):
-                    lonely.setdefault(match["name"], file)
-    return [f"{file}: labels without their image" for file in lonely.values()]
+                    orphans.setdefault(match["name"], file)
+    return [f"{file}: labels without their image" for file in orphans.values()]

@@ -1,4 +1,4 @@
-"""Download one file: with a checksum, and going on where an earlier attempt broke off."""
+"""Download of one file, with a checksum, resuming an interrupted transfer."""
 
 import hashlib
 import json
@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 from sparseshot import __version__
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes that are here and the bytes of the whole, where the server tells."""
+OnBytes = Callable[[int, int | None], None]
+"""Called with the bytes received and, where the server states it, the size of the file."""
 
 _CHUNK = 2**18
 _ATTEMPTS = 3
@@ -25,7 +25,7 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Checksums:
-    """What a file hashes to."""
+    """Hashes of a file."""
 
     md5: str
     sha256: str
@@ -36,13 +36,13 @@ class _BrokenOffError(Exception):
 
 
 def download(
-    address: str, target: Path | str, *, md5: str | None = None, progress: Progress | None = None
+    address: str, target: Path | str, *, md5: str | None = None, progress: OnBytes | None = None
 ) -> Checksums:
-    """Download ``address`` to ``target``; give its checksums.
+    """Download ``address`` to ``target`` and return its checksums.
 
-    The bytes gather in ``target`` + ``.part`` and are renamed when they are whole and right. A transfer that
-    breaks off is taken up again where it stopped, at once or by the next call, if the server can do that and
-    its file is still the same (the ETag or date of the first attempt is kept beside the bytes).
+    The bytes are collected in ``target`` + ``.part``, which is renamed when it is complete and verified. An
+    interrupted transfer is resumed, at once or by the next call, if the server supports it and its file has
+    not changed (the ETag or date of the first attempt is stored beside the bytes).
     """
     target = Path(target)
     if not address.startswith(("http://", "https://")):
@@ -60,8 +60,8 @@ def download(
         _discard(part)
         raise FormatError(
             target,
-            f"what came from {address} has the MD5 {sums.md5}, the publisher's is {md5}; it was removed. "
-            "Try again; if it stays so, the publisher changed the file",
+            f"the file from {address} has the MD5 {sums.md5}, the publisher's is {md5}; it was removed. "
+            "Try again; if that does not help, the publisher changed the file",
         )
     part.replace(target)
     _note(part).unlink(missing_ok=True)
@@ -69,7 +69,7 @@ def download(
 
 
 def checksums(path: Path) -> Checksums:
-    """Hash a file."""
+    """Return the hashes of a file."""
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -78,11 +78,11 @@ def checksums(path: Path) -> Checksums:
     return Checksums(md5.hexdigest(), sha256.hexdigest())
 
 
-def _transfer(address: str, part: Path, progress: Progress) -> None:
+def _transfer(address: str, part: Path, progress: OnBytes) -> None:
     begin, validator = _resumable(address, part)
     headers = {"User-Agent": f"sparseshot/{__version__}", "Accept-Encoding": "identity"}
     if begin:
-        # If-Range: the rest of the same file, or all of it if the file is another one by now.
+        # If-Range: the rest of the same file, or all of it if the file has changed.
         headers |= {"Range": f"bytes={begin}-", "If-Range": validator}
     try:
         response = urlopen(Request(address, headers=headers), timeout=_TIMEOUT_S)
@@ -90,9 +90,9 @@ def _transfer(address: str, part: Path, progress: Progress) -> None:
         if error.code != 416 or not begin:
             raise
         if error.headers.get("Content-Range") == f"bytes */{begin}":
-            return  # all of it was here already
+            return  # the file was complete already
         _discard(part)
-        raise _BrokenOffError("more bytes are here than the server has") from error
+        raise _BrokenOffError("the partial file is larger than the server's") from error
     with response:
         begin, total = _extent(response, begin)
         _keep_note(address, part, response.headers)
@@ -108,11 +108,11 @@ def _transfer(address: str, part: Path, progress: Progress) -> None:
             file.flush()
             os.fsync(file.fileno())
     if total is not None and done != total:
-        raise _BrokenOffError(f"{done:,} of {total:,} bytes came")
+        raise _BrokenOffError(f"{done:,} of {total:,} bytes received")
 
 
 def _extent(response: HTTPResponse, asked: int) -> tuple[int, int | None]:
-    """Return the byte at which the response begins, and the size of the whole file where it is told."""
+    """Return the first byte of the response, and the size of the whole file where stated."""
     if response.status == 206:
         unit_range, _, whole = response.headers.get("Content-Range", "").partition("/")
         if unit_range.startswith(f"bytes {asked}-"):
@@ -127,7 +127,7 @@ def _note(part: Path) -> Path:
 
 
 def _resumable(address: str, part: Path) -> tuple[int, str]:
-    """Return the bytes that are here, and what tells whether the server's file is still the same."""
+    """Return the number of bytes received before, and the validator of the server's file."""
     try:
         note = json.loads(_note(part).read_text(encoding="utf-8"))
         size = part.stat().st_size
@@ -139,7 +139,7 @@ def _resumable(address: str, part: Path) -> tuple[int, str]:
 
 def _keep_note(address: str, part: Path, headers: Mapping[str, Any]) -> None:
     etag = headers.get("ETag") or ""
-    # A weak ETag promises the same meaning, not the same bytes.
+    # A weak ETag does not guarantee the same bytes.
     validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified") or ""
     _note(part).write_text(json.dumps({"address": address, "validator": validator}), encoding="utf-8")
 
@@ -151,7 +151,7 @@ def _discard(part: Path) -> None:
 
 def _failed(address: str, target: Path, part: Path, error: Exception) -> DataNotFoundError:
     here = part.stat().st_size if part.exists() else 0
-    cure = f"{here:,} bytes are kept, and the same command goes on from there" if here else "try again later"
+    cure = f"{here:,} bytes are kept; run the same command again to resume" if here else "try again later"
     if isinstance(error, HTTPError) and error.code in {401, 403, 404, 410}:
         cure = "the publisher moved it or asks for a login; get it with a browser"
     reason = error.reason if isinstance(error, URLError) else error

@@ -1,10 +1,10 @@
-"""Get a data set from its publisher, or tell where to get it where there is no direct address."""
+"""Fetching a data set from its publisher."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparseshot.datasets.catalogue import DatasetInfo
-from sparseshot.datasets.download import Checksums, Progress, checksums, download
+from sparseshot.datasets.download import Checksums, OnBytes, checksums, download
 from sparseshot.datasets.layout import find_layout
 from sparseshot.datasets.unpack import is_archive, unpack
 from sparseshot.errors import DataNotFoundError, FormatError
@@ -12,14 +12,14 @@ from sparseshot.errors import DataNotFoundError, FormatError
 
 @dataclass(frozen=True)
 class Fetched:
-    """What :func:`fetch` brought.
+    """Result of :func:`fetch`.
 
     Attributes:
-        folder: the root to give to :func:`~sparseshot.datasets.load_dataset`.
-        images: how many images are there now.
-        size_bytes: of the archive.
-        checksums: of the archive.
-        verified: the publisher's checksum is known, and it is this.
+        folder: the root for :func:`~sparseshot.datasets.load_dataset`.
+        images: number of images.
+        size_bytes: size of the archive.
+        checksums: checksums of the archive.
+        verified: whether the publisher's checksum was compared.
     """
 
     folder: Path
@@ -35,16 +35,16 @@ def fetch(
     *,
     address: str | None = None,
     keep_archive: bool = False,
-    progress: Progress | None = None,
+    progress: OnBytes | None = None,
 ) -> Fetched:
     """Download and unpack a data set into the folder ``out``.
 
     Args:
-        info: its entry in the catalogue.
-        out: where it goes; made if it is not there. An archive that lies there already is not downloaded.
-        address: another place of the same archive, e.g. a mirror of your own; the checksum still counts.
-        keep_archive: do not remove the archive in the end.
-        progress: called as the bytes come.
+        info: catalogue entry.
+        out: target folder, created if missing. An archive that is already there is not downloaded.
+        address: alternative URL of the same archive, e.g. a mirror; the checksum is still compared.
+        keep_archive: keep the archive after unpacking.
+        progress: called as bytes arrive.
     """
     out = Path(out)
     if info.archive is None:
@@ -66,7 +66,7 @@ def fetch(
         asked = " (the publisher may ask for a login)" if info.archive.login else ""
         raise FormatError(
             archive,
-            f"is no zip or tar file but probably a web page{asked}; get the archive with a browser from "
+            f"is not a zip or tar file but probably a web page{asked}; get the archive with a browser from "
             f"{info.page}, save it under this name, and run the same command again",
         )
     size_bytes = archive.stat().st_size

@@ -1,4 +1,4 @@
-"""Read the labels of one image: those in a format that others use too, and those that one set has alone."""
+"""Readers of the labels of one image: common formats, and formats that only one set uses."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,22 +30,21 @@ def _in_a_known_format(path: Path, classes: tuple[str, ...], size_px: tuple[int,
 
 
 def _as_classes(cells: Cells, classes: tuple[str, ...]) -> Cells:
-    """Bring cells to the classes of the set: one class for all, else by name or by number from 1.
+    """Return cells with the classes of the set: one class for all, else matched by name or number from 1.
 
-    Cells of any other class have none; a set whose files name the classes keeps those.
+    Cells of other classes become unclassified. A set whose files name the classes keeps those.
     """
     if not classes or cells.classes == classes:
         return cells
     if len(classes) == 1:
         return replace(cells, classes=classes, label=np.zeros(len(cells), np.int16), colors=None)
-    places = {name.casefold(): number for number, name in enumerate(classes)}
-    places |= {str(number + 1): number for number in range(len(classes))}
-    new = np.array([*(places.get(name.casefold(), -1) for name in cells.classes), -1], np.int16)
-    return replace(cells, classes=classes, label=new[cells.label], colors=None)
+    known = {name.casefold(): name for name in classes}
+    known |= {str(number): name for number, name in enumerate(classes, start=1)}
+    return cells.with_classes(classes, {name: known.get(name.casefold(), name) for name in cells.classes})
 
 
 def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
-    """Read a mask of one cell: 255 nucleus, 128 cytoplasm; the nucleus is kept as a second outline."""
+    """Read a mask of one cell, 255 nucleus and 128 cytoplasm; the nucleus becomes a second outline."""
     mask = _grey(path, size_px)
     unknown = np.setdiff1d(mask, (0, 128, 255))
     if len(unknown):
@@ -64,7 +63,7 @@ def _grey(path: Path, size_px: tuple[int, int]) -> NDArray[np.uint8]:
                 raise FormatError(
                     path,
                     f"has {image.width} × {image.height} pixels, but its image {size_px[0]} × {size_px[1]}; "
-                    "one of them belongs to another",
+                    "one of them belongs to another image",
                 )
             return np.asarray(image.convert("L"))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
@@ -74,7 +73,7 @@ def _grey(path: Path, size_px: tuple[int, int]) -> NDArray[np.uint8]:
 def _brca_m2c(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
     """Read rows ``Y X class``: 0-based pixels, classes from 1."""
     if not path.read_bytes().strip():
-        return Cells(np.empty((0, 2)), classes=classes)  # an image without cells
+        return Cells(np.empty((0, 2)), classes=classes)  # no cells
     cells = read_cells(path, format="csv", columns=("y", "x", "class"), size_px=size_px)
     unknown = set(cells.classes) - {str(number + 1) for number in range(len(classes))}
     if unknown or (cells.label < 0).any():
@@ -124,4 +123,4 @@ READERS: Mapping[str, Reader] = MappingProxyType(
         "wbc_zheng": _wbc_zheng,
     }
 )
-"""The readers by the names that the catalogue has for them."""
+"""Readers by their names in the catalogue."""

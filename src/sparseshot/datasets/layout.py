@@ -1,4 +1,4 @@
-"""Find the images of a data set and their labels, by the path templates of the catalogue."""
+"""The images of a data set on disk and their labels, found by the path templates of the catalogue."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,16 +13,16 @@ from sparseshot.errors import DataNotFoundError
 
 @dataclass(frozen=True)
 class Entry:
-    """One image as it lies on disk.
+    """One image on disk.
 
     Attributes:
         name: unique in its data set.
-        image: its file.
-        labels: the file of its labels; where there is none, where it should be.
-        reader: what reads them, a name in :data:`sparseshot.datasets.labels.READERS`.
+        image: image file.
+        labels: label file; where it is missing, its expected path.
+        reader: reader of the labels, a name in :data:`sparseshot.datasets.labels.READERS`.
         group: the patient.
-        part: the part it was published in.
-        split: the split it is used in, or None where it is used in none.
+        part: published part.
+        split: the split that uses it, or None.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """A data set as it lies on disk.
+class DatasetLayout:
+    """A data set on disk.
 
     Attributes:
         folder: the folder that the templates are relative to.
         entries: the images found.
-        missing: images on a list of the publisher that are not there, with the split that lacks them.
+        missing: images that the publisher lists but are missing, with their split.
     """
 
     folder: Path
@@ -49,8 +49,8 @@ class Layout:
     missing: Mapping[str, Split | None]
 
 
-def find_layout(info: DatasetInfo, root: Path | str) -> Layout:
-    """Find a data set under ``root``, which is its folder or the folder around it."""
+def find_layout(info: DatasetInfo, root: Path | str) -> DatasetLayout:
+    """Find a data set in ``root``, which is its folder or the parent of it."""
     root = Path(root)
     if not root.is_dir():
         raise DataNotFoundError(root, f"no such folder; for {info.title}, {info.how_to_get(root)}")
@@ -61,7 +61,7 @@ def find_layout(info: DatasetInfo, root: Path | str) -> Layout:
             return _with_splits(info, folder, entries)
     templates = " or ".join(part.images for part in info.parts)
     raise DataNotFoundError(
-        root, f"holds no image of {info.title}, none is named {templates}; {info.how_to_get(root)}"
+        root, f"contains no image of {info.title}; none is named {templates}; {info.how_to_get(root)}"
     )
 
 
@@ -78,7 +78,7 @@ def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
     for image in folder.glob(template_glob(part.images)):
         match = pattern.fullmatch(image.relative_to(folder).as_posix())
         if match is None or image.name.startswith(".") or not image.is_file():
-            continue  # macOS puts a ._name beside each file
+            continue  # e.g. the ._name files of macOS
         fields = match.groupdict()
         name = part.prefix + fields["name"]
         places = [folder / labels.format_map(fields) for labels in part.labels]
@@ -92,7 +92,7 @@ def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
 
 
 def template_glob(template: str) -> str:
-    """Turn a path template into a pattern for :meth:`pathlib.Path.glob`.
+    """Convert a path template to a pattern for :meth:`pathlib.Path.glob`.
 
     >>> template_glob("GT_{patient}/{name}.png")
     'GT_*/*.png'
@@ -101,7 +101,7 @@ def template_glob(template: str) -> str:
 
 
 def template_pattern(template: str) -> re.Pattern[str]:
-    """Turn a path template into a regular expression with a group for each of its words.
+    """Convert a path template to a regular expression with a group for each placeholder.
 
     >>> template_pattern("GT_{patient}/{name}.png").fullmatch("GT_01/01_2.png").groupdict()
     {'patient': '01', 'name': '01_2'}
@@ -116,7 +116,7 @@ def template_pattern(template: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> Layout:
+def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> DatasetLayout:
     lists = read_lists(info.splits, folder)
     listed, missing = listed_names((entry.name for entry in entries), lists)
     published = {
@@ -131,4 +131,4 @@ def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> Layou
         replace(entry, part=entry.part or published[entry.name] or "other", split=kept[entry.name])
         for entry in entries
     )
-    return Layout(folder, placed, {name: used[name] for name in missing})
+    return DatasetLayout(folder, placed, {name: used[name] for name in missing})

@@ -1,4 +1,4 @@
-"""Load a data set: find its files, read its labels, keep what is good and tell what is not."""
+"""Loading of a data set: its files are found, its labels read, and unusable images left out."""
 
 import warnings
 from dataclasses import dataclass, replace
@@ -22,19 +22,19 @@ from sparseshot.errors import (
 from sparseshot.images import open_slide
 
 _SHOWN = 5
-"""Lines that a warning spells out; the rest are counted, and all are kept in the :class:`Dataset`."""
+"""Number of lines that a warning shows; all are kept in the :class:`Dataset`."""
 
 
 def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> Dataset:
     """Load a data set of the catalogue, or one split of it.
 
-    Labels are read now, images when asked for. An image that cannot be used is left out with a warning that
-    names it; only if none can be used is that an error.
+    Labels are read at once, images on demand. Unusable images are left out with a warning that names them;
+    it is an error only if no image can be used.
 
     Args:
         name: as in :data:`~sparseshot.datasets.CATALOGUE`.
-        root: the folder of the data set, or the folder around it.
-        split: ``"train"``, ``"validation"`` or ``"test"``; None for everything that is there.
+        root: folder of the data set, or its parent.
+        split: ``"train"``, ``"validation"`` or ``"test"``; None for all images.
     """
     info = dataset_info(name)
     if split is not None and split not in SPLITS:
@@ -43,7 +43,7 @@ def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> 
     if split is not None:
         require(split, (entry.split for entry in layout.entries), info.splits, Path(root))
     left_out = [
-        f"{layout.folder}: {missing} is on a list for {part} and not there"
+        f"{layout.folder}: {missing} is listed for {part} but missing"
         for missing, part in layout.missing.items()
         if split in {None, part}
     ]
@@ -63,7 +63,7 @@ def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> 
         name=info.name,
         classes=classes,
         mpp=info.mpp or float(np.median([sample.mpp for sample in samples])),
-        samples=tuple(_with_classes(sample, classes) for sample in samples),
+        samples=tuple(replace(sample, cells=sample.cells.with_classes(classes)) for sample in samples),
         info=info,
         split=split,
         left_out=tuple(left_out),
@@ -79,7 +79,7 @@ def _warn(what: str, lines: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A sample, or why it cannot be one; and what was mended while its labels were read."""
+    """A sample, or the error that prevents it, and the repairs made while reading its labels."""
 
     sample: Sample | None
     error: SparseshotError | None
@@ -87,7 +87,7 @@ class Attempt:
 
 
 def attempt(entry: Entry, info: DatasetInfo) -> Attempt:
-    """Try to load one image; its warnings are gathered, so that a thousand files do not give a thousand."""
+    """Try to load one image; its repair warnings are collected instead of issued one by one."""
     sample = failure = None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -102,10 +102,10 @@ def attempt(entry: Entry, info: DatasetInfo) -> Attempt:
 
 
 def load_sample(entry: Entry, info: DatasetInfo) -> Sample:
-    """Read the labels of one image and hold them against it."""
+    """Read the labels of one image and compare them with its size."""
     if not entry.labels.is_file():
         raise DataNotFoundError(
-            entry.labels, f"no such file, but the labels of {entry.image.name} belong there"
+            entry.labels, f"no such file; the labels of {entry.image.name} are expected there"
         )
     size, mpp = _size_and_mpp(entry.image, info.mpp)
     cells = READERS[entry.reader](entry.labels, info.classes, size)
@@ -114,7 +114,7 @@ def load_sample(entry: Entry, info: DatasetInfo) -> Sample:
 
 
 def _size_and_mpp(path: Path, mpp: float | None) -> tuple[tuple[int, int], float]:
-    """Read width and height, and the µm per pixel where they are not known, without decoding the image."""
+    """Return width and height, and the µm per pixel, without decoding the image."""
     if mpp is None or path.suffix.lower() not in PLAIN_SUFFIXES:
         with open_slide(path, mpp=mpp) as slide:
             return slide.size, slide.mpp
@@ -123,11 +123,3 @@ def _size_and_mpp(path: Path, mpp: float | None) -> tuple[tuple[int, int], float
             return image.size, mpp
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise SlideError(path, f"cannot be read as an image ({error}); copy it again") from error
-
-
-def _with_classes(sample: Sample, classes: tuple[str, ...]) -> Sample:
-    if sample.cells.classes == classes:
-        return sample
-    place = np.array([*(classes.index(name) for name in sample.cells.classes), -1], np.int16)
-    cells = replace(sample.cells, classes=classes, label=place[sample.cells.label], colors=None)
-    return replace(sample, cells=cells)

@@ -1,4 +1,4 @@
-"""An image with its cells, and many of them as a data set."""
+"""An image with its cells, and a data set of them."""
 
 import hashlib
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from sparseshot.cells import Cells
 from sparseshot.datasets.catalogue import DatasetInfo, Split
 from sparseshot.errors import InputError, SlideError
 from sparseshot.images import Grid, open_slide, read_image
-from sparseshot.images.plain import MAX_PIXELS
+from sparseshot.images.plain_image import MAX_PIXELS
 
 PLAIN_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"})
 
 
 @dataclass(frozen=True)
 class Sample:
-    """An image and what was marked on it. The image is read when asked for.
+    """An image and its marks; the image is read on demand.
 
     Attributes:
         name: unique in its data set.
         image: file of the image or slide.
-        cells: what was marked, in level-0 pixels.
+        cells: marks in level-0 pixels.
         mpp: µm per level-0 pixel.
         group: the patient; no patient is in two splits.
         size: width and height in level-0 pixels.
@@ -39,7 +39,7 @@ class Sample:
     size: tuple[int, int]
 
     def read(self) -> NDArray[np.uint8]:
-        """Read the whole image as ``(H, W, 3)`` RGB; of a large slide read regions instead."""
+        """Read the whole image as ``(H, W, 3)`` RGB; for large slides, read regions instead."""
         if self.image.suffix.lower() in PLAIN_SUFFIXES:
             return read_image(self.image)
         width, height = self.size
@@ -61,12 +61,12 @@ class Dataset:
     Attributes:
         name: as in the catalogue.
         classes: names of the classes, the same for all samples.
-        mpp: the usual µm per pixel; a sample may have its own.
-        samples: in the order of their names.
-        info: the entry in the catalogue.
-        split: which split this is, or None for all of it.
-        left_out: why images that are there, or should be, are not among the samples; empty if all is well.
-        mended: what was mended in which file of labels, e.g. outlines that crossed themselves.
+        mpp: nominal µm per pixel; a sample may have its own.
+        samples: sorted by name.
+        info: catalogue entry.
+        split: the split, or None for all images.
+        left_out: why images are missing from the samples, one line each.
+        mended: repairs to label files, e.g. of self-crossing outlines, one line each.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Dataset:
         return tuple(sorted({sample.group for sample in self.samples}))
 
     def counts(self) -> dict[str, int]:
-        """Count the cells of each class over all samples."""
+        """Return the number of cells of each class over all samples."""
         total: dict[str, int] = dict.fromkeys(self.classes, 0)
         for sample in self.samples:
             for name, count in sample.cells.counts().items():
@@ -103,20 +103,20 @@ class Dataset:
         return total
 
     def hold_out(self, fraction: float, *, seed: int = 0) -> tuple[Self, Self]:
-        """Return the data set without some patients, and these; both have at least one.
+        """Return the data set without some patients, and the data set of these; both have at least one.
 
-        The order in which patients are taken depends on their names and the seed alone, so a missing image
-        moves no patient to the other side, and a larger fraction holds out all that a smaller one does.
+        The order of patients depends on their names and the seed alone. A missing image therefore moves no
+        patient to the other side, and a larger fraction includes all that a smaller one holds out.
 
         Args:
-            fraction: the share of patients, in (0, 1), to hold out; rounded to whole patients.
-            seed: another choice of patients.
+            fraction: share of patients to hold out, in (0, 1); rounded to whole patients.
+            seed: seed of the choice.
         """
         if not 0 < fraction < 1:
             raise InputError(f"fraction is {fraction}; give the share of patients to hold out, e.g. 0.2")
         groups = sorted(self.groups, key=lambda group: hashlib.sha256(f"{seed} {group}".encode()).digest())
         if len(groups) < 2:
-            raise InputError(f"{self.name} has {len(groups)} patient here; it takes two to hold one out")
+            raise InputError(f"{self.name} has {len(groups)} patient; holding one out takes at least two")
         held = set(groups[: min(max(1, round(fraction * len(groups))), len(groups) - 1)])
         kept, out = (
             tuple(sample for sample in self.samples if (sample.group in held) == inside)

@@ -1,6 +1,6 @@
-"""Which image belongs to training, validation or test: as published, and so that no patient is in two."""
+"""Assignment of images to training, validation and test: as published, and no patient in two splits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from sparseshot.errors import DataNotFoundError, FormatError
 
 
 def read_lists(splits: Splits, folder: Path) -> dict[str, Split]:
-    """Read the files that name the images of each split; give the split of each name found there.
+    """Read the files that list the images of each split; return the split of each name.
 
-    A name may stand with or without the suffix of its file.
+    A name may be listed with or without the suffix of its file.
     """
     listed: dict[str, Split] = {}
     for split, file in splits.lists.items():
@@ -21,7 +21,7 @@ def read_lists(splits: Splits, folder: Path) -> dict[str, Split]:
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
-            raise FormatError(path, f"not text ({error}); write one image name a line, in UTF-8") from error
+            raise FormatError(path, f"not text ({error}); write one image name per line, in UTF-8") from error
         for number, line in enumerate(lines, start=1):
             name = line.strip()
             if not name:
@@ -35,7 +35,7 @@ def read_lists(splits: Splits, folder: Path) -> dict[str, Split]:
 
 
 def listed_names(names: Iterable[str], listed: Mapping[str, Split]) -> tuple[dict[str, Split], list[str]]:
-    """Match the images at hand with a list; give the split of each, and the lines that match no image.
+    """Match images with a list; return the split of each, and the lines that match no image.
 
     >>> listed_names(["a_0.93", "b"], {"a_0.93.png": "train", "c.png": "test"})
     ({'a_0.93': 'train'}, ['c.png'])
@@ -52,8 +52,8 @@ def listed_names(names: Iterable[str], listed: Mapping[str, Split]) -> tuple[dic
     return found, missing
 
 
-def split_by_name(name: str, patterns: Mapping[Split, tuple[str, ...]]) -> Split | None:
-    """Return the first split that has a pattern for the name.
+def split_by_name(name: str, patterns: Mapping[Split, Sequence[str]]) -> Split | None:
+    """Return the first split with a pattern that matches the name.
 
     >>> split_by_name("09_2", {"train": ("0[1-6]_*",), "test": ("09_*", "10_*")})
     'test'
@@ -65,7 +65,7 @@ def split_by_name(name: str, patterns: Mapping[Split, tuple[str, ...]]) -> Split
 
 
 def with_a_test(published: Mapping[str, Split | None], splits: Splits) -> dict[str, Split | None]:
-    """Take a test, and what else the catalogue says, from the rest, where the published one is absent."""
+    """Apply the catalogue's substitute splits, for use where the published test images are absent."""
     used = dict(published)
     for split, rule in splits.without_test.items():
         for name, given in published.items():
@@ -81,7 +81,7 @@ def with_a_test(published: Mapping[str, Split | None], splits: Splits) -> dict[s
 def by_patient(
     split_of: Mapping[str, Split | None], patient_of: Mapping[str, str]
 ) -> dict[str, Split | None]:
-    """Leave out the images that would put a patient into two splits; the test keeps its patients first.
+    """Leave out images that would put a patient into two splits; the test set takes precedence.
 
     >>> by_patient({"a1": "train", "a2": "test", "b1": "train"}, {"a1": "a", "a2": "a", "b1": "b"})
     {'a1': None, 'a2': 'test', 'b1': 'train'}
@@ -99,10 +99,10 @@ def by_patient(
 
 
 def require(split: Split, available: Iterable[Split | None], splits: Splits, root: Path) -> None:
-    """Raise an error that tells what there is, where a split has no image."""
-    there = set(available)
-    if split not in there:
-        parts = ", ".join(part for part in SPLITS if part in there) or "no split at all"
+    """Raise an error that lists the available splits if ``split`` has no images."""
+    available = set(available)
+    if split not in available:
+        parts = ", ".join(part for part in SPLITS if part in available) or "no split at all"
         raise DataNotFoundError(
             root,
             f"has no images for {split!r}, only {parts} ({splits.source}); hold some patients of train out "

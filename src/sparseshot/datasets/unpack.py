@@ -1,4 +1,4 @@
-"""Unpack a stranger's archive: nothing outside the folder, no links, no more bytes than declared."""
+"""Unpacking of untrusted archives: nothing outside the folder, no links, no more bytes than declared."""
 
 import gzip
 import lzma
@@ -26,8 +26,8 @@ _BROKEN = (
     lzma.LZMAError,
     gzip.BadGzipFile,
     EOFError,
-    NotImplementedError,  # a compression we do not know
-    RuntimeError,  # a password
+    NotImplementedError,  # unknown compression
+    RuntimeError,  # encrypted
     ValueError,
 )
 
@@ -40,10 +40,10 @@ class _Member:
 
 
 def unpack(archive: Path | str, folder: Path | str, *, max_bytes: int = MAX_BYTES) -> list[Path]:
-    """Unpack a zip or tar file into a folder; give what is new there.
+    """Unpack a zip or tar file into a folder; return the new entries.
 
-    All of it arrives or nothing: the files are unpacked beside, and moved in when the last one is good. What
-    macOS adds (``__MACOSX``, ``.DS_Store``) is left out.
+    Files are unpacked into a temporary folder and moved when all are sound, so a failure leaves nothing
+    behind. The extra files of macOS (``__MACOSX``, ``.DS_Store``) are left out.
     """
     archive, folder = Path(archive), Path(folder)
     try:
@@ -55,7 +55,7 @@ def unpack(archive: Path | str, folder: Path | str, *, max_bytes: int = MAX_BYTE
 
 
 def is_archive(path: Path | str) -> bool:
-    """Tell whether a file is a zip or a tar file."""
+    """Return whether a file is a zip or tar archive."""
     return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
 
 
@@ -67,8 +67,7 @@ def _write_members(archive: Path, folder: Path, max_bytes: int) -> None:
         if number >= MAX_FILES or total > max_bytes:
             raise FormatError(
                 archive,
-                f"unpacks to more than {max_bytes / 2**30:.3g} GiB or {MAX_FILES:,} files; "
-                "that is no data set, do not trust it",
+                f"unpacks to more than {max_bytes / 2**30:.3g} GiB or {MAX_FILES:,} files; do not trust it",
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -83,12 +82,12 @@ def _copy(archive: Path, member: _Member, file: IO[bytes]) -> None:
     while chunk := member.file.read(min(_CHUNK, left + 1)):
         left -= len(chunk)
         if left < 0:
-            raise FormatError(archive, f"{member.name!r} is larger than it says; do not trust it")
+            raise FormatError(archive, f"{member.name!r} is larger than declared; do not trust it")
         file.write(chunk)
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
-    """Return the path of a member; refuse one that leads out of the folder."""
+    """Return the path of a member; raise if it leads out of the folder."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or not path.parts or ":" in path.parts[0]:
         raise FormatError(archive, f"holds {name!r}, which leads out of the folder; do not trust it")
@@ -130,5 +129,5 @@ def _move_in(unpacked: Path, folder: Path) -> list[Path]:
     items = sorted(unpacked.iterdir())
     for item in items:
         if (folder / item.name).exists():
-            raise OutputError(folder / item.name, "is there already; move it away, or unpack elsewhere")
+            raise OutputError(folder / item.name, "exists already; move it away, or unpack elsewhere")
     return [Path(shutil.move(item, folder / item.name)) for item in items]

@@ -1,7 +1,7 @@
-"""Images and slides at a wished µm/px, tile grids, the tissue mask, reading ahead."""
+"""Images and slides at a target resolution, tiles, the tissue mask, reading ahead."""
 
 from sparseshot.images.opening import open_slide
-from sparseshot.images.plain import read_image
+from sparseshot.images.plain_image import read_image
 from sparseshot.images.readahead import read_ahead
 from sparseshot.images.slide import Box, Grid, Slide, read_region
 from sparseshot.images.tiles import Tile, TileGrid

@@ -1,4 +1,4 @@
-"""From the bytes of one TIFF tile to its pixels."""
+"""Decoders of TIFF tiles."""
 
 import importlib.util
 import io
@@ -14,23 +14,23 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Decoder = Callable[[bytes], NDArray[Any]]
-"""Takes the bytes of a tile, gives ``(height, width, samples)``; ValueError or OSError if they are broken."""
+"""Maps the bytes of a tile to ``(height, width, samples)``; ValueError or OSError if they are corrupt."""
 
 _NONE, _JPEG, _DEFLATE, _OLD_DEFLATE = 1, 7, 8, 32946
 _JPEG2000 = {33005, 34712}  # Aperio's for RGB and the registered one; Aperio's 33003 holds YCbCr
 _GREY, _RGB, _YCBCR = 1, 2, 6
 
 
-class UnknownLayout(Exception):  # noqa: N818  not an error yet: OpenSlide may know it
-    """A TIFF is laid out in a way that is not read here; says why."""
+class UnknownLayout(Exception):  # noqa: N818  not yet an error: OpenSlide may read it
+    """A TIFF has a layout that is not read here; the message says why."""
 
 
 class BrokenLayout(UnknownLayout):
-    """The directory of a TIFF contradicts itself; OpenSlide, asked to read such sizes, ends the process."""
+    """The directory of a TIFF contradicts itself; OpenSlide would abort the process on such sizes."""
 
 
 def tile_decoder(page: tifffile.TiffPage) -> Decoder:
-    """Return what decodes the tiles of a page, or raise :class:`UnknownLayout`."""
+    """Return the decoder for the tiles of a page, or raise :class:`UnknownLayout`."""
     samples = page.samplesperpixel if page.planarconfig == 1 else 1
     shape = (page.tilelength, page.tilewidth, samples)
     if page.dtype not in {np.dtype(np.uint8), np.dtype(np.uint16)} or page.tiledepth != 1:
@@ -51,7 +51,7 @@ def tile_decoder(page: tifffile.TiffPage) -> Decoder:
         return partial(_by_imagecodecs, page=page, shape=shape)
     cure = "pip install imagecodecs" if hasattr(page.compression, "name") else "export it with JPEG tiles"
     raise UnknownLayout(
-        f"its tiles are packed by {_name(page.compression)}, which needs another reader: {cure}"
+        f"its tiles are compressed by {_name(page.compression)}, which needs another reader: {cure}"
     )
 
 
@@ -60,9 +60,9 @@ def _name(code: Any) -> str:
 
 
 def _jpeg_head(page: tifffile.TiffPage) -> bytes:
-    """Return what goes before the data of each tile: the tables they share, and what the channels mean.
+    """Return the start of each tile's JPEG: the shared tables and the colour space.
 
-    An Adobe segment tells the decoder whether these are RGB or YCbCr; without one it would guess from a tile.
+    An Adobe segment states whether the channels are RGB or YCbCr; without it the decoder would guess.
     """
     tables = page.jpegtables[2:-2] if page.jpegtables else b""
     transform = b"\1" if page.photometric == _YCBCR else b"\0"
@@ -88,7 +88,7 @@ def _jpeg2000(data: bytes, *, shape: tuple[int, int, int]) -> NDArray[Any]:
 
 
 def _check_size(size: tuple[int, int], shape: tuple[int, int, int]) -> None:
-    """Refuse to decode what claims to be far larger than its tile, before memory is taken for it."""
+    """Raise if an image claims to be far larger than its tile, before memory is allocated for it."""
     if size[0] * size[1] > 4 * shape[0] * shape[1]:
         raise ValueError(f"a tile of {shape[1]} × {shape[0]} pixels holds an image of {size[1]} × {size[0]}")
 
@@ -99,7 +99,7 @@ def _plain(
     wanted = int(np.prod(shape)) * stored.itemsize
     if packed:
         try:
-            data = zlib.decompressobj().decompress(data, wanted)  # never more than a tile, whatever it claims
+            data = zlib.decompressobj().decompress(data, wanted)  # never more than a tile
         except zlib.error as error:
             raise ValueError(str(error)) from error
     if len(data) < wanted:

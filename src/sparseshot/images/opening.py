@@ -1,4 +1,4 @@
-"""From a path to a slide, whatever is stored there."""
+"""Opening slides and images of any kind."""
 
 import math
 from pathlib import Path
@@ -11,13 +11,13 @@ from sparseshot.errors import DataNotFoundError, InputError, SlideError
 from sparseshot.images.codecs import BrokenLayout, UnknownLayout
 from sparseshot.images.openslide_file import OpenSlidePyramid
 from sparseshot.images.pixel_size import image_mpp
-from sparseshot.images.plain import TIFF_MAGIC, read_image
+from sparseshot.images.plain_image import TIFF_MAGIC, read_image
 from sparseshot.images.pyramid import Pyramid, PyramidSlide
 from sparseshot.images.slide import Box
 from sparseshot.images.tiff import TiffPyramid
 
 _TIFF_VENDORS = {None, "aperio", "generic-tiff"}
-"""TIFFs without tricks, which are read faster without OpenSlide; None is what OpenSlide does not know."""
+"""Simple TIFFs, read faster without OpenSlide; None is a file that OpenSlide does not recognise."""
 
 
 def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
@@ -27,8 +27,8 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
     images as slides of one level.
 
     Args:
-        path: the file; of a DICOM series any one of its files, of MRXS the ``.mrxs`` file.
-        mpp: µm of a level-0 pixel, for files that do not tell or tell wrongly.
+        path: the file; any one file of a DICOM series, the ``.mrxs`` file of MRXS.
+        mpp: µm per level-0 pixel, for files that state none or a wrong one.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -45,7 +45,7 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
     if not path.exists():
         raise DataNotFoundError(path, "no such slide; check the path")
     if path.is_dir():
-        raise SlideError(path, "is a folder; give a file, of a DICOM series any one in it")
+        raise SlideError(path, "is a folder; give a file, e.g. any one file of a DICOM series")
     try:
         pyramid = _pyramid(path)
     except OSError as error:
@@ -58,7 +58,7 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
         pyramid.close()
         raise SlideError(
             path,
-            "the file does not tell the size of its pixels; give it in µm with --mpp 0.25 or mpp=0.25 "
+            "the file does not state its pixel size; give it in µm with --mpp 0.25 or mpp=0.25 "
             "(40x is about 0.25, 20x about 0.5)",
         )
     return PyramidSlide(pyramid, mpp=mpp)
@@ -91,10 +91,10 @@ class ImagePyramid:
         self.sizes = ((self._pixels.shape[1], self._pixels.shape[0]),)
         self.mpp = None
 
-    def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:  # noqa: ARG002  there is but one
-        """Copy from the decoded image."""
+    def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:  # noqa: ARG002  there is only one
+        """Return a copy from the decoded image."""
         return self._pixels[box.y0 : box.y1, box.x0 : box.x1].copy()
 
     def close(self) -> None:
-        """Let go of the pixels."""
+        """Drop the pixels."""
         self._pixels = np.empty((0, 0, 3), np.uint8)

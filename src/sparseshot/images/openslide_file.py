@@ -1,4 +1,4 @@
-"""Slides of every scanner that OpenSlide knows."""
+"""Slides of every scanner that OpenSlide supports."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
 from sparseshot.images.pixel_size import plausible
-from sparseshot.images.plain import as_rgb
+from sparseshot.images.plain_image import as_rgb
 from sparseshot.images.pyramid import downsamples
 from sparseshot.images.slide import Box
 
@@ -21,8 +21,8 @@ _BLOCK_PX = 128
 class OpenSlidePyramid:
     """The levels of a file that OpenSlide reads, see :class:`sparseshot.images.pyramid.Pyramid`.
 
-    Where a file tells the bounds of what was scanned (MRXS, SCN), they are the slide, and places count from
-    their corner: so does QuPath, and so do marks from there.
+    Where a file states the bounds of the scanned area (MRXS, SCN), the slide is that area and coordinates
+    start at its corner, as in QuPath.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,9 +55,9 @@ class OpenSlidePyramid:
     def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
         """Read RGB, white where nothing was scanned.
 
-        OpenSlide takes level-0 places and divides them by its own quotient of the level's sizes. Where that
-        is no whole number, it interpolates, by another fraction for every corner a read begins at. So there
-        reads always begin at the corners of fixed blocks, and a pixel does not depend on the region.
+        OpenSlide divides level-0 coordinates by the quotient of the level's sizes. Where that is not a whole
+        number, it interpolates, by another fraction for every origin. There, reads always start at the
+        corners of fixed blocks, so that a pixel does not depend on the region.
         """
         step = self._quotients[level]
         if step == self._downsamples[level]:
@@ -78,8 +78,8 @@ class OpenSlidePyramid:
             return _white_below(slide, place, level, box)
         except openslide.OpenSlideError:
             pass
-        # After one error a handle fails for good, and for every thread: the error may be another's. A handle
-        # that nobody else reads from shows whose it is.
+        # After one error a handle fails for good, in every thread, so the error may be another read's. A
+        # handle of its own shows whether this region is broken.
         with self._lock:
             if self._slide is slide:
                 self._slide = self._opened()
@@ -93,16 +93,16 @@ class OpenSlidePyramid:
                 raise SlideError(
                     self.path,
                     f"the region at {where} cannot be read ({error}); the rest of the slide can; "
-                    "copy the file again if it was whole elsewhere",
+                    "if the original is intact, copy it again",
                 ) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._slide.close()
 
 
 def _bounds(properties: Mapping[str, str], size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return x, y, width and height of what was scanned; all of it where the file does not tell sensibly."""
+    """Return x, y, width and height of the scanned area; the whole slide where the file states none."""
     try:
         x, y, width, height = (
             int(properties[f"openslide.bounds-{name}"]) for name in ("x", "y", "width", "height")

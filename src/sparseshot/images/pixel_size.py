@@ -1,4 +1,4 @@
-"""Where files write the size of a pixel, and which of what they write can be believed."""
+"""Pixel sizes stored in files, and whether they are plausible."""
 
 import math
 import re
@@ -7,16 +7,16 @@ from pathlib import Path
 import defusedxml.ElementTree
 import tifffile
 
-from sparseshot.images.plain import TIFF_MAGIC, opened_image
+from sparseshot.images.plain_image import TIFF_MAGIC, opened_image
 
 _PLAUSIBLE_MPP = (0.01, 10.0)
-"""Below is no light microscope; above is the 72 dpi (353 µm) that every drawing program writes."""
+"""Finer is no light microscope; coarser is e.g. the 72 dpi (353 µm) that drawing programs write."""
 
 _UM_PER_UNIT = {"µm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4, "m": 1e6, "pm": 1e-6, "Å": 1e-4}
 
 
 def plausible(mpp_x: float, mpp_y: float) -> float | None:
-    """Return the mean of both where they could be a microscope's square pixel, else None.
+    """Return the mean of both if it is plausible for a microscope and the pixel is square, else None.
 
     >>> plausible(0.25, 0.2501), plausible(352.8, 352.8), plausible(0.25, 0.5)
     (0.25005, None, None)
@@ -29,7 +29,7 @@ def plausible(mpp_x: float, mpp_y: float) -> float | None:
 
 
 def tiff_mpp(page: tifffile.TiffPage) -> float | None:
-    """Find the µm of a pixel in the first page of a TIFF: OME-XML, Aperio's description, resolution tags."""
+    """Return the µm per pixel of the first page of a TIFF: OME-XML, Aperio's description, resolution tags."""
     text = page.description
     if "<OME" in text:
         return ome_mpp(text)
@@ -39,7 +39,7 @@ def tiff_mpp(page: tifffile.TiffPage) -> float | None:
         return plausible(mpp, mpp)
     is_imagej = "ImageJ=" in text and re.search(r"unit=(micron|um|µm|\\u00B5m)", text)
     try:
-        # ImageJ writes pixels per µm and calls the unit none.
+        # ImageJ writes pixels per µm without a unit.
         per_um_x, per_um_y = page.get_resolution() if is_imagej else page.get_resolution("MICROMETER")
         return plausible(1 / per_um_x, 1 / per_um_y)
     except (ValueError, ZeroDivisionError, TypeError, KeyError):
@@ -47,7 +47,7 @@ def tiff_mpp(page: tifffile.TiffPage) -> float | None:
 
 
 def image_mpp(path: Path) -> float | None:
-    """Find the µm of a pixel in a plain image, where more than a printer's resolution is written."""
+    """Return the µm per pixel of a plain image, if it is not just a printer's resolution."""
     try:
         with path.open("rb") as start:
             is_tiff = start.read(4) in TIFF_MAGIC
@@ -57,12 +57,12 @@ def image_mpp(path: Path) -> float | None:
         with opened_image(path) as image:
             across, down = image.info["dpi"]
             return plausible(25400 / across, 25400 / down)
-    except Exception:  # whatever stands there, it is not a size
+    except Exception:  # not a pixel size, whatever it is
         return None
 
 
 def ome_mpp(xml: str) -> float | None:
-    """Find PhysicalSizeX and Y of the first image in OME-XML."""
+    """Return the mean of PhysicalSizeX and Y of the first image in OME-XML."""
     try:
         root = defusedxml.ElementTree.fromstring(xml)
     except (defusedxml.DefusedXmlException, defusedxml.ElementTree.ParseError):

@@ -1,4 +1,4 @@
-"""A slide that is kept as levels: which level to read, and from it the pixels of a wished size."""
+"""Slides stored as levels: choice of the level, and resampling to a grid."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from sparseshot.images.resample import resample
 from sparseshot.images.slide import Box, Grid
 
 _PIECE_PX = 2**25
-"""Pixels of a level that are held at once; a slide without coarse levels is made small piece by piece."""
+"""Pixels of a level in memory at once; a slide without coarse levels is reduced piece by piece."""
 
 
 class Pyramid(Protocol):
@@ -26,7 +26,7 @@ class Pyramid(Protocol):
 
     @property
     def vendor(self) -> str:
-        """What kind of file it is."""
+        """Kind of file."""
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
@@ -34,13 +34,13 @@ class Pyramid(Protocol):
 
     @property
     def mpp(self) -> float | None:
-        """µm of a level-0 pixel where the file tells, already known to be plausible."""
+        """µm per level-0 pixel if the file states a plausible value."""
 
     def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
-        """Read RGB; the box lies inside the level, and what the scanner left out is white."""
+        """Read RGB; the box lies inside the level, and areas that were not scanned are white."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
 
 
 class PyramidSlide:
@@ -84,7 +84,7 @@ class PyramidSlide:
     def _resampled(self, downsample: float, box: Box) -> NDArray[np.uint8]:
         if self._closed:
             raise SlideError(self.path, "the slide has been closed; open it again to read from it")
-        # A level a hair coarser than wished is still the one that was wished.
+        # A level may be 1 % coarser than the target.
         level = max(i for i, d in enumerate(self.downsamples) if i == 0 or d <= downsample * 1.01)
         ratio = downsample / self.downsamples[level]
         if math.isclose(ratio, round(ratio), rel_tol=1e-9):
@@ -99,7 +99,7 @@ class PyramidSlide:
 
     def _part(self, level: int, ratio: float, box: Box) -> NDArray[np.uint8]:
         width, height = self.levels[level]
-        reach = 0 if ratio >= 1 else 1  # interpolation looks at the neighbours
+        reach = 0 if ratio >= 1 else 1  # interpolation uses the neighbours
         x0, y0 = (min(math.floor(k * ratio), n - 1) - reach for k, n in ((box.x0, width), (box.y0, height)))
         source = Box(x0, y0, math.ceil(box.x1 * ratio) + reach, math.ceil(box.y1 * ratio) + reach)
         source = source.meet(Box(0, 0, width, height))
@@ -115,7 +115,7 @@ class PyramidSlide:
         )
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._closed = True
         self._pyramid.close()
 
@@ -129,7 +129,7 @@ class PyramidSlide:
 
 
 def _parts(box: Box, ratio: float) -> Sequence[Box]:
-    """Cut a box into parts that each draw on a bounded number of pixels of the level."""
+    """Split a box into parts that each need a bounded number of pixels of the level."""
     side = max(1, int(math.sqrt(_PIECE_PX) / ratio))
     if box.width <= side and box.height <= side:
         return [box]
@@ -141,11 +141,11 @@ def _parts(box: Box, ratio: float) -> Sequence[Box]:
 
 
 def downsamples(sizes: Sequence[tuple[int, int]]) -> tuple[float, ...]:
-    """Tell how many level-0 pixels one pixel of each level spans.
+    """Return the level-0 pixels per pixel of each level.
 
-    Scanners halve again and again and drop what does not fill a pixel, so that a level of 1000 × 750 over
-    one of 4003 × 3001 is four times smaller, not 4.002 times: with the plain quotient a cell at the far edge
-    would be two pixels off. Only where no whole number explains the sizes is the quotient taken.
+    Scanners halve repeatedly and drop incomplete pixels, so a level of 1000 × 750 over one of 4003 × 3001 is
+    four times smaller, not 4.002 times: with the quotient, a cell at the far edge would be two pixels off.
+    The quotient is used only where no whole number explains the sizes.
 
     >>> downsamples([(4003, 3001), (1600, 1200), (1000, 750), (250, 187)])
     (1.0, 2.5013541666666668, 4.0, 16.0)

@@ -1,4 +1,4 @@
-"""Reading ahead of whoever uses the pixels, in threads."""
+"""Reading ahead in threads."""
 
 from collections import deque
 from collections.abc import Generator, Iterable
@@ -14,17 +14,17 @@ from sparseshot.images.slide import Box, Grid, Slide
 def read_ahead(
     slide: Slide, grid: Grid, boxes: Iterable[Box], *, threads: int = 2, ahead: int = 8
 ) -> Generator[tuple[Box, NDArray[np.uint8] | SlideError], None, None]:
-    """Read boxes of a slide in their order, while the caller works on those before.
+    """Read boxes of a slide in order, while the caller works on earlier ones.
 
-    A box that cannot be read comes as its error, and the next ones follow. Leaving the loop early ends the
-    threads, at once under ``contextlib.closing``.
+    For a box that cannot be read the error is yielded, and reading continues. Leaving the loop early stops
+    the threads, immediately under ``contextlib.closing``.
 
     Args:
-        slide: what to read from; its ``read`` runs in several threads at once.
+        slide: the slide; its ``read`` runs in several threads at once.
         grid: the pixels to read.
         boxes: in pixels of the grid; consumed only as far ahead as is read.
-        threads: how many read at once.
-        ahead: boxes read or being read beyond the one in the caller's hands: a bound on memory.
+        threads: number of threads.
+        ahead: number of boxes read beyond the one the caller has, which bounds memory.
     """
     if threads < 1 or ahead < 1:
         raise InputError(f"{threads} threads reading {ahead} boxes ahead; give at least 1 of each")

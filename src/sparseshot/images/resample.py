@@ -1,4 +1,4 @@
-"""Area averages and interpolation whose pixels depend on their place alone, not on the piece read."""
+"""Area averaging and interpolation; a pixel depends on its position alone, not on the piece read."""
 
 import math
 from typing import Any
@@ -19,13 +19,13 @@ def resample(
 ) -> NDArray[np.uint8]:
     """Resample a piece of a large image so that neighbouring pieces fit together exactly.
 
-    Output pixel k is the mean of the image over [k·ratio, (k + 1)·ratio), and where the ratio is below 1 a
-    linear interpolation at the middle of that interval; k counts from the corner of the whole image, so that
-    a pixel has the same value in whichever piece it is computed. Beyond ``pixels`` their edge is repeated.
+    Output pixel k is the mean of the image over [k·ratio, (k + 1)·ratio). For a ratio below 1 it is the
+    linear interpolation at the middle of that interval. k counts from the corner of the whole image, so a
+    pixel has the same value in every piece. Beyond ``pixels`` their edge is repeated.
 
     Args:
         pixels: ``(H, W, 3)``, a piece of the image.
-        ratio: pixels of the image for each pixel of the output.
+        ratio: image pixels per output pixel.
         size: width and height of the output.
         first: column and row of the first output pixel.
         origin: x and y of ``pixels[0, 0]`` in the whole image.
@@ -44,7 +44,7 @@ def resample(
         if min(left, top, -right, -bottom) < 0:
             before, after = (max(-top, 0), max(-left, 0)), (max(bottom, 0), max(right, 0))
             pixels = np.pad(pixels, (*zip(before, after, strict=True), (0, 0)), mode="edge")
-        # 257 rows of 255 are the most that 16 bits hold; half as wide is twice as fast.
+        # 16 bits hold at most 257 rows of 255, and are twice as fast as 32.
         line = np.empty(3 * width * n, np.uint16 if n <= 257 else np.uint32)
         corner = max(left, 0), max(top, 0)
         return _block_means(np.ascontiguousarray(pixels), n, *corner, width, height, line)
@@ -56,7 +56,7 @@ def resample(
 def _taps(
     first: int, count: int, ratio: float, *, offset: int, length: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Return for each output pixel the input pixels it draws on and their weights, both ``(count, taps)``."""
+    """Return the input pixels of each output pixel and their weights, both ``(count, taps)``."""
     k = np.arange(first, first + count, dtype=np.float64)
     if ratio >= 1:
         start = np.floor(k * ratio)
@@ -72,8 +72,8 @@ def _taps(
     return place, weight.astype(np.float32)
 
 
-# Both loops add rows first, each as one line of values whatever the channel: so the compiler finds vector
-# instructions, two to ten times faster than the plain nest.
+# Both loops first add rows as flat lines of values, which the compiler vectorises: two to ten times faster
+# than the plain nest.
 @compiled
 def _block_means(  # noqa: PLR0917
     pixels: NDArray[np.uint8], n: int, left: int, top: int, width: int, height: int, line: NDArray[Any]

@@ -1,4 +1,4 @@
-"""The directory of a tiled TIFF: which pages are levels, where their tiles lie, how they are packed."""
+"""The directories of a tiled TIFF: which pages are levels, where their tiles are, how to decode them."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _MAX_TILE_PX = 2**26
 
 @dataclass(frozen=True)
 class Plane:
-    """The tiles of one level, or of one colour of it where colours are stored apart."""
+    """The tiles of one level, or of one colour of it where colours are stored separately."""
 
     offsets: NDArray[np.uint64]
     counts: NDArray[np.uint64]
@@ -26,7 +26,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class TiffLevel:
-    """One level: its size, the size of its tiles, and where they are."""
+    """One level: its size, the size of its tiles, and their positions in the file."""
 
     width: int
     height: int
@@ -40,15 +40,15 @@ class TiffLevel:
         return math.ceil(self.width / self.tile_width)
 
     def bytes_of(self, plane: Plane, index: int) -> int:
-        """Tell how many bytes a tile takes; ValueError if that cannot be."""
+        """Return the size of a tile in bytes; ValueError if it is impossible."""
         count = int(plane.counts[index])
-        if count > 16 * self.tile_width * self.tile_height + 2**16:  # more than any codec makes of a tile
+        if count > 16 * self.tile_width * self.tile_height + 2**16:  # more than any codec makes
             raise ValueError(f"{count:,} bytes for {self.tile_width} × {self.tile_height} pixels")
         return count
 
 
 def is_aperio(page: tifffile.TiffPage) -> bool:
-    """Tell whether Aperio's software wrote the page."""
+    """Return whether Aperio's software wrote the page."""
     return page.description.startswith("Aperio")
 
 
@@ -63,13 +63,13 @@ def tiff_levels(file: tifffile.TiffFile) -> tuple[TiffLevel, ...]:
         groups = [[page] for page in [first, *others] if page is first or _is_reduced(page, first)]
     levels = sorted((_level(group) for group in groups), key=lambda level: -level.width)
     aperio_holes = is_aperio(file.pages.first) and any(0 in p.counts for lv in levels for p in lv.planes)
-    if aperio_holes:  # OpenSlide fills them from the finer level
+    if aperio_holes:  # OpenSlide fills them from a finer level
         raise UnknownLayout("tiles are missing from it")
     return tuple(levels)
 
 
 def _is_reduced(page: tifffile.TiffPage, first: tifffile.TiffPage) -> bool:
-    """Tell a smaller copy of the first page from a label, a macro picture or the next slice."""
+    """Return whether a page is a smaller copy of the first, not a label, a macro image or another slice."""
     if not page.is_tiled or page.imagewidth >= first.imagewidth or page.dtype != first.dtype:
         return False
     across, down = first.imagewidth / page.imagewidth, first.imagelength / page.imagelength
@@ -107,7 +107,7 @@ def _level(pages: Sequence[tifffile.TiffPage]) -> TiffLevel:
     tiles = level.across * math.ceil(level.height / level.tile_height)
     planes = [plane for one in pages for plane in _planes(one, tiles)]
     if len(planes) not in {1, 3}:
-        raise UnknownLayout(f"it stores {len(planes)} colours apart")
+        raise UnknownLayout(f"it stores {len(planes)} colours separately")
     return TiffLevel(level.width, level.height, level.tile_width, level.tile_height, tuple(planes))
 
 

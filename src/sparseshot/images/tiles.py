@@ -1,4 +1,4 @@
-"""Tiles over a grid of pixels: pure integers, nothing lost, nothing twice."""
+"""Tiles over a grid of pixels; their cores cover every pixel once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +12,13 @@ from sparseshot.images.slide import Box
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One tile: what it answers for, and what is read for it.
+    """One tile.
 
     Attributes:
         index: its number in the :class:`TileGrid`.
-        core: its own pixels; the cores of all tiles cover the grid, each pixel once, cut at the far edges.
-        padded: the uncut core and the margin round it; of one size, so that it may reach over the edges.
+        core: its own pixels, cut at the far edges of the grid.
+        padded: the uncut core and the margin around it; the same size for all tiles, so it may extend past
+            the edges of the grid.
     """
 
     index: int
@@ -32,8 +33,6 @@ class TileGrid:
     >>> tiles = TileGrid(width=1000, height=600, tile_px=512, margin_px=32)
     >>> len(tiles), tiles[1]
     (4, Tile(index=1, core=Box(x0=512, y0=0, x1=1000, y1=512), padded=Box(x0=480, y0=-32, x1=1056, y1=544)))
-    >>> tiles.index_at(999, 599)
-    3
     """
 
     width: int
@@ -52,17 +51,17 @@ class TileGrid:
 
     @property
     def columns(self) -> int:
-        """Tiles in a row."""
+        """Number of tiles in a row."""
         return -(-self.width // self.tile_px)
 
     @property
     def rows(self) -> int:
-        """Rows of tiles."""
+        """Number of rows of tiles."""
         return -(-self.height // self.tile_px)
 
     @property
     def padded_px(self) -> int:
-        """Width and height of what is read for each tile."""
+        """Side of the padded tiles."""
         return self.tile_px + 2 * self.margin_px
 
     def __len__(self) -> int:
@@ -81,18 +80,12 @@ class TileGrid:
         m, size = self.margin_px, self.padded_px
         return Tile(int(index), core, Box(x0 - m, y0 - m, x0 - m + size, y0 - m + size))
 
-    def index_at(self, x: float, y: float) -> int:
-        """Return the number of the tile whose core holds a place."""
-        if not (0 <= x < self.width and 0 <= y < self.height):
-            raise InputError(f"({x}, {y}) lies outside {self.width} × {self.height} pixels")
-        return int(y // self.tile_px) * self.columns + int(x // self.tile_px)
-
     def touching(self, mask: NDArray[np.bool_], *, mask_px: float) -> NDArray[np.intp]:
-        """Return the numbers of the tiles whose core meets the mask, in order.
+        """Return the indices of the tiles whose core overlaps the mask, in order.
 
         Args:
-            mask: ``(h, w)`` bool over the same area from the same corner; beyond it counts as False.
-            mask_px: pixels of the grid for one pixel of the mask; any positive number.
+            mask: ``(h, w)`` bool with the same top left corner; False beyond its edges.
+            mask_px: grid pixels per mask pixel, not necessarily whole.
         """
         step = self.tile_px / mask_px
         rows = _spans(self.rows, step, end=self.height / mask_px)
@@ -100,19 +93,10 @@ class TileGrid:
         lines = np.stack([mask[row].any(axis=0) for row in rows])
         return np.flatnonzero(np.stack([lines[:, column].any(axis=1) for column in columns], axis=1))
 
-    def shards(self, rows: int) -> list[range]:
-        """Return numbers of the tiles in shards of so many whole rows of tiles; the last may be smaller."""
-        if rows < 1:
-            raise InputError(f"{rows} rows of tiles in a shard; give at least 1")
-        return [
-            range(row * self.columns, min(row + rows, self.rows) * self.columns)
-            for row in range(0, self.rows, rows)
-        ]
-
 
 def _spans(count: int, step: float, *, end: float) -> list[slice]:
-    """Return the mask pixels that each of the spans [k·step, (k + 1)·step), cut at ``end``, reaches."""
+    """Return the mask pixels that overlap each span [k·step, (k + 1)·step), cut at ``end``."""
     edges = np.minimum(np.arange(count + 1) * step, end)
-    # What a span reaches only by a rounding error it does not reach.
+    # Ignore overlaps by a rounding error.
     first, last = np.floor(edges[:-1] + 1e-9), np.ceil(edges[1:] - 1e-9)
     return [slice(int(a), int(b)) for a, b in zip(first, last, strict=True)]

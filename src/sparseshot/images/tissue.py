@@ -1,4 +1,4 @@
-"""Where on a slide there is tissue, so that glass costs nothing."""
+"""Tissue detection, so that glass costs nothing."""
 
 import math
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import TileGrid
 
 _MAX_PIXELS = 2**24
-"""Of the mask: a slide of 250,000 × 250,000 at 0.25 µm gets pixels of 16 µm instead of 8."""
+"""Largest mask; a slide of 250,000 × 250,000 at 0.25 µm gets mask pixels of 16 µm instead of 8."""
 
 _STRIP_ROWS = 64
 _UNREADABLE_PX = 16
 _STAIN = (0.03, 0.08)
-"""Between these the threshold is looked for: noise and tint of glass are below, the palest eosin above."""
+"""Bounds of the threshold: noise and tint of glass are below, the palest eosin above."""
 
 _CROP_MM2 = 1.0
 _GAP_UM = 40.0
@@ -35,13 +35,13 @@ _PICTURE_PX = 2048
 
 @dataclass(frozen=True, eq=False)
 class TissueMask:
-    """Which pixels of a coarse grid over a slide show tissue.
+    """The pixels of a coarse grid over a slide that show tissue.
 
     Attributes:
         mask: ``(height, width)`` bool.
-        grid: the coarse grid; its ``downsample`` is level-0 pixels for one pixel of the mask.
+        grid: the coarse grid.
         size: width and height of the slide in level-0 pixels.
-        overview: ``(h, w, 3)`` the slide in small, for the picture; None where nothing was read.
+        overview: ``(h, w, 3)`` thumbnail of the slide; None if the slide was not read.
     """
 
     mask: NDArray[np.bool_]
@@ -51,7 +51,7 @@ class TissueMask:
 
     @classmethod
     def everywhere(cls, slide: Slide) -> Self:
-        """Return a mask of one pixel that takes the whole slide for tissue, without reading it."""
+        """Return a mask of one pixel that declares the whole slide tissue, without reading it."""
         side = float(max(slide.size))
         return cls(np.ones((1, 1), np.bool_), Grid(1, 1, side, slide.mpp * side), slide.size)
 
@@ -60,19 +60,19 @@ class TissueMask:
 
     @property
     def share(self) -> float:
-        """The part of the slide that is tissue, 0 to 1."""
+        """Fraction of the slide that is tissue, 0 to 1."""
         across, down = self._lengths()
         return float(down @ self.mask @ across / (down.sum() * across.sum()))
 
     @property
     def area_mm2(self) -> float:
-        """The area of the tissue."""
+        """Area of the tissue."""
         width, height = self.size
         level0_mm = self.grid.mpp / self.grid.downsample / 1000
         return self.share * width * height * level0_mm**2
 
     def _lengths(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return how much of the slide each column and each row of the mask covers, the last being cut."""
+        """Return the level-0 width of each column and height of each row; the last are cut at the edge."""
         step = self.grid.downsample
         rows, columns = self.mask.shape
         width, height = self.size
@@ -82,7 +82,7 @@ class TissueMask:
         )
 
     def covers(self, box: Box, grid: Grid) -> bool:
-        """Tell whether there is any tissue in a box of pixels of another grid over the same slide."""
+        """Return whether there is any tissue in a box of another grid over the same slide."""
         scale = grid.downsample / self.grid.downsample
         rows = slice(max(0, math.floor(box.y0 * scale + 1e-9)), max(0, math.ceil(box.y1 * scale - 1e-9)))
         columns = slice(max(0, math.floor(box.x0 * scale + 1e-9)), max(0, math.ceil(box.x1 * scale - 1e-9)))
@@ -97,13 +97,13 @@ class TissueMask:
         return self.mask[row[:, None], column]
 
     def touching(self, tiles: TileGrid, grid: Grid) -> NDArray[np.intp]:
-        """Return the numbers of the tiles, over another grid over the same slide, whose core holds tissue."""
+        """Return the indices of the tiles over another grid of the same slide whose core contains tissue."""
         return tiles.touching(self.mask, mask_px=self.grid.downsample / grid.downsample)
 
     def picture(self) -> NDArray[np.uint8]:
-        """Return the slide in small, greyed where there is no tissue, the rim of the tissue in green."""
+        """Return the thumbnail, greyed where there is no tissue, with the edge of the tissue in green."""
         if self.overview is None:
-            raise InputError("this tissue mask was made without reading the slide; there is no picture of it")
+            raise InputError("the slide of this tissue mask was not read; there is no picture of it")
         height, width = self.overview.shape[:2]
         rows = np.arange(height) * self.mask.shape[0] // height
         columns = np.arange(width) * self.mask.shape[1] // width
@@ -123,24 +123,24 @@ def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> Tis
     """Find the tissue of a slide by its colour.
 
     Glass, shadows and dust are grey: they absorb red, green and blue alike; stained tissue does not. The
-    threshold of that difference is Otsu's, but only within bounds in which it can be one between tissue and
-    glass, so that a slide without glass is all tissue and one without tissue all glass. Gaps under 40 µm and
-    holes under 0.1 mm² are closed, specks under 0.005 mm² dropped, a rim of 16 µm is added. An image under
-    1 mm² with any stain in it is all tissue: somebody cut it out because of what it shows. What cannot be
-    read counts as tissue, so that it is not passed over in silence.
+    threshold on that difference is Otsu's, clipped to a plausible range, so that a slide without glass is
+    all tissue and one without tissue all glass. Gaps under 40 µm and holes under 0.1 mm² are closed, specks
+    under 0.005 mm² removed, and a rim of 16 µm is added. An image under 1 mm² with any stain is all tissue,
+    because it was probably cropped for what it shows. Unreadable areas count as tissue, so that they are
+    reported later.
 
     Args:
-        slide: anything that reads like a slide.
-        mpp: µm of a pixel of the mask; coarser where it would have more than 16 million of them.
-        drop_ink: leave out what is blue or green as no usual stain is: pen marks. Turn it off for such stains
-            (Alcian blue, for one).
+        slide: the slide.
+        mpp: µm per mask pixel; coarser if the mask would have more than 16 million pixels.
+        drop_ink: exclude pen marks, which are bluer or greener than usual stains. Turn it off for such
+            stains, e.g. Alcian blue.
     """
     if not (math.isfinite(mpp) and mpp > 0):
-        raise InputError(f"mpp is {mpp}; give µm for a pixel of the mask, e.g. 8")
+        raise InputError(f"mpp is {mpp}; give µm per mask pixel, e.g. 8")
     width, height = slide.size
     mpp = max(mpp, slide.mpp)
     while width * height * (slide.mpp / mpp) ** 2 > _MAX_PIXELS:
-        mpp *= 2  # by halves, as levels go
+        mpp *= 2  # in steps of the usual levels
     grid = Grid.over(slide, mpp)
     overview, unread = _overview(slide, grid)
     stained = _stained(overview, drop_ink=drop_ink)
@@ -151,7 +151,7 @@ def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> Tis
 
 
 def _overview(slide: Slide, grid: Grid) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Read all of it in strips, and tell which pixels could not be read."""
+    """Read the whole slide in strips; return it and which pixels could not be read."""
     pixels = np.full((grid.height, grid.width, 3), 255, np.uint8)
     unread = np.zeros((grid.height, grid.width), bool)
     waiting = [
@@ -179,7 +179,7 @@ def _halves(box: Box) -> list[Box]:
 
 
 def _stained(overview: NDArray[np.uint8], *, drop_ink: bool) -> NDArray[np.bool_]:
-    """Tell which pixels absorb some colours more than others."""
+    """Return which pixels absorb some colours more than others."""
     white = _white(overview)
     table = -np.log(np.clip(np.arange(256)[:, None], 1, white) / white).astype(np.float32)
     difference, ink = _absorption(overview, table)
@@ -194,7 +194,7 @@ def _stained(overview: NDArray[np.uint8], *, drop_ink: bool) -> NDArray[np.bool_
 def _absorption(
     overview: NDArray[np.uint8], table: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return how unequally each pixel absorbs red, green and blue, and whether no stain does so."""
+    """Return the spread of each pixel's absorption of red, green and blue, and whether it looks like ink."""
     height, width, _ = overview.shape
     difference = np.empty((height, width), np.float32)
     ink = np.empty((height, width), np.bool_)
@@ -207,7 +207,7 @@ def _absorption(
             )
             least = min(red, green, blue)
             difference[i, j] = max(red, green, blue) - least
-            # Every usual stain absorbs green about as much as red, or more; and none takes all colours alike.
+            # Usual stains absorb green at least about as much as red, and none absorbs all colours alike.
             is_blue_or_green = red > 1.1 * green + 0.1
             is_black = least > 1.2 and least > 2 * difference[i, j]
             ink[i, j] = is_blue_or_green or is_black
@@ -215,9 +215,9 @@ def _absorption(
 
 
 def _white(overview: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Find the colour of glass: the lightest that the scanner saw, never so dark that it could be tissue."""
+    """Return the colour of glass: the lightest in the image, but never as dark as tissue."""
     sample = overview[:: max(1, overview.shape[0] // 1000), :: max(1, overview.shape[1] // 1000)]
-    seen = sample[(sample < 255).any(axis=2)]  # pure white is also what stands for places not scanned
+    seen = sample[(sample < 255).any(axis=2)]  # pure white may also be an area that was not scanned
     if len(seen) < 0.02 * sample.shape[0] * sample.shape[1]:
         return np.full(3, 255.0)
     white: NDArray[np.float64] = np.clip(np.percentile(seen, 99, axis=0), 225, 255)
@@ -225,10 +225,7 @@ def _white(overview: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def _otsu(values: NDArray[np.float32]) -> float:
-    """Return the threshold whose two sides have means as far apart as can be (Otsu 1979).
-
-    Values above 0.3 count as 0.3: how strongly the darkest is stained says nothing about glass.
-    """
+    """Return Otsu's threshold (1979) of values clipped to 0.3, above which they say nothing about glass."""
     counts, edges = np.histogram(np.minimum(values, 0.3), bins=256, range=(0, 0.3))
     below = np.cumsum(counts)
     total = np.cumsum(counts * edges[:-1])
@@ -238,7 +235,7 @@ def _otsu(values: NDArray[np.float32]) -> float:
 
 
 def _cleaned(stained: NDArray[np.bool_], mpp: float) -> NDArray[np.bool_]:
-    """Close gaps and holes, drop specks, add a rim."""
+    """Close gaps and holes, remove specks, add a rim."""
     gap_px = _GAP_UM / 2 / mpp
     mask = ~_grown(~_grown(stained, gap_px), gap_px)
     mask &= _large(mask, _SPECK_MM2, mpp)
@@ -253,7 +250,7 @@ def _grown(mask: NDArray[np.bool_], radius_px: float) -> NDArray[np.bool_]:
 
 
 def _large(mask: NDArray[np.bool_], mm2: float, mpp: float) -> NDArray[np.bool_]:
-    """Keep the connected parts of at least so many mm²."""
+    """Keep the connected components of at least ``mm2``."""
     labels, _ = ndimage.label(mask)
     sizes = np.bincount(labels.ravel())
     keep = sizes * (mpp / 1000) ** 2 >= mm2

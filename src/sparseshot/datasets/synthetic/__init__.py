@@ -1,17 +1,18 @@
-"""Made tissue: H&E-like slides of any size in which every cell is known, made region by region from a seed.
+"""Synthetic H&E-like slides of any size in which every cell is known, generated from a seed.
 
-How a region comes about, from the ground up:
+The layers, from the ground up:
 
-    noise       numbers that belong to places
-    plan        where tissue, nests, fat and vessels lie; which way fibres run
-    population  the cells and the clutter of each site
-    ground      the stain of tissue without objects
-    objects     nuclei and what looks like them, painted on it
-    light       the image that comes through
+    noise             random numbers that belong to places
+    landscape         where tissue, nests, fat and vessels lie, and the direction of fibres
+    population        the cells and the debris of each site
+    ground            the stain of tissue without objects
+    painting          nuclei, and what looks like them, painted on the ground
+    light             the image
+    synthetic_tissue  the slide
+    pyramid_file      a slide as a file
 """
 
-from sparseshot.datasets.synthetic.pyramid import write_pyramid
-from sparseshot.datasets.synthetic.samples import synthetic_samples
-from sparseshot.datasets.synthetic.tissue import Mix, SyntheticTissue
+from sparseshot.datasets.synthetic.pyramid_file import write_pyramid
+from sparseshot.datasets.synthetic.synthetic_tissue import Mix, SyntheticTissue, synthetic_samples
 
 __all__ = ["Mix", "SyntheticTissue", "synthetic_samples", "write_pyramid"]

@@ -1,4 +1,8 @@
-"""The ground of the tissue: cytoplasm, fibres, fat, clefts and vessels, as amounts of stain in each pixel."""
+"""The ground of the tissue: cytoplasm, fibres, fat, clefts and vessels, as the amount of stain per pixel.
+
+Slowly varying fields are interpolated from the landscape; texture is noise of several lengths. Detail that
+a pixel is too coarse to show fades out, so that coarse pixels agree with the mean of fine ones.
+"""
 
 from typing import NamedTuple
 
@@ -6,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.compiled import compiled
-from sparseshot.datasets.synthetic import plan as plans
-from sparseshot.datasets.synthetic import population
+from sparseshot.datasets.synthetic import landscape, population
+from sparseshot.datasets.synthetic.landscape import Fields, Landscape
 from sparseshot.datasets.synthetic.noise import (
     between,
     channels,
@@ -20,10 +24,9 @@ from sparseshot.datasets.synthetic.noise import (
     spread,
     uniform,
 )
-from sparseshot.datasets.synthetic.plan import Fields, Plan
 
 BLUE, PINK, BROWN = range(3)
-"""The stains: haematoxylin, eosin, and what is brown by itself."""
+"""The stains: haematoxylin, eosin, and brown pigment."""
 
 _SPECK, _MOTTLE, _STRAND, _CELL_X, _CELL_Y = channels(after=population.LAST_CHANNEL, count=5)
 LAST_CHANNEL = _CELL_Y
@@ -33,7 +36,7 @@ _KNOT_UM = 8.0
 
 
 class Pixels(NamedTuple):
-    """Where the pixels of a region lie: centres of its columns and rows, and their size."""
+    """The pixels of a region: centres of its columns and rows, and their size."""
 
     x_um: NDArray[np.float64]
     y_um: NDArray[np.float64]
@@ -41,7 +44,7 @@ class Pixels(NamedTuple):
 
 
 class _Texture(NamedTuple):
-    """The noise of one pixel, by its length; what a pixel is too wide to show has been left out."""
+    """The noise of one pixel at several lengths, without those too short for the pixel to show."""
 
     fine: float
     mottle: float
@@ -50,7 +53,7 @@ class _Texture(NamedTuple):
 
 
 class _Detail(NamedTuple):
-    """How much of each detail the pixels show, how much wider borders become, what cells give on average."""
+    """How much of each detail the pixels show, the extra width of borders, the average stain of cells."""
 
     fine: float
     mottle: float
@@ -63,15 +66,15 @@ class _Detail(NamedTuple):
 
 
 @compiled
-def ground(plan: Plan, pixels: Pixels, cells_on_average: bool) -> NDArray[np.float32]:
+def ground(land: Landscape, pixels: Pixels, cells_on_average: bool) -> NDArray[np.float32]:
     """Return the stains ``(3, H, W)`` of tissue without objects.
 
-    The slow fields of the plan are computed on a lattice and interpolated between its knots.
+    The fields of the landscape are computed on a lattice and interpolated between its knots.
 
     Args:
-        plan: of the slide.
-        pixels: of the region.
-        cells_on_average: with the blue that cells give on average, where they are too small to be painted.
+        land: landscape of the slide.
+        pixels: the region.
+        cells_on_average: add the average stain of cells, for pixels too coarse to paint them.
     """
     x_um, y_um, mpp = pixels
     pitch_um = max(_KNOT_UM, 4.0 * mpp)
@@ -81,17 +84,17 @@ def ground(plan: Plan, pixels: Pixels, cells_on_average: bool) -> NDArray[np.flo
         kept(_STRAND_UM, mpp),
         kept(_FIBRE_UM, mpp),
         kept(_THREAD_UM, mpp),
-        plans.blurred(pitch_um),
-        100.0 * plan.density_per_um2 if cells_on_average else 0.0,
+        landscape.blurred(pitch_um),
+        100.0 * land.density_per_um2 if cells_on_average else 0.0,
         mpp,
     )
     along = lattice(x_um, pitch_um)
     j0, j1 = int(np.floor(y_um[0] / pitch_um)), int(np.floor(y_um[-1] / pitch_um)) + 2
-    knots = plans.fields(plan, (along.first, j0, along.first + len(along.starts), j1), pitch_um)
+    knots = landscape.fields(land, (along.first, j0, along.first + len(along.starts), j1), pitch_um)
     along_speck, along_mottle = smooth(lattice(x_um, _SPECK_UM)), smooth(lattice(x_um, _MOTTLE_UM))
     along_strand = smooth(lattice(x_um, _STRAND_UM))
-    line = np.empty((plans.FIELDS, len(along.starts)))
-    slow = np.empty((plans.FIELDS, len(x_um)))
+    line = np.empty((landscape.FIELDS, len(along.starts)))
+    slow = np.empty((landscape.FIELDS, len(x_um)))
     speck, mottle, strand, wall = np.zeros((4, len(x_um)))
     stains = np.zeros((3, len(y_um), len(x_um)), np.float32)
     for row in range(len(y_um)):
@@ -99,27 +102,27 @@ def ground(plan: Plan, pixels: Pixels, cells_on_average: bool) -> NDArray[np.flo
         j = int(np.floor(y / pitch_um)) - j0
         if _between_rows(line, knots, j, y / pitch_um - (j + j0)) < -12.0:
             continue
-        for f in range(plans.FIELDS):
+        for f in range(landscape.FIELDS):
             spread(slow[f], line[f], along)
         if detail.fine > 0.0:
-            noise_row(speck, plan.key, _SPECK, along_speck, y / _SPECK_UM)
-        noise_row(mottle, plan.key, _MOTTLE, along_mottle, y / _MOTTLE_UM)
-        noise_row(strand, plan.key, _STRAND, along_strand, y / _STRAND_UM)
-        _walls(wall, slow[plans.FAT], plan.key, pixels, y)
+            noise_row(speck, land.key, _SPECK, along_speck, y / _SPECK_UM)
+        noise_row(mottle, land.key, _MOTTLE, along_mottle, y / _MOTTLE_UM)
+        noise_row(strand, land.key, _STRAND, along_strand, y / _STRAND_UM)
+        _walls(wall, slow[landscape.FAT], land.key, pixels, y)
         _tissue_row(
-            stains[BLUE, row], stains[PINK, row], plan.key, slow, (speck, mottle, strand, wall), detail
+            stains[BLUE, row], stains[PINK, row], land.key, slow, (speck, mottle, strand, wall), detail
         )
     return stains
 
 
 @compiled
 def _between_rows(line: NDArray[np.float64], knots: NDArray[np.float32], j: int, share: float) -> float:
-    """Fill ``line`` with the fields between two rows of knots; give how far its best place is ashore."""
+    """Interpolate the fields between two rows of knots into ``line``; return their largest ``shore``."""
     shore = -np.inf
-    for f in range(plans.FIELDS):
+    for f in range(landscape.FIELDS):
         for n in range(line.shape[1]):
             line[f, n] = between(knots[f, j, n], knots[f, j + 1, n], share)
-            if f == plans.SHORE:
+            if f == landscape.SHORE:
                 shore = max(shore, line[f, n])
     return shore
 
@@ -133,10 +136,10 @@ def _tissue_row(  # noqa: PLR0917  numba knows no keyword-only arguments
     rows: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
     detail: _Detail,
 ) -> None:
-    """Stain a row of pixels; without branches, so that it becomes vector code."""
+    """Stain a row of pixels, without branches so that it is vectorised."""
     speck, mottle, strand, wall = rows
     for column in range(len(blue_row)):
-        here = Fields(  # as values: handing arrays on for each pixel would cost more than all the rest
+        here = Fields(  # by value: passing arrays for each pixel would dominate the cost
             slow[0, column],
             slow[1, column],
             slow[2, column],
@@ -168,7 +171,7 @@ def _tissue_row(  # noqa: PLR0917  numba knows no keyword-only arguments
 @compiled
 def _cytoplasm(here: Fields, texture: _Texture, detail: _Detail) -> tuple[float, float]:
     """Return the blue and pink of a nest of tumour cells, hollow in its middle."""
-    start, end = plans.LUMEN - 0.02 - detail.blur, plans.LUMEN + 0.02 + detail.blur
+    start, end = landscape.LUMEN - 0.02 - detail.blur, landscape.LUMEN + 0.02 + detail.blur
     body = 1.0 - ramp(here.nest + 0.03 * texture.mottle, start, end)
     blue = 0.17 + 0.05 * texture.mottle + 0.05 * texture.fine - 0.08 * texture.crease + 0.3 * here.pool
     pink = 0.36 + 0.07 * texture.mottle + 0.05 * texture.fine - 0.16 * texture.crease
@@ -182,7 +185,7 @@ def _stroma(key: int, here: Fields, texture: _Texture, detail: _Detail, wall: fl
     fibre = 0.5 + 0.5 * detail.fibre * noise_line(key + 2048, 9.0 * here.flow) + 0.22 * thread
     body = ramp(fibre + 0.3 * texture.strand + 0.1 * texture.mottle, 0.02, 0.4)
     body = between(0.18 + 0.3 * thread * thread, 1.0, body)
-    body = between(0.8, body, detail.fibre)  # a wide pixel sees fibres and gaps together
+    body = between(0.8, body, detail.fibre)  # a coarse pixel averages fibres and gaps
     body *= (1.0 - 0.92 * here.blood) * between(1.0, wall, here.fat)
     blue = 0.04 + 0.03 * texture.fine + 0.35 * here.pool + 0.1 * here.crowd
     pink = 0.24 + 0.34 * fibre + 0.05 * texture.fine
@@ -191,7 +194,7 @@ def _stroma(key: int, here: Fields, texture: _Texture, detail: _Detail, wall: fl
 
 @compiled
 def _walls(out: NDArray[np.float64], fat: NDArray[np.float64], key: int, pixels: Pixels, y_um: float) -> None:
-    """Fill ``out``, where there is fat, with how much of each pixel is the wall of a fat cell."""
+    """Write the share of each pixel that is the wall of a fat cell into ``out``, where there is fat."""
     share = kept(_WALL_UM, pixels.mpp)
     for column in range(len(out)):
         if fat[column] > 0.0:
@@ -203,7 +206,7 @@ def _walls(out: NDArray[np.float64], fat: NDArray[np.float64], key: int, pixels:
 
 @compiled
 def _wall(key: int, x: float, y: float, width_um: float) -> float:
-    """Return how much a place lies on the thin wall between two fat cells (the border of Voronoi cells)."""
+    """Return the degree to which a place is on the wall between two fat cells (a border of Voronoi cells)."""
     i, j = int(np.floor(x / _ADIPOCYTE_UM)), int(np.floor(y / _ADIPOCYTE_UM))
     first, second = 1e18, 1e18
     for row in range(j - 1, j + 2):

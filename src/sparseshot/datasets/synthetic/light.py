@@ -1,4 +1,7 @@
-"""The light that comes through stained tissue (Beer–Lambert), and the camera that sees it."""
+"""Light through stained tissue (Beer–Lambert) and the camera sensor.
+
+The sensor adds uniform noise of ±1 grey level, which belongs to the pixel like all other noise.
+"""
 
 from typing import NamedTuple
 
@@ -6,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.compiled import compiled
-from sparseshot.datasets.synthetic import objects
+from sparseshot.datasets.synthetic import painting
+from sparseshot.datasets.synthetic.landscape import Landscape
 from sparseshot.datasets.synthetic.noise import channels, random_bits
-from sparseshot.datasets.synthetic.plan import Plan
 
-(_SENSOR,) = channels(after=objects.LAST_CHANNEL, count=1)
+(_SENSOR,) = channels(after=painting.LAST_CHANNEL, count=1)
 _STEPS_PER_DENSITY = 1024
 _DENSEST = 5
 _BYTE, _BITS_A_BYTE = np.uint64(255), np.uint64(8)
@@ -25,7 +28,7 @@ class Lamp(NamedTuple):
     stains: NDArray[np.float32]
     """``(3, 3)`` optical density in red, green, blue of one unit of each stain."""
     glass: NDArray[np.float32]
-    """``(3,)`` what bare glass gives."""
+    """``(3,)`` grey levels of bare glass."""
 
 
 TRANSMITTED = np.exp(-np.arange(_STEPS_PER_DENSITY * _DENSEST + 1) / _STEPS_PER_DENSITY).astype(np.float32)
@@ -33,19 +36,15 @@ TRANSMITTED = np.exp(-np.arange(_STEPS_PER_DENSITY * _DENSEST + 1) / _STEPS_PER_
 
 @compiled
 def develop(
-    stains: NDArray[np.float32],
-    slide: Plan,
-    lamp: Lamp,
-    column0: int,
-    row0: int,
+    stains: NDArray[np.float32], land: Landscape, lamp: Lamp, column0: int, row0: int
 ) -> NDArray[np.uint8]:
-    """Turn stains ``(3, H, W)`` into an image; its corner is pixel (column0, row0) of the whole."""
+    """Return the image of stains ``(3, H, W)`` whose corner is pixel (column0, row0) of the grid."""
     _, height, width = stains.shape
     image = np.empty((height, width, 3), np.uint8)
     last = len(TRANSMITTED) - 1
     for row in range(height):
         for column in range(width):
-            bits = random_bits(slide.key, _SENSOR, column0 + column, row0 + row)
+            bits = random_bits(land.key, _SENSOR, column0 + column, row0 + row)
             blue, pink, brown = stains[0, row, column], stains[1, row, column], stains[2, row, column]
             for c in range(3):
                 density = blue * lamp.stains[0, c] + pink * lamp.stains[1, c] + brown * lamp.stains[2, c]

@@ -1,6 +1,6 @@
-"""Random numbers that belong to places: a place and a key give a number, whatever was asked before.
+"""Random numbers that belong to places: pure functions of a place and a key.
 
-Nothing here uses fast-math, so that a pixel gets the same bits in a large region as in a small one.
+Nothing here uses fast-math, so a pixel has the same bits in a large region as in a small one.
 """
 
 from typing import NamedTuple, cast
@@ -19,9 +19,9 @@ _SHIFT_1, _SHIFT_2, _SHIFT_3, _SHIFT_TOP = np.uint64(30), np.uint64(27), np.uint
 
 
 def channels(*, after: int, count: int) -> list[int]:
-    """Return numbers for ``count`` uses of randomness, so that no two things move together.
+    """Return ``count`` channel numbers, one for each independent use of randomness.
 
-    They are NumPy's, because numba would compile every function again for each Python constant it is given.
+    They are NumPy integers, because numba compiles a function again for each Python constant.
     """
     return [cast(int, np.int64(number)) for number in range(after + 1, after + 1 + count)]
 
@@ -50,7 +50,7 @@ def between(low: float, high: float, u: float) -> float:
 @compiled
 def ramp(value: float, start: float, end: float) -> float:
     """Rise smoothly from 0 at ``start`` to 1 at ``end``."""
-    t = min(1.0, max(0.0, (value - start) * (1.0 / (end - start))))  # mostly of constants, so no division
+    t = min(1.0, max(0.0, (value - start) * (1.0 / (end - start))))  # mostly constants, so no division
     return t * t * (3.0 - 2.0 * t)
 
 
@@ -67,7 +67,7 @@ def noise(key: int, channel: int, x: float, y: float) -> float:
 
 @compiled
 def kept(length: float, pixel: float) -> float:
-    """Return how much of a detail of this length a pixel still shows: all at two pixels, nothing at one."""
+    """Return the share of a detail of this length that a pixel shows: 1 at two pixels, 0 at one."""
     return min(1.0, max(0.0, length / (pixel + 1e-9) - 1.0))
 
 
@@ -75,9 +75,9 @@ def kept(length: float, pixel: float) -> float:
 def hills(  # noqa: PLR0917  numba knows no keyword-only arguments
     key: int, channel: int, x: float, y: float, octaves: float, gain: float, detail: float
 ) -> float:
-    """Return noise of several lengths, from 1 down, each about half the one before; none under ``detail``.
+    """Return the sum of octaves of noise, each about half as long as the one before; none under ``detail``.
 
-    Every octave is turned against the one before, because noise on a lattice runs along its axes.
+    Every octave is rotated against the one before, because lattice noise is aligned with its axes.
     """
     x, y = 0.92 * x - 0.39 * y, 0.39 * x + 0.92 * y
     height, size, length = 0.0, 1.0, 1.0
@@ -93,19 +93,19 @@ def hills(  # noqa: PLR0917  numba knows no keyword-only arguments
 
 
 class Lattice(NamedTuple):
-    """Where pixels along a line lie between the knots of a lattice."""
+    """Positions of pixels along a line between the knots of a lattice."""
 
     first: int
     """The knot before the first pixel."""
     starts: NDArray[np.int64]
-    """The first pixel behind each knot, and at the end their number."""
+    """The first pixel after each knot; the last entry is the number of pixels."""
     share: NDArray[np.float64]
-    """How far each pixel is on the way to the next knot."""
+    """Fraction of the way from its knot to the next, for each pixel."""
 
 
 @compiled
 def lattice(x_um: NDArray[np.float64], length_um: float) -> Lattice:
-    """Lay a lattice of a length under pixels."""
+    """Return the lattice of a length under pixels."""
     first = int(np.floor(x_um[0] / length_um))
     starts = np.full(int(np.floor(x_um[-1] / length_um)) - first + 2, len(x_um))
     share = np.empty(len(x_um))
@@ -114,7 +114,7 @@ def lattice(x_um: NDArray[np.float64], length_um: float) -> Lattice:
         knot = int(np.floor(x))
         starts[knot - first] = n
         share[n] = x - knot
-    for knot in range(len(starts) - 2, -1, -1):  # no pixel behind this one
+    for knot in range(len(starts) - 2, -1, -1):  # no pixel after this knot
         starts[knot] = min(starts[knot], starts[knot + 1])
     return Lattice(first, starts, share)
 
@@ -123,7 +123,7 @@ def lattice(x_um: NDArray[np.float64], length_um: float) -> Lattice:
 def spread(out: NDArray[np.float64], knots: NDArray[np.float64], along: Lattice) -> None:
     """Interpolate from the knots of a lattice to the pixels.
 
-    The indices are unsigned, because for others numba asks each time whether they count from the end.
+    The indices are unsigned, because numba checks signed ones for counting from the end.
     """
     for knot in range(len(along.starts) - 1):
         left, step = knots[knot], knots[knot + 1] - knots[knot]
@@ -133,7 +133,7 @@ def spread(out: NDArray[np.float64], knots: NDArray[np.float64], along: Lattice)
 
 @compiled
 def noise_row(out: NDArray[np.float64], key: int, channel: int, along: Lattice, y: float) -> None:
-    """Fill ``out`` with the noise along one row of pixels; like :func:`noise`, but hashes each knot once."""
+    """Write the noise along one row of pixels into ``out``; like :func:`noise`, but hashes each knot once."""
     j = int(np.floor(y))
     t = y - j
     t = t * t * (3.0 - 2.0 * t)
@@ -146,7 +146,7 @@ def noise_row(out: NDArray[np.float64], key: int, channel: int, along: Lattice, 
 
 @compiled
 def smooth(along: Lattice) -> Lattice:
-    """Return the same lattice with rounded ways between its knots, as noise wants them."""
+    """Return the same lattice with smoothed fractions, as for :func:`noise`."""
     return Lattice(along.first, along.starts, along.share * along.share * (3.0 - 2.0 * along.share))
 
 
@@ -168,7 +168,7 @@ def noise_line(shift: int, x: float) -> float:
 
 @compiled
 def noise_grain(shift: int, x: float, y: float) -> float:
-    """Return what :func:`noise` gives, but faster, from a table that repeats some sixty knots away."""
+    """Return noise like :func:`noise`, but faster, from a table that repeats after some sixty knots."""
     i, j = int(np.floor(x)), int(np.floor(y))
     s, t = x - i, y - j
     s, t = s * s * (3.0 - 2.0 * s), t * t * (3.0 - 2.0 * t)

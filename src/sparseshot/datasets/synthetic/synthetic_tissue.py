@@ -1,4 +1,4 @@
-"""A slide that is made where it is looked at."""
+"""A synthetic slide, generated region by region as it is read."""
 
 import math
 from dataclasses import dataclass
@@ -11,18 +11,17 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.datasets.synthetic import ground, light, objects, population
-from sparseshot.datasets.synthetic import plan as plans
+from sparseshot.datasets.synthetic import ground, landscape, light, painting, population
 from sparseshot.datasets.synthetic.ground import Pixels
+from sparseshot.datasets.synthetic.landscape import Landscape
 from sparseshot.datasets.synthetic.light import Lamp
 from sparseshot.datasets.synthetic.noise import between, uniform
-from sparseshot.datasets.synthetic.plan import Plan
 from sparseshot.datasets.synthetic.population import CLASSES, REACH_UM, Sites
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
 
 OBJECTS_UP_TO_UM = 4.0
-"""In wider pixels cells are no longer painted one by one, but as the blue they give on average."""
+"""In coarser pixels cells are not painted one by one; their average stain is added to the ground."""
 _STRIP_PX = 2**19
 _STRIP_SITES = 2**20
 _OUTLINE_POINTS = 32
@@ -30,7 +29,7 @@ _COLORS = ((200, 0, 0), (0, 110, 220), (0, 150, 60))
 
 
 class Mix(NamedTuple):
-    """Shares of the classes among all cells; only their ratio counts."""
+    """Relative frequencies of the classes; only their ratio matters."""
 
     tumour: float = 0.5
     lymphocyte: float = 0.25
@@ -44,17 +43,17 @@ DEFAULT_MIX = Mix()
 class SyntheticTissue:
     """An H&E-like slide of any size in which every cell is known; a :class:`~sparseshot.images.slide.Slide`.
 
-    Nothing is kept: a region is a pure function of these values, made when it is read, so that a slide of
-    250,000 × 250,000 pixels costs no more than the regions that are looked at.
+    A region is a pure function of these values, computed when it is read. Nothing is stored, so a slide of
+    250,000 × 250,000 pixels costs no more than the regions that are read.
 
     Attributes:
-        seed: another seed is another slide, with its own stains, focus, fibres and tissue.
+        seed: each seed is another slide, with its own stains, focus, fibres and tissue.
         size_px: width and height in level-0 pixels.
-        mpp: µm of a level-0 pixel.
-        density_per_mm2: cells in a mm² of tissue, on average.
-        mix: shares of the classes; where a cell lives matters too, so that the shares come out roughly.
-        tissue_fraction: share of the slide that tissue covers; the rest is glass. 1 for no glass at all.
-        debris: how many things that look like nuclei and are none; 1 is about one for every five cells.
+        mpp: µm per level-0 pixel.
+        density_per_mm2: mean number of cells per mm² of tissue.
+        mix: relative frequencies of the classes; approximate, because the kind of tissue matters too.
+        tissue_fraction: share of the slide covered by tissue, in (0, 1]; the rest is glass.
+        debris: amount of objects that look like nuclei; 1 is about one for every five cells.
 
     >>> from sparseshot.images import read_region
     >>> slide = SyntheticTissue(seed=7, size_px=(250_000, 250_000))
@@ -79,18 +78,20 @@ class SyntheticTissue:
             raise InputError(f"mpp is {self.mpp}; give µm per pixel, e.g. 0.25 for 40x")
         if not 0 <= self.density_per_mm2 <= 10_000:
             raise InputError(
-                f"density_per_mm2 is {self.density_per_mm2}; give 0 to 10,000: more nuclei find no room"
+                f"density_per_mm2 is {self.density_per_mm2}; give 0 to 10,000: more nuclei do not fit"
             )
         if len(self.mix) != len(CLASSES) or min(self.mix) < 0 or not 0 < sum(self.mix) < math.inf:
-            raise InputError(f"mix is {self.mix}; give shares of {', '.join(CLASSES)}, not all of them 0")
+            raise InputError(
+                f"mix is {self.mix}; give frequencies of {', '.join(CLASSES)}, not all of them 0"
+            )
         if not 0 < self.tissue_fraction <= 1:
             raise InputError(f"tissue_fraction is {self.tissue_fraction}; give a share in (0, 1]")
         if not 0 <= self.debris <= 10:
-            raise InputError(f"debris is {self.debris}; give 0 for none up to 10, 1 is usual")
+            raise InputError(f"debris is {self.debris}; give 0 (none) to 10; 1 is usual")
 
     @property
     def name(self) -> str:
-        """What to call it in messages and results."""
+        """Name for messages and results."""
         return f"synthetic-{self.seed}"
 
     @property
@@ -120,22 +121,22 @@ class SyntheticTissue:
         return self.read(grid, grid.box)
 
     def cells(self, box: tuple[float, float, float, float] | None = None, *, outlines: bool = False) -> Cells:
-        """Return every cell whose centre lies in a half-open box of level-0 pixels, or on the whole slide.
+        """Return every cell whose centre lies in a half-open box.
 
-        A cell belongs to one place and keeps its id, so that the cells of a tiling are those of the whole.
+        A cell has the same place and id in every box, so the cells of tiles are those of the whole slide.
 
         Args:
-            box: x0, y0, x1, y1; None for the whole slide.
-            outlines: with the outline of each nucleus, as a polygon.
+            box: x0, y0, x1, y1 in level-0 pixels; None for the whole slide.
+            outlines: include the outline of each nucleus as a polygon.
         """
         x0, y0, x1, y1 = (0.0, 0.0, *map(float, self.size)) if box is None else box
         if not np.isfinite((x0, y0, x1, y1)).all():
             raise InputError(f"{self.name}: box is {box}; give x0, y0, x1, y1 in level-0 pixels")
-        plan = self._plan
-        sites = population.sites_of(plan, *(value * self.mpp for value in (x0, y0, x1, y1)))
+        land = self._land
+        sites = population.sites_of(land, *(value * self.mpp for value in (x0, y0, x1, y1)))
         rows = max(1, _STRIP_SITES // max(1, sites.i1 - sites.i0))
         strips = [
-            population.cells_at(plan, Sites(sites.i0, j, sites.i1, min(j + rows, sites.j1)))
+            population.cells_at(land, Sites(sites.i0, j, sites.i1, min(j + rows, sites.j1)))
             for j in range(sites.j0, sites.j1, rows)
         ]
         found = np.concatenate([np.empty(0, population.OBJECT), *strips])
@@ -153,7 +154,7 @@ class SyntheticTissue:
         )
 
     def close(self) -> None:
-        """Do nothing: there is no file."""
+        """Do nothing; there is no file."""
 
     def __enter__(self) -> Self:
         return self
@@ -164,17 +165,17 @@ class SyntheticTissue:
         self.close()
 
     @cached_property
-    def _plan(self) -> Plan:
+    def _land(self) -> Landscape:
         width_um, height_um = (float(length * self.mpp) for length in self.size)
         angle = self._drawn("flow", 0.0, math.pi)
-        plan = Plan(
+        land = Landscape(
             key=int(self.seed),
             width_um=width_um,
             height_um=height_um,
             island_um=min(8000.0, max(300.0, 0.35 * min(width_um, height_um))),
-            threshold=plans.ALL_TISSUE,
+            threshold=landscape.ALL_TISSUE,
             density_per_um2=self.density_per_mm2 * 1e-6,
-            # Whatever numbers came, floats: numba would compile everything again for another type.
+            # Always floats: numba would compile everything again for integers.
             tumour=float(self.mix[0]),
             lymphocyte=float(self.mix[1]),
             stromal=float(self.mix[2]),
@@ -187,9 +188,9 @@ class SyntheticTissue:
             blur_um=self._drawn("blur", 0.5, 0.9),
         )
         if self.tissue_fraction == 1:
-            return plan
-        heights = plans.sample_heights(plan, 128)
-        return plan._replace(threshold=float(np.quantile(heights, 1 - self.tissue_fraction)))
+            return land
+        heights = landscape.sample_heights(land, 128)
+        return land._replace(threshold=float(np.quantile(heights, 1 - self.tissue_fraction)))
 
     @cached_property
     def _lamp(self) -> Lamp:
@@ -200,27 +201,53 @@ class SyntheticTissue:
         return Lamp((stains * hue * np.c_[strength]).astype(np.float32), np.array(glass, np.float32))
 
     def _drawn(self, trait: str, low: float, high: float) -> float:
-        """Draw what is one number for the whole slide."""
+        """Draw a property of the whole slide."""
         return between(low, high, uniform(self.seed, int.from_bytes(trait.encode()[:7].ljust(7)), -1, -1))
 
     def _strip(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
-        plan, mpp = self._plan, float(grid.mpp)
-        # From whole numbers, so that a pixel has the same place in whatever region it is asked for.
+        land, mpp = self._land, float(grid.mpp)
+        # From integers, so that a pixel has the same coordinates in every region that contains it.
         x_um, y_um = (
             (np.arange(first, last, dtype=np.float64) + 0.5) * mpp
             for first, last in ((box.x0, box.x1), (box.y0, box.y1))
         )
         pixels = Pixels(x_um, y_um, mpp)
-        stains = ground.ground(plan, pixels, mpp > OBJECTS_UP_TO_UM)
+        stains = ground.ground(land, pixels, mpp > OBJECTS_UP_TO_UM)
         if mpp <= OBJECTS_UP_TO_UM:
             sites = population.sites_of(
-                plan, x_um[0] - REACH_UM, y_um[0] - REACH_UM, x_um[-1] + REACH_UM, y_um[-1] + REACH_UM
+                land, x_um[0] - REACH_UM, y_um[0] - REACH_UM, x_um[-1] + REACH_UM, y_um[-1] + REACH_UM
             )
-            objects.paint(stains, plan, population.clutter_at(plan, sites), pixels)
-            objects.paint(stains, plan, population.cells_at(plan, sites), pixels)
-        return light.develop(stains, plan, self._lamp, box.x0, box.y0)
+            painting.paint(stains, land, population.clutter_at(land, sites), pixels)
+            painting.paint(stains, land, population.cells_at(land, sites), pixels)
+        return light.develop(stains, land, self._lamp, box.x0, box.y0)
 
     def _outlines(self, found: NDArray[np.void]) -> NDArray[np.object_]:
-        """Return polygons on which :func:`sparseshot.datasets.synthetic.objects.paint` ends the nuclei."""
-        corners = objects.outlines(self._plan, found, _OUTLINE_POINTS) / self.mpp
+        """Return the nuclei as polygons, with the edges that ``painting.paint`` draws."""
+        corners = painting.outlines(self._land, found, _OUTLINE_POINTS) / self.mpp
         return np.asarray(shapely.polygons(corners), dtype=object)
+
+
+def synthetic_samples(
+    count: int, size_px: int, *, mpp: float = 0.5, seed: int = 0, outlines: bool = False
+) -> list[tuple[NDArray[np.uint8], Cells]]:
+    """Return square images without glass, each from a slide with its own stains, and their cells.
+
+    Args:
+        count: number of images.
+        size_px: side of the images.
+        mpp: µm per pixel; the cells are in pixels of the image.
+        seed: images of different seeds have nothing in common, so one set can train and another test.
+        outlines: include the outlines of the nuclei.
+
+    >>> [(image.shape, len(cells) > 40) for image, cells in synthetic_samples(2, 256)]
+    [((256, 256, 3), True), ((256, 256, 3), True)]
+    """
+    if count < 0:
+        raise InputError(f"count is {count}; give the number of images")
+    samples = []
+    for number in range(count):
+        own_seed = np.random.SeedSequence([seed, number]).generate_state(1, np.uint64) >> np.uint64(1)
+        tissue = SyntheticTissue(int(own_seed[0]), (size_px, size_px), mpp, tissue_fraction=1.0)
+        grid = Grid.over(tissue)
+        samples.append((tissue.read(grid, grid.box), tissue.cells(outlines=outlines)))
+    return samples

@@ -1,4 +1,4 @@
-"""Plain images: PNG, JPEG, BMP, TIFF and whatever else Pillow reads."""
+"""Plain images: PNG, JPEG, BMP, TIFF and other formats that Pillow reads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,17 +15,17 @@ from sparseshot.compiled import compiled
 from sparseshot.errors import DataNotFoundError, SlideError
 
 MAX_PIXELS = 2**30
-"""The largest plain image that is decoded whole: 32,768², which takes 3 GiB as RGB."""
+"""Largest plain image that is decoded at once: 32,768², 3 GiB as RGB."""
 
 TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-"""How TIFF and BigTIFF of either byte order begin."""
+"""First bytes of TIFF and BigTIFF in either byte order."""
 
 
 def read_image(path: Path | str) -> NDArray[np.uint8]:
-    """Read an image as ``(H, W, 3)`` RGB, its pixels as they are stored (an EXIF orientation is not applied).
+    """Read an image as ``(H, W, 3)`` RGB, pixels as stored (EXIF orientation is not applied).
 
-    Transparent parts become white, grey becomes RGB, palettes are looked up, of 16-bit values the high byte
-    is kept, of several pages the first.
+    Transparency is blended with white, grey and palettes become RGB, 16-bit values keep their high byte, and
+    of several pages the first is read.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "grey.png"
@@ -53,19 +53,19 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
         raise SlideError(path, "not an image of a known format; save it as PNG, JPEG or TIFF") from error
     except SlideError:
         raise
-    except Exception as error:  # decoders of strangers' files raise anything
+    except Exception as error:  # decoders of untrusted files may raise anything
         raise _broken(path, error) from error
 
 
 @contextmanager
 def opened_image(path: Path) -> Iterator[Image.Image]:
-    """Open by Pillow without its limit, a global that refuses 179 megapixels: large crops have more."""
+    """Open by Pillow without its global limit of 179 megapixels, which large crops exceed."""
     with _lift, Image.open(path) as image:
         yield image
 
 
 class _LiftedLimit:
-    """Pillow's limit is off while any thread is inside, and back when the last has left."""
+    """Switches Pillow's limit off while any thread is inside."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -89,7 +89,7 @@ _lift = _LiftedLimit()
 
 
 def _has_deep_planes(image: Image.Image) -> bool:
-    """Tell whether this is a TIFF of separate 16-bit planes, which Pillow silently reads as if of 8 bits."""
+    """Return whether this is a TIFF of separate 16-bit planes, which Pillow misreads as 8-bit."""
     tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
     return tags.get(PLANAR_CONFIGURATION) == 2 and max(tags.get(BITSPERSAMPLE, (8,))) > 8
 
@@ -105,7 +105,7 @@ def _rgb(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def as_rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Bring ``(H, W)`` or ``(H, W, 1 to 4)`` pixels of 8 or 16 bits to RGB on white."""
+    """Convert ``(H, W)`` or ``(H, W, 1 to 4)`` pixels of 8 or 16 bits to RGB on white."""
     if pixels.dtype == np.uint16:
         pixels = pixels >> 8
     elif pixels.dtype == bool:
@@ -125,7 +125,7 @@ def as_rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
 
 @compiled
 def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Lay colours with their opacity, the last channel, on white."""
+    """Blend colours with white by their opacity, the last channel."""
     height, width, channels = pixels.shape
     out = np.empty((height, width, 3), np.uint8)
     for i in range(height):
@@ -140,7 +140,7 @@ def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _read_tiff(path: Path) -> NDArray[np.uint8]:
-    """Read the TIFFs that Pillow cannot."""
+    """Read a TIFF that Pillow cannot."""
     import tifffile  # noqa: PLC0415  rarely needed
 
     try:

@@ -7,7 +7,7 @@ import tifffile
 from PIL import Image
 
 from sparseshot.errors import DataNotFoundError, SlideError
-from sparseshot.images import plain, read_image
+from sparseshot.images import plain_image, read_image
 
 RNG = np.random.default_rng(0)
 RGB = RNG.integers(0, 256, (40, 50, 3), dtype=np.uint8)
@@ -111,7 +111,7 @@ def test_above_pillows_limit_but_below_ours(
     Image.fromarray(RGB).save(tmp_path / f"a{suffix}")
     assert read_image(tmp_path / f"a{suffix}").shape == RGB.shape
     assert Image.MAX_IMAGE_PIXELS == 100
-    monkeypatch.setattr(plain, "MAX_PIXELS", 100)
+    monkeypatch.setattr(plain_image, "MAX_PIXELS", 100)
     with pytest.raises(SlideError, match="50 × 40 pixels are more than the 100"):
         read_image(tmp_path / f"a{suffix}")
 

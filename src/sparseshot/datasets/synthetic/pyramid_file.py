@@ -1,4 +1,4 @@
-"""Writing a slide, made or read, as a pyramidal TIFF that OpenSlide and QuPath open."""
+"""Writing a slide as a pyramidal TIFF that OpenSlide and QuPath open."""
 
 import os
 import struct
@@ -26,16 +26,16 @@ def write_pyramid(
 ) -> None:
     """Write a slide as a tiled JPEG pyramid, tile by tile, so that it is never in memory as a whole.
 
-    Each level has half the pixels across of the one before, down to one tile. The file is a BigTIFF, because
-    nobody knows how well the tiles will pack before they are packed, and a plain TIFF ends at 4 GiB.
+    Each level has half the columns of the one before, down to one tile. The file is a BigTIFF, because its
+    size is not known in advance and a plain TIFF is limited to 4 GiB.
 
     Args:
-        slide: anything that reads like a slide.
-        path: ends in ``.tif`` or ``.tiff``.
+        slide: any slide.
+        path: must end in ``.tif`` or ``.tiff``.
         tile_px: side of the tiles, a multiple of 16.
-        quality: of the JPEG, 1 to 100.
-        threads: that read tiles; None for one a core.
-        progress: called with tiles written and tiles in all.
+        quality: JPEG quality, 1 to 100.
+        threads: number of threads that read tiles; None for one per core.
+        progress: called with the number of tiles written and the total.
     """
     path = Path(path)
     if path.suffix.lower() not in {".tif", ".tiff"}:
@@ -50,7 +50,9 @@ def write_pyramid(
     levels = []
     done = 0
     with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0))  # a BigTIFF; where it begins is not known yet
+        file.write(
+            struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0)
+        )  # BigTIFF; the first directory is not placed yet
         for grid in grids:
             level = _Level(grid, [], [])
             boxes = _tiles(grid, tile_px)
@@ -86,7 +88,7 @@ def _levels(slide: Slide, tile_px: int) -> list[Grid]:
 
 
 def _tiles(grid: Grid, tile_px: int) -> list[Box]:
-    """Cut a level into tiles, row by row; the last ones reach over the edge, as TIFF wants them whole."""
+    """Return the tiles of a level, row by row; TIFF tiles are whole, so the last extend past the edge."""
     return [
         Box(x0, y0, x0 + tile_px, y0 + tile_px)
         for y0 in range(0, grid.height, tile_px)
@@ -99,13 +101,13 @@ _CODES = {_ASCII: "B", _SHORT: "H", _LONG: "I", _RATIONAL: "I", _LONG8: "Q"}
 
 
 def _write_directories(file: BinaryIO, levels: Sequence[_Level], *, tile_px: int, description: str) -> None:
-    """Write a directory for each level behind the tiles: the header points to the first, each to the next."""
+    """Write a directory for each level after the tiles; the header points to the first, each to the next."""
     pointer = 8
     for number, level in enumerate(levels):
         per_cm = Fraction(1e4 / level.grid.mpp).limit_denominator(10_000)
         resolution = (per_cm.numerator, per_cm.denominator)
         tags = {
-            254: (_LONG, (1 if number else 0,)),  # a smaller version of the first
+            254: (_LONG, (1 if number else 0,)),  # reduced resolution
             256: (_LONG, (level.grid.width,)),
             257: (_LONG, (level.grid.height,)),
             258: (_SHORT, (8, 8, 8)),
@@ -122,7 +124,7 @@ def _write_directories(file: BinaryIO, levels: Sequence[_Level], *, tile_px: int
             323: (_LONG, (tile_px,)),
             324: (_LONG8, tuple(level.offsets)),
             325: (_LONG8, tuple(level.lengths)),
-            530: (_SHORT, (2, 2)),  # colour at half the resolution across and down
+            530: (_SHORT, (2, 2)),  # chroma at half the resolution
         }
         entries = []
         for tag, (kind, values) in tags.items():
@@ -142,7 +144,7 @@ def _write_directories(file: BinaryIO, levels: Sequence[_Level], *, tile_px: int
 
 
 def _aligned(file: BinaryIO) -> int:
-    """Go to the end of the file, and from there to where a value may begin."""
+    """Pad the end of the file to a multiple of 8 and return its position."""
     file.seek(0, os.SEEK_END)
     file.write(bytes(-file.tell() % 8))
     return file.tell()

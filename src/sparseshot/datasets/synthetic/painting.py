@@ -1,4 +1,4 @@
-"""Nuclei and everything that looks like them, painted on the ground one after the other."""
+"""Nuclei, and objects that look like them, painted on the ground one after the other."""
 
 from typing import Any, NamedTuple
 
@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.compiled import compiled
-from sparseshot.datasets.synthetic import ground, plan, population
+from sparseshot.datasets.synthetic import ground, landscape, population
 from sparseshot.datasets.synthetic.ground import BLUE, BROWN, PINK, Pixels
+from sparseshot.datasets.synthetic.landscape import Landscape
 from sparseshot.datasets.synthetic.noise import between, channels, kept, noise_grain, ramp, uniform
-from sparseshot.datasets.synthetic.plan import Plan
 
 _WAVE_COSINE, _WAVE_SINE, _DARK, _BLACK, _SOFT, _SPOT_U, _SPOT_V, _SPOT_SIZE = channels(
     after=ground.LAST_CHANNEL, count=8
@@ -29,16 +29,16 @@ LOOKS = np.array(
         [0.50, 0.20, 0.50, 0.60, 0.00, 0.30, 0.30, 3.0],  # dust
     ]
 )
-"""How each kind looks: its stains, what stays of the ground under it, how much darker its rim, how mottled,
-how deep its dents, how soft its edge."""
+"""Appearance of each kind: its stains, the share of the ground that stays, the contrast of its rim, its
+mottling, the depth of its dents, the softness of its edge."""
 _STAYS, _RIM, _MOTTLED, _DENTS, _SOFTNESS = range(3, 8)
 _COARSE_UM, _FINE_UM = 1.5, 0.75
 WAVES = 3
-"""Waves of the outline, of 3, 4 and 5 dents; two dents are an ellipse, and that is there already."""
+"""Waves of the outline, of 3, 4 and 5 dents; two dents would be an ellipse, which it already is."""
 
 
 class _Nature(NamedTuple):
-    """What is one number for an object: its edge, its tone, its nucleolus (in units of its semi-axes)."""
+    """Properties of one object: its edge, its tone, its nucleolus (in units of its semi-axes)."""
 
     soft_um: float
     dark: float
@@ -49,12 +49,12 @@ class _Nature(NamedTuple):
 
 
 @compiled
-def paint(stains: NDArray[np.float32], slide: Plan, objects: NDArray[np.void], pixels: Pixels) -> None:
-    """Paint objects, one over the other, into the stains ``(3, H, W)`` of a region."""
+def paint(stains: NDArray[np.float32], land: Landscape, objects: NDArray[np.void], pixels: Pixels) -> None:
+    """Paint objects, each over the ones before, into the stains ``(3, H, W)`` of a region."""
     x_um, y_um, mpp = pixels
     for n in range(len(objects)):
         thing = objects[n]
-        nature = _nature(slide, thing, mpp)
+        nature = _nature(land, thing, mpp)
         reach = min(population.REACH_UM, 1.3 * max(thing.a, thing.b) + nature.soft_um)
         left = max(0, int(np.ceil((thing.x - reach - x_um[0]) / mpp)))
         right = min(len(x_um), int(np.floor((thing.x + reach - x_um[0]) / mpp)) + 1)
@@ -62,14 +62,14 @@ def paint(stains: NDArray[np.float32], slide: Plan, objects: NDArray[np.void], p
         bottom = min(len(y_um), int(np.floor((thing.y + reach - y_um[0]) / mpp)) + 1)
         if left < right and top < bottom:
             part = Pixels(x_um[left:right], y_um[top:bottom], mpp)
-            _paint_one(stains[:, top:bottom, left:right], slide, thing, nature, part)
+            _paint_one(stains[:, top:bottom, left:right], land, thing, nature, part)
 
 
 @compiled
-def _nature(slide: Plan, thing: Any, mpp: float) -> _Nature:
-    look, key = LOOKS[thing.kind], slide.key
+def _nature(land: Landscape, thing: Any, mpp: float) -> _Nature:
+    look, key = LOOKS[thing.kind], land.key
     out_of_focus = ramp(uniform(key, _SOFT, thing.id, thing.kind), 0.8, 1.0)
-    soft = plan.focus(slide, thing.x, thing.y) * look[_SOFTNESS] * (1.0 + 1.6 * out_of_focus)
+    soft = landscape.focus(land, thing.x, thing.y) * look[_SOFTNESS] * (1.0 + 1.6 * out_of_focus)
     soft = np.sqrt(soft * soft + 0.3 * mpp * mpp)
     dark = between(0.78, 1.15, uniform(key, _DARK, thing.id, thing.kind))
     spot = -1.0
@@ -87,8 +87,10 @@ def _nature(slide: Plan, thing: Any, mpp: float) -> _Nature:
 
 
 @compiled
-def _paint_one(stains: NDArray[np.float32], slide: Plan, thing: Any, nature: _Nature, pixels: Pixels) -> None:
-    look, dents = LOOKS[thing.kind], waves(slide, thing.kind, thing.id)
+def _paint_one(
+    stains: NDArray[np.float32], land: Landscape, thing: Any, nature: _Nature, pixels: Pixels
+) -> None:
+    look, dents = LOOKS[thing.kind], waves(land, thing.kind, thing.id)
     cosine, sine = np.cos(thing.angle), np.sin(thing.angle)
     soft = nature.soft_um
     for row in range(len(pixels.y_um)):
@@ -105,12 +107,12 @@ def _paint_one(stains: NDArray[np.float32], slide: Plan, thing: Any, nature: _Na
             for k in range(WAVES):  # cosine and sine of the next multiple of the angle
                 c, s = c * c1 - s * s1, s * c1 + c * s1
                 border += dents[k, 0] * c + dents[k, 1] * s
-            # To first order: how far inside the border, over how fast that shrinks with every µm.
+            # To first order: the distance inside the border over its slope in 1/µm.
             slope = np.sqrt((c1 / thing.a) ** 2 + (s1 / thing.b) ** 2)
             cover = ramp((border - length) / slope, -0.5 * soft, 0.5 * soft)
             if cover == 0.0:
                 continue
-            texture = _chromatin(slide.key, pixels.x_um[column], pixels.y_um[row], pixels.mpp)
+            texture = _chromatin(land.key, pixels.x_um[column], pixels.y_um[row], pixels.mpp)
             if thing.kind == population.PIGMENT:
                 cover *= ramp(texture, -0.35, 0.15)  # grains
             tone = nature.dark * (1.0 - look[_RIM] * (1.0 - ramp(length / border, 0.55, 0.92)))
@@ -126,7 +128,7 @@ def _paint_one(stains: NDArray[np.float32], slide: Plan, thing: Any, nature: _Na
 
 @compiled
 def _chromatin(key: int, x_um: float, y_um: float, mpp: float) -> float:
-    """Return the mottling of nuclei at a place, about -1 to 1."""
+    """Return the mottling of nuclei at a place, about −1 to 1."""
     keep_coarse, keep_fine = kept(_COARSE_UM, mpp), kept(_FINE_UM, mpp)
     texture = 0.0
     if keep_coarse > 0.0:
@@ -137,7 +139,7 @@ def _chromatin(key: int, x_um: float, y_um: float, mpp: float) -> float:
 
 
 @compiled
-def waves(slide: Plan, kind: int, identity: int) -> NDArray[np.float64]:
+def waves(land: Landscape, kind: int, identity: int) -> NDArray[np.float64]:
     """Return the cosine and sine amplitudes ``(WAVES, 2)`` of an object's outline.
 
     With u, v the place along and across the object in units of its semi-axes, the outline is where
@@ -147,18 +149,18 @@ def waves(slide: Plan, kind: int, identity: int) -> NDArray[np.float64]:
     for k in range(WAVES):
         size = LOOKS[kind, _DENTS] / (1.0 + 0.5 * k)
         place = WAVES * kind + k
-        out[k, 0] = size * between(-1.0, 1.0, uniform(slide.key, _WAVE_COSINE, identity, place))
-        out[k, 1] = size * between(-1.0, 1.0, uniform(slide.key, _WAVE_SINE, identity, place))
+        out[k, 0] = size * between(-1.0, 1.0, uniform(land.key, _WAVE_COSINE, identity, place))
+        out[k, 1] = size * between(-1.0, 1.0, uniform(land.key, _WAVE_SINE, identity, place))
     return out
 
 
 @compiled
-def outlines(slide: Plan, cells: NDArray[np.void], points: int) -> NDArray[np.float64]:
-    """Return ``(N, points, 2)`` corners in µm of the outlines on which :func:`paint` ends the cells."""
+def outlines(land: Landscape, cells: NDArray[np.void], points: int) -> NDArray[np.float64]:
+    """Return ``(N, points, 2)`` corners in µm of the outlines at which :func:`paint` ends the cells."""
     out = np.empty((len(cells), points, 2))
     for n in range(len(cells)):
         cell = cells[n]
-        dents = waves(slide, cell.kind, cell.id)
+        dents = waves(land, cell.kind, cell.id)
         for corner in range(points):
             t = 2.0 * np.pi * corner / points
             length = 1.0
