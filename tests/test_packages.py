@@ -12,6 +12,7 @@ PACKAGES = (
     "files",
     "compiled",
     "terminal",
+    "pages",
     "cells",
     "images",
     "losses",

@@ -55,3 +55,24 @@ def write_json(path: Path | str, value: object) -> None:
     """
     with replacing(path) as temporary:
         temporary.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes from working in an existing folder, where the system has file locks.
+
+    The lock ends with the process, however it ends.
+    """
+    try:
+        import fcntl  # noqa: PLC0415  not on Windows
+    except ImportError:
+        yield
+        return
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(
+                folder, "another sparseshot is at work here; wait for it, or choose another --out"
+            ) from error
+        yield

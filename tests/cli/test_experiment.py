@@ -52,7 +52,7 @@ def test_a_usage_error_names_the_option(
 
 
 def test_a_finished_experiment_has_nothing_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_results(tmp_path / "out", open_experiment("tnbc-headline").experiment)
+    write_results(tmp_path / "out", open_experiment("tnbc-headline"))
     arguments = ["experiment", "tnbc-headline", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(arguments) == 0
     assert "nothing to do: all 4 runs are done" in capsys.readouterr().out
@@ -72,9 +72,7 @@ def test_a_failed_run_is_exit_code_one(
         lambda folder: (sys.executable, "-c", "raise SystemExit('no luck')"),
     )
     root = tiny_tnbc(tmp_path / "data")
-    write_results(
-        tmp_path / "out", open_experiment("tnbc-headline").experiment, missing=("tnbc-segment-ce-1-s0",)
-    )
+    write_results(tmp_path / "out", open_experiment("tnbc-headline"), missing=("tnbc-segment-ce-1-s0",))
     assert main(["experiment", "tnbc-headline", "--root", str(root), "--out", str(tmp_path / "out")]) == 1
     output = capsys.readouterr()
     assert "failed: tnbc-segment-ce-1-s0: WorkerDied: ended with code 1: no luck" in output.out
@@ -85,7 +83,7 @@ def test_a_failed_run_is_exit_code_one(
 def test_report_writes_page_markdown_figures_and_metrics(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_results(tmp_path / "out", open_experiment("tnbc-headline").experiment)
+    write_results(tmp_path / "out", open_experiment("tnbc-headline"))
     arguments = ["report", str(tmp_path / "out"), "--figures", str(tmp_path / "f")]
     assert main([*arguments, "--metrics-json", str(tmp_path / "m.json")]) == 0
     written = [Path(line) for line in capsys.readouterr().out.split()]

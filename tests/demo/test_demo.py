@@ -1,4 +1,4 @@
-"""The demo: everything from nothing, only what is missing, and never in somebody else's folder."""
+"""The demo makes everything, only what is missing, and never writes into another folder."""
 
 import json
 import os
@@ -14,12 +14,12 @@ import pytest
 from sparseshot.cells import read_cells
 from sparseshot.cli import main
 from sparseshot.demo import QUICK, Demo, DemoPlan, Step, run_demo, stages
-from sparseshot.demo.folder import DemoFolder
+from sparseshot.demo.demo_folder import DemoFolder
+from sparseshot.demo.demo_page import make_page
 from sparseshot.demo.judging import judge
-from sparseshot.demo.page import make_page
-from sparseshot.demo.worker import find_every_cell
+from sparseshot.demo.loss_worker import find_cells
 from sparseshot.errors import OutputError, SparseshotError
-from sparseshot.experiments.running import alone_in
+from sparseshot.files import locked
 from sparseshot.images import open_slide
 from sparseshot.prediction import read_prediction
 
@@ -85,16 +85,16 @@ def test_everything_is_there(made: tuple[Demo, list[Step]]) -> None:
     assert half_written(folder.path) == []
 
 
-def test_the_judgement_is_of_what_was_found(made: tuple[Demo, list[Step]]) -> None:
+def test_the_scores_are_of_what_was_found(made: tuple[Demo, list[Step]]) -> None:
     demo, _ = made
     truth = read_cells(demo.folder.truth)
-    for loss, told in demo.numbers["losses"].items():
+    for loss, numbers in demo.numbers["losses"].items():
         own = demo.folder.of_loss(loss)
         for point, cells in (
             ("calibrated", read_prediction(own.found)),
             ("half", read_prediction(own.candidates)),
         ):
-            score = told[point]
+            score = numbers[point]
             assert cells.score is not None
             found = np.count_nonzero(cells.score >= np.float32(score["threshold"]))
             assert score["found"] + score["false"] == found
@@ -112,17 +112,17 @@ def test_the_page_needs_nothing_else(made: tuple[Demo, list[Step]]) -> None:
     assert all(source.startswith("data:image/") for source in sources)
     assert "<script" not in page
     for link in re.findall(r'href="([^"]*)"', page):
-        assert (folder.path / link).exists(), link
+        assert f'id="{link[1:]}"' in page if link.startswith("#") else (folder.path / link).exists(), link
 
 
 def test_the_page_shows_the_numbers(made: tuple[Demo, list[Step]]) -> None:
     demo, _ = made
     page = demo.folder.page.read_text(encoding="utf-8")
-    rows = [re.findall(r"<td>([^<]*)</td>", row) for row in re.findall(r"<tr><td>.*?</tr>", page)]
+    rows = [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in re.findall(r"<tr>.*?</tr>", page, re.DOTALL)]
     shown = [row[2:] for row in rows if len(row) == 9]
-    told = [each[point] for each in demo.numbers["losses"].values() for point in ("half", "calibrated")]
-    assert len(shown) == len(told) == 4
-    for row, score in zip(shown, told, strict=True):
+    scores = [each[point] for each in demo.numbers["losses"].values() for point in ("half", "calibrated")]
+    assert len(shown) == len(scores) == 4
+    for row, score in zip(shown, scores, strict=True):
         assert row[0] == f"{score['f1']:.3f}"
         assert row[2] == f"{score['recall']:.3f}"
         assert row[4:] == [f"{score[name]:,}" for name in ("found", "missed", "false")]
@@ -151,11 +151,11 @@ def test_only_what_is_missing_is_made(copy: DemoFolder) -> None:
     assert demo.numbers["resumed"]
     assert after.keys() == before.keys()
     changed = {name for name, content in after.items() if content != before[name]}
-    assert changed == {"index.html", "numbers.json"}  # they tell how long it took, this time
+    assert changed == {"index.html", "numbers.json"}  # they say how long it took
 
 
 @pytest.mark.usefixtures("no_worker")
-def test_a_worker_that_fails_is_told(copy: DemoFolder) -> None:
+def test_a_worker_that_fails_is_an_error(copy: DemoFolder) -> None:
     copy.page.unlink()
     copy.of_loss("ece").speed.unlink()
     with pytest.raises(SparseshotError, match=r"ece: ended with code 1: started; more is in .*output\.txt"):
@@ -169,9 +169,9 @@ def test_a_moved_folder_is_still_finished(copy: DemoFolder, tmp_path: Path) -> N
     assert run_demo(tmp_path / "moved", TINY).was_there
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_another_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(OutputError, match="holds something else than a demo"):
+    with pytest.raises(OutputError, match="is not empty and not a demo"):
         run_demo(tmp_path, TINY)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -183,13 +183,13 @@ def test_a_demo_of_another_size_is_left_alone(copy: DemoFolder) -> None:
     assert contents(copy.path) == before
 
 
-def test_a_plan_that_is_none(tmp_path: Path) -> None:
+def test_a_broken_plan_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "demo.json").write_text('{"what": 1}')
     with pytest.raises(SparseshotError, match=r"demo\.json"):
         run_demo(tmp_path, TINY)
 
 
-# Stands for a training that has just begun to write a file, and that ends when its starter closes its input.
+# Replaces a training that is writing a file, and that ends when its standard input closes.
 BUSY = """
 import os, pathlib
 pathlib.Path("ece/.model.x.part.pt").write_bytes(b"half a model")
@@ -216,21 +216,21 @@ def test_ctrl_c_leaves_nothing_half_written(copy: DemoFolder, monkeypatch: pytes
     assert not copy.page.exists()
 
 
-def test_a_killed_loss_goes_on(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_loss_resumes(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     own = copy.of_loss("ece")
     before = contents(own.found)
     for path in (own.speed, own.cells):
         path.unlink()
     shutil.rmtree(own.found)
     monkeypatch.chdir(copy.path)
-    find_every_cell(DemoFolder.open(Path()), "ece")
+    find_cells(DemoFolder.open(Path()), "ece")
     assert contents(own.found) == before
     assert own.speed.is_file()
 
 
-def test_two_at_once_are_one_too_many(copy: DemoFolder) -> None:
+def test_only_one_process_works_in_a_folder(copy: DemoFolder) -> None:
     copy.page.unlink()
-    with alone_in(copy.path), pytest.raises(OutputError, match="at work here"):
+    with locked(copy.path), pytest.raises(OutputError, match="at work here"):
         run_demo(copy.path, TINY)
 
 
@@ -244,7 +244,7 @@ def test_the_command(
     assert numbers == json.loads(copy.numbers.read_text())
     assert main(["demo", "--quick", "--out", str(copy.path)]) == 0
     said = capsys.readouterr()
-    assert "all of it was there already" in said.out
+    assert "finished before" in said.out
     assert said.err == ""
     for path in (copy.page, copy.slide, copy.marks, copy.of_loss("ece").cells):
         assert str(path) in said.out
@@ -256,5 +256,5 @@ def test_three_losses_fit_on_the_page(copy: DemoFolder) -> None:
     shutil.copytree(copy.of_loss("ece").path, copy.of_loss("adaptive").path)
     folder = DemoFolder(copy.path, replace(copy.plan, losses=("ce", "ece", "adaptive")))
     page = make_page(folder, judge(folder, seconds=1.0, resumed=False))
-    assert page.count("<figure>") == 3 + 3 + 8 + 2
-    assert "Adaptive exclusive cross-entropy, calibrated." in page
+    assert page.count("<img ") == 3 + 3 + 8 + 2
+    assert "Adaptive exclusive cross-entropy, calibrated: " in page

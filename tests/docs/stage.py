@@ -55,7 +55,7 @@ def build(folder: Path) -> Path:
         small_datasets.image(consep / "Images" / f"train_{number}.png")
         small_datasets.hovernet(consep / "Labels" / f"train_{number}.mat", types=(1, 2, 3))
     save(random_detector(threshold=0.8), folder / "run")
-    headline = open_experiment("tnbc-headline").experiment
+    headline = open_experiment("tnbc-headline")
     write_results(folder / "runs", headline)
     (folder / "docs" / "results").mkdir(parents=True)
     return folder

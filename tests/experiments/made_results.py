@@ -1,4 +1,4 @@
-"""Output folders as if experiments had been run, with numbers that a formula gives."""
+"""Output folders as if experiments had been run, with scores from a formula."""
 
 import csv
 import json
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.folders import make_folder, plan_path, run_folder, write_error
 from sparseshot.experiments.panels import FOLDER
-from sparseshot.experiments.plan import Experiment, Run
 from sparseshot.training.logs import COLUMNS
 
 Scores = Callable[[Run], tuple[float, float]]

@@ -1,4 +1,4 @@
-"""Real runs on tiny data: trained, evaluated, drawn, written down."""
+"""Real runs on tiny data."""
 
 import json
 from pathlib import Path
@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_brca, tiny_tnbc
 
-from sparseshot.experiments import ExperimentFile, run_experiment
+from sparseshot.experiments import Experiment, read_experiment, run_experiment
 from sparseshot.experiments.folders import make_folder, read_json, run_folder
 from sparseshot.experiments.panels import read_panel
 from sparseshot.experiments.performing import perform
 from sparseshot.experiments.results import Result
 
 
-def experiment(tmp_path: Path, **grid: object) -> ExperimentFile:
+def experiment(tmp_path: Path, **grid: object) -> Experiment:
     path = tmp_path / "mine.toml"
     path.write_text(experiment_text(**grid))
-    return ExperimentFile.read(path)
+    return read_experiment(path)
 
 
 def test_a_run_leaves_config_curves_metrics_and_panels(tmp_path: Path) -> None:
     root = tiny_tnbc(tmp_path / "data")
-    run = experiment(tmp_path).experiment.runs[0]
+    run = experiment(tmp_path).runs[0]
     folder = run_folder(tmp_path, run.name)
     make_folder(folder)
     perform(run, root, folder)
@@ -54,7 +54,7 @@ def test_a_run_of_one_class_has_an_exclusive_recall(tmp_path: Path) -> None:
         tasks=["detect"],
         classes=["lymphocyte"],
         negative_classes=["tumour", "stromal"],
-    ).experiment.runs[0]
+    ).runs[0]
     folder = run_folder(tmp_path, run.name)
     make_folder(folder)
     perform(run, root, folder)
@@ -67,10 +67,9 @@ def test_a_run_of_one_class_has_an_exclusive_recall(tmp_path: Path) -> None:
     )
 
 
-def test_a_run_on_ones_own_images(tmp_path: Path) -> None:
-    file = own_experiment(tmp_path)
-    file.check_data(None, {"mine"})
-    run = file.experiment.runs[0]
+def test_a_run_on_the_users_own_images(tmp_path: Path) -> None:
+    run = own_experiment(tmp_path).runs[0]
+    run.subject.check_data(None)
     folder = run_folder(tmp_path, run.name)
     make_folder(folder)
     perform(run, None, folder)

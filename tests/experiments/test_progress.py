@@ -8,16 +8,16 @@ from rich.progress import Progress as Bars
 from tests.experiments.made_results import metrics_of
 
 from sparseshot.experiments import open_experiment
-from sparseshot.experiments.progress import Lines, LinesAndBars, steps_done
+from sparseshot.experiments.progress import ProgressLines, steps_done
 from sparseshot.experiments.results import Failure, Result
 
-RUN = open_experiment("tnbc-headline").experiment.runs[0]
+RUN = open_experiment("tnbc-headline").runs[0]
 DONE = Result(RUN, Path("x"), metrics=metrics_of(RUN, 0.7123, 0.7456))
 
 
-def test_a_line_tells_score_time_and_time_left() -> None:
+def test_a_line_has_score_time_and_time_left() -> None:
     text = io.StringIO()
-    lines = Lines(Console(file=text, width=40))
+    lines = ProgressLines(Console(file=text, width=40))
     lines.begun(1, 2)
     lines.ended(DONE, 124, 130)
     lines.ended(Result(RUN, Path("x"), failure=Failure("MemoryError", "[red] none left")), 3, 0)
@@ -33,10 +33,10 @@ def test_bars_come_and_go_with_their_runs(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("step,loss\n10,0.5\n20,0.4\n")
     console = Console(file=io.StringIO(), force_terminal=True)
     with Bars(console=console) as bars:
-        progress = LinesAndBars(console, bars)
+        progress = ProgressLines(console, bars)
         progress.begun(0, 2)
         progress.started(RUN)
-        progress.working({RUN.name: tmp_path})
+        progress.working(RUN, tmp_path)
         assert [(task.description, task.completed, task.total) for task in bars.tasks] == [
             ("all runs", 0, 2),
             (RUN.name, 20, RUN.config().steps),

@@ -1,4 +1,4 @@
-"""What is missing is run, each run in its own process; nothing is lost, whatever dies."""
+"""Missing runs are run, each in its own process, and survive interruptions."""
 
 import os
 import signal
@@ -12,16 +12,17 @@ import pytest
 from tests.experiments.made_results import metrics_of, plausible
 from tests.experiments.tiny_data import experiment_text, tiny_tnbc
 
-from sparseshot.errors import FormatError, InputError, OutputError
-from sparseshot.experiments import ExperimentFile, Results, run_experiment
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
+from sparseshot.experiments import Results, read_experiment, run_experiment
+from sparseshot.experiments.executor import worker_environment
+from sparseshot.experiments.experiment import Run
 from sparseshot.experiments.folders import read_json, run_folder
-from sparseshot.experiments.plan import Run
-from sparseshot.experiments.progress import Silent
+from sparseshot.experiments.progress import ExperimentProgress
 from sparseshot.experiments.results import Result
-from sparseshot.experiments.running import Outcome, alone_in, choose, worker_environment
-from sparseshot.files import write_json
+from sparseshot.experiments.running import Outcome, choose
+from sparseshot.files import locked, write_json
 
-# Stands for a training: what it does is told by the name of its loss. Its numbers were made before.
+# Replaces a training; the name of its loss selects its behaviour. Its metrics were written before.
 WORKER = """
 import json, os, shutil, sys, threading, time
 folder, made = sys.argv[1:3]
@@ -45,8 +46,8 @@ shutil.copy(os.path.join(made, os.path.basename(folder) + ".json"), os.path.join
 """
 
 
-class Listener(Silent):
-    """Remembers what it was told."""
+class Listener(ExperimentProgress):
+    """Records progress events."""
 
     def __init__(self) -> None:
         self.order: list[str] = []
@@ -72,7 +73,7 @@ class Sweep:
         self.path = tmp_path / "mine.toml"
         self.path.write_text(experiment_text(**grid))
         self.made.mkdir()
-        for run in ExperimentFile.read(self.path).experiment.runs:
+        for run in read_experiment(self.path).runs:
             write_json(self.made / f"{run.name}.json", metrics_of(run, *plausible(run)))
         self.listener = Listener()
 
@@ -82,7 +83,7 @@ class Sweep:
     def run(self, **options: object) -> Outcome:
         self.listener = Listener()
         return run_experiment(
-            ExperimentFile.read(self.path),
+            read_experiment(self.path),
             root=self.root,
             out=self.out,
             progress=self.listener,
@@ -119,24 +120,24 @@ def test_only_the_chosen_runs_are_run_and_the_others_are_missing(tmp_path: Path)
     assert sweep.run(only=["*-ce-*"]).ran == 1
     states = {name: result.state for name, result in Results.read(sweep.out).results.items()}
     assert states == {"tnbc-segment-ece-0.5-s0": "missing", "tnbc-segment-ce-0.5-s0": "done"}
-    with pytest.raises(InputError, match=r"no run fits --only 'monuseg\*'; .*tnbc-segment-ece"):
-        choose(ExperimentFile.read(sweep.path).experiment.runs, ["monuseg*"])
+    with pytest.raises(InputError, match=r"no run matches --only 'monuseg\*'; .*tnbc-segment-ece"):
+        choose(read_experiment(sweep.path).runs, ["monuseg*"])
 
 
 @pytest.mark.parametrize(
-    ("loss", "told"),
+    ("loss", "message"),
     [
         ("focal", "WorkerDied: ended with code 1: no luck"),
-        ("huber", "WorkerDied: killed by the system, most likely for want of memory"),
+        ("huber", "WorkerDied: killed by the system, probably out of memory"),
         ("elr", "FormatError: bad image"),
     ],
 )
-def test_a_run_that_fails_is_written_down_and_the_others_go_on(tmp_path: Path, loss: str, told: str) -> None:
+def test_a_failed_run_is_recorded_and_the_others_continue(tmp_path: Path, loss: str, message: str) -> None:
     sweep = Sweep(tmp_path, losses=[loss, "ce"])
     outcome = sweep.run(jobs=1)
     assert [result.state for result in outcome.results] == ["failed", "done"]
     assert [result.run.method.name for result in outcome.failed] == [loss]
-    assert str(outcome.failed[0].failure).startswith(told)
+    assert str(outcome.failed[0].failure).startswith(message)
     assert sweep.run().ran == 1, "a failed run is tried again"
 
 
@@ -151,7 +152,7 @@ def test_a_run_that_failed_and_then_succeeds_has_no_error_left(tmp_path: Path) -
 
 def test_runs_side_by_side_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("sparseshot.experiments.running._cores", lambda: 8)
+    monkeypatch.setattr("sparseshot.experiments.executor._cores", lambda: 8)
     assert worker_environment(0, 8)["OMP_NUM_THREADS"] == "1"
     assert worker_environment(0, 3)["NUMBA_NUM_THREADS"] == "2"
     assert worker_environment(0, 20)["OMP_NUM_THREADS"] == "1"
@@ -159,7 +160,7 @@ def test_runs_side_by_side_share_the_cores(tmp_path: Path, monkeypatch: pytest.M
     sweep.run(jobs=2)
     assert [sweep.starts(name)[0][1] for name in sweep.listener.order] == ["4", "4"]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert worker_environment(0, 8)["OMP_NUM_THREADS"] == "3", "who sets it means it"
+    assert worker_environment(0, 8)["OMP_NUM_THREADS"] == "3", "an explicit setting is kept"
 
 
 def test_a_folder_with_other_settings_is_left_alone(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_an_empty_data_set_stops_before_anything_is_written(tmp_path: Path) -> N
     sweep = Sweep(tmp_path)
     for path in sweep.root.rglob("*.png"):
         path.unlink()
-    with pytest.raises(FormatError, match="holds no image of TNBC"):
+    with pytest.raises((DataNotFoundError, FormatError), match="holds no image of TNBC"):
         sweep.run()
     assert not sweep.out.exists()
 
@@ -210,7 +211,7 @@ def test_an_empty_data_set_stops_before_anything_is_written(tmp_path: Path) -> N
 def test_two_calls_do_not_work_in_one_folder(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     sweep.out.mkdir()
-    with alone_in(sweep.out), pytest.raises(OutputError, match="another sparseshot is at work"):
+    with locked(sweep.out), pytest.raises(OutputError, match="another sparseshot is at work"):
         sweep.run()
     assert sweep.run().ran == 2
 
@@ -245,9 +246,11 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells by /proc whether a process is alive")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
-def test_stopped_it_takes_its_workers_along_and_then_goes_on(tmp_path: Path, blow: signal.Signals) -> None:
+def test_an_interrupted_experiment_stops_its_workers_and_resumes(
+    tmp_path: Path, blow: signal.Signals
+) -> None:
     sweep = Sweep(tmp_path, losses=["ce", "oracle", "ece"])
     slow = "tnbc-segment-oracle-0.5-s0"
     repository = str(Path(__file__).parents[2])
@@ -265,9 +268,9 @@ def test_stopped_it_takes_its_workers_along_and_then_goes_on(tmp_path: Path, blo
     worker = sweep.starts(slow)[0][0]
     until = time.monotonic() + 30
     while alive(worker):
-        assert time.monotonic() < until, "the worker outlived who started it"
+        assert time.monotonic() < until, "the worker outlived its parent"
         time.sleep(0.05)
-    assert not (run_folder(sweep.out, slow) / "error.json").exists(), "to be stopped is not to fail"
+    assert not (run_folder(sweep.out, slow) / "error.json").exists(), "an interrupted run did not fail"
     (sweep.made / "hurry").touch()
     outcome = sweep.run()
     assert outcome.ran == 1

@@ -1,4 +1,4 @@
-"""Data sets in the publishers' layouts, so small and easy that a run on them takes seconds."""
+"""Data sets in the publishers' layouts, small enough for runs of seconds."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from PIL import Image
 from tests.training.blobs import blobs
 
 from sparseshot.cells import rasterise, write_cells
-from sparseshot.experiments import ExperimentFile
+from sparseshot.experiments import Experiment, read_experiment
 
 TINY_SETTINGS = """
 [settings]
@@ -72,12 +72,12 @@ mpp = 0.25
 """
 
 
-def own_experiment(folder: Path) -> ExperimentFile:
-    """Write an experiment on one's own images, and read it."""
+def own_experiment(folder: Path) -> Experiment:
+    """Write an experiment on the user's own images, and read it."""
     own_images(folder / "images")
     path = folder / "mine.toml"
     path.write_text(experiment_text(datasets=["mine"]) + OWN_DATA)
-    return ExperimentFile.read(path)
+    return read_experiment(path)
 
 
 def experiment_text(**grid: object) -> str:

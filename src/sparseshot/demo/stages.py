@@ -1,40 +1,30 @@
-"""From nothing to the page, stage by stage; each skips what is finished."""
+"""The stages of the demo; each skips what is finished."""
 
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparseshot.cells import write_cells
 from sparseshot.datasets.synthetic import write_pyramid
-from sparseshot.demo.folder import DemoFolder, LossFolder
+from sparseshot.demo.demo_folder import DemoFolder
+from sparseshot.demo.demo_page import make_page
+from sparseshot.demo.demo_plan import FULL, DemoPlan
 from sparseshot.demo.judging import judge
-from sparseshot.demo.page import make_page
-from sparseshot.demo.plan import FULL, DemoPlan
 from sparseshot.errors import SparseshotError
+from sparseshot.experiments.executor import Job, LocalProcesses, exit_message
 from sparseshot.experiments.folders import read_json
 from sparseshot.experiments.progress import steps_done
-from sparseshot.experiments.running import alone_in, how_it_died, stop, worker_environment
-from sparseshot.files import replacing, write_json
+from sparseshot.files import locked, replacing, write_json
 from sparseshot.prediction.manifest import Manifest
-
-_LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
 class Step:
-    """How far a part of the work is.
-
-    Attributes:
-        title: of the part.
-        done: of ``total``.
-        total: how much there is.
-        note: what is being done.
-    """
+    """Progress of one stage: ``done`` of ``total``, and what is being done."""
 
     title: str
     done: int
@@ -47,9 +37,9 @@ class Demo:
     """A finished demo.
 
     Attributes:
-        folder: where everything is.
-        numbers: the content of ``numbers.json``.
-        was_there: nothing had to be done.
+        folder: its files.
+        numbers: content of ``numbers.json``.
+        was_there: whether it was finished before.
     """
 
     folder: DemoFolder
@@ -60,48 +50,43 @@ class Demo:
 Report = Callable[[Step], None]
 
 
-def run_demo(out: Path, plan: DemoPlan = FULL, *, report: Report | None = None) -> Demo:
+def run_demo(out: Path, plan: DemoPlan = FULL, *, report: Report = lambda _: None) -> Demo:
     """Make the slide, train and predict with each loss, judge, write the page; or do what is left of it.
 
-    Killed at any time, the same call goes on.
+    After an interruption of any kind the same call resumes.
 
     Args:
-        out: the folder; must be new, empty, or of a demo of the same plan.
+        out: the folder; must be new, empty, or of a demo with the same plan.
         plan: what to make.
-        report: called now and then with how far it is.
+        report: receives progress.
 
     Raises:
-        OutputError: the folder holds something else, or somebody is at work in it.
+        OutputError: the folder holds something else, or another process is at work in it.
         SparseshotError: a training failed.
     """
     start = time.perf_counter()
     folder = DemoFolder.claim(out, plan)
     if folder.is_finished:
         return Demo(folder, dict(read_json(folder.numbers)), was_there=True)
-    tell = report or _say_nothing
-    with alone_in(out):
+    with locked(out):
         resumed = folder.truth.exists()
-        folder.sweep()
+        folder.remove_temporary_files()
         try:
-            _make_slide(folder, tell)
-            _find_every_cell(folder, tell)
-            tell(Step("page", 0, 1, "counting and drawing"))
+            _make_slide(folder, report)
+            _find_cells(folder, report)
+            report(Step("page", 0, 1, "counting and drawing"))
             judged = judge(folder, seconds=time.perf_counter() - start, resumed=resumed)
-            write_json(folder.numbers, judged.numbers.as_json())
+            write_json(folder.numbers, judged.numbers)
             with replacing(folder.page) as temporary:
                 temporary.write_text(make_page(folder, judged), encoding="utf-8")
-            tell(Step("page", 1, 1))
+            report(Step("page", 1, 1))
         finally:
-            folder.sweep()
+            folder.remove_temporary_files()
     return Demo(folder, dict(read_json(folder.numbers)), was_there=False)
 
 
-def _say_nothing(step: Step) -> None:
-    """Be told how far it is, and keep quiet."""
-
-
-def _make_slide(folder: DemoFolder, tell: Report) -> None:
-    """Write the slide, all its cells, and the marks of some."""
+def _make_slide(folder: DemoFolder, report: Report) -> None:
+    """Write the slide, all its cells, and the marks."""
     tissue, plan = folder.plan.tissue(), folder.plan
     cells = tissue.cells()
     if not folder.truth.exists():
@@ -111,63 +96,41 @@ def _make_slide(folder: DemoFolder, tell: Report) -> None:
     if not folder.slide.exists():
 
         def progress(done: int, total: int) -> None:
-            tell(Step("slide", done, total, f"{plan.width_px:,} × {plan.height_px:,} pixels"))
+            report(Step("slide", done, total, f"{plan.width_px:,} × {plan.height_px:,} pixels"))
 
         write_pyramid(tissue, folder.slide, progress=progress)
 
 
-def _find_every_cell(folder: DemoFolder, tell: Report) -> None:
-    """Let each loss do its work in a process of its own, all side by side: with few cores they take turns."""
+def _find_cells(folder: DemoFolder, report: Report) -> None:
+    """Train and predict with each loss in a process of its own, all at the same time."""
     missing = [loss for loss in folder.plan.losses if not folder.of_loss(loss).speed.exists()]
-    working: dict[str, subprocess.Popen[bytes]] = {}
-    try:
-        for slot, loss in enumerate(missing):
-            working[loss] = _start(folder.of_loss(loss), worker_environment(slot, len(missing)))
-        while working:
-            time.sleep(_LOOK_SECONDS)
-            for loss, process in list(working.items()):
-                tell(_step(folder, loss))
-                if (code := process.poll()) is not None:
-                    stop([working.pop(loss)])
-                    _check(folder.of_loss(loss), loss, code)
-    finally:
-        stop(list(working.values()))
+    with closing(LocalProcesses(len(missing)).run(_jobs(folder, missing))) as statuses:
+        for job, _, code in statuses:
+            report(_step(folder, job.name))
+            if code or (code == 0 and not folder.of_loss(job.name).speed.is_file()):
+                message = exit_message(code, job.output)
+                raise SparseshotError(
+                    f"{job.name}: {message}; more is in {job.output}, and the same command resumes"
+                )
 
 
-def _start(own: LossFolder, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    own.path.mkdir(exist_ok=True)
-    with own.output.open("wb") as output:
-        return subprocess.Popen(
-            worker_command(own.path.name),
-            cwd=own.path.parent,
-            stdin=subprocess.PIPE,  # never written to; it closes when we end, and the worker ends with it
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
-        )
+def _jobs(folder: DemoFolder, losses: Sequence[str]) -> Iterator[Job]:
+    for loss in losses:
+        own = folder.of_loss(loss)
+        own.path.mkdir(exist_ok=True)
+        yield Job(loss, worker_command(loss), own.output.resolve(), folder.path)
 
 
 def worker_command(loss: str) -> Sequence[str]:
-    """Return what is started for a loss."""
-    return (sys.executable, "-m", "sparseshot.demo.worker", loss)
+    """Return the command that trains and predicts with a loss."""
+    return (sys.executable, "-m", "sparseshot.demo.loss_worker", loss)
 
 
 def _step(folder: DemoFolder, loss: str) -> Step:
-    """Tell how far a loss is; each of its two predictions counts as a tenth of its training."""
+    """Return the progress of a loss; each of its two predictions counts as a tenth of its training."""
     own = folder.of_loss(loss)
     done, total = steps_done(own.run), folder.plan.steps
-    predictions = [_is_predicted(each) for each in (own.candidates, own.found)]
+    manifests = [Manifest.load(each) for each in (own.candidates, own.found)]
+    predicted = sum(manifest is not None and manifest.finished for manifest in manifests)
     note = "starting" if not done else "training" if done < total else "predicting the slide"
-    return Step(loss, 10 * done + total * sum(predictions), 10 * total + total * len(predictions), note)
-
-
-def _is_predicted(folder: Path) -> bool:
-    manifest = Manifest.load(folder)
-    return manifest is not None and manifest.finished
-
-
-def _check(own: LossFolder, loss: str, code: int) -> None:
-    if code or not own.speed.is_file():
-        raise SparseshotError(
-            f"{loss}: {how_it_died(code, own.output)}; more is in {own.output}, and the same command goes on"
-        )
+    return Step(loss, 10 * done + total * predicted, 10 * total + total * len(manifests), note)

@@ -1,4 +1,4 @@
-"""Sweeps over data sets, losses and fractions of the marks; the paper's numbers; the report that shows both.
+"""Sweeps over data sets, losses and fractions of the marks, the paper's numbers, and the report on both.
 
 >>> from sparseshot.experiments import paper_curve, shipped_experiments
 >>> "tnbc-headline" in shipped_experiments()
@@ -7,18 +7,16 @@ True
 0.8
 """
 
+from sparseshot.experiments.experiment import Experiment, Method, Run
+from sparseshot.experiments.experiment_file import open_experiment, read_experiment, shipped_experiments
 from sparseshot.experiments.paper import TABLES, paper_curve, paper_source, paper_table
-from sparseshot.experiments.plan import Experiment, Method, Run
 from sparseshot.experiments.results import Result, Results
 from sparseshot.experiments.running import Outcome, run_experiment
-from sparseshot.experiments.shipped_files import open_experiment, shipped_experiments
 from sparseshot.experiments.subjects import OwnData, Subject
-from sparseshot.experiments.toml_file import ExperimentFile
 
 __all__ = [
     "TABLES",
     "Experiment",
-    "ExperimentFile",
     "Method",
     "Outcome",
     "OwnData",
@@ -30,6 +28,7 @@ __all__ = [
     "paper_curve",
     "paper_source",
     "paper_table",
+    "read_experiment",
     "run_experiment",
     "shipped_experiments",
 ]

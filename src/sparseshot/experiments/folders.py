@@ -1,13 +1,13 @@
-"""What an experiment leaves on disk, and where.
+"""Files of an experiment.
 
 ::
 
-    OUT/plans/NAME.json        an experiment that was asked for, with all its runs
-    OUT/runs/RUN/run.json      what the run is, and where its data lies
-    OUT/runs/RUN/config.json   settings of the training; log.csv, model.pt, source.json are its own too
+    OUT/plans/NAME.json        an experiment with all its runs
+    OUT/runs/RUN/run.json      the run, and the folder of its data
+    OUT/runs/RUN/config.json   settings of the training, which also writes log.csv, model.pt and source.json
     OUT/runs/RUN/metrics.json  written last: the run is finished
-    OUT/runs/RUN/error.json    why it failed, if it did
-    OUT/runs/RUN/output.txt    whatever its process said
+    OUT/runs/RUN/error.json    why it failed
+    OUT/runs/RUN/output.txt    output of its process
     OUT/runs/RUN/panels/       small pictures
 """
 
@@ -28,20 +28,20 @@ def run_folder(out: Path, name: str) -> Path:
 
 
 def plan_path(out: Path, name: str) -> Path:
-    """Return the file of an experiment that was asked for."""
+    """Return the file of an experiment."""
     return out / "plans" / f"{name}.json"
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it; what is in the way is told."""
+    """Make a folder and its parents; raise OutputError if that is impossible."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(path, f"cannot be made a folder ({error.strerror})") from error
+        raise OutputError(path, f"cannot be created ({error.strerror})") from error
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
-    """Read a JSON object; anything else in the file is an error."""
+    """Read a JSON object; other content is a FormatError."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
@@ -54,5 +54,5 @@ def read_json(path: Path) -> Mapping[str, Any]:
 
 
 def write_error(folder: Path, *, kind: str, message: str) -> None:
-    """Write down why a run failed."""
+    """Record why a run failed."""
     write_json(folder / ERROR, {"kind": kind, "message": message})

@@ -1,4 +1,4 @@
-"""Small pictures of what a run was shown and what it found, for the report to put side by side."""
+"""Small pictures of a run's marks, ground truth and errors, which the report shows together."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from sparseshot.training.pictures import picture_row
 FOLDER = "panels"
 IMAGES = ("training", "test")
 COLUMNS = ("image", "marks", "truth", "half", "calibrated")
-"""The image, the marks given, the truth, and right and wrong at threshold 0.5 and at the calibrated one."""
+"""The image, the marks, the ground truth, and the errors at threshold 0.5 and at the calibrated one."""
 
 
 def write_panels(
@@ -27,7 +27,7 @@ def write_panels(
     shown = (replace(given, truth=given.cells), unseen)
     for name, image in zip(IMAGES, shown, strict=True):
         grid = Grid.over(image.slide, checkpoint.mpp)
-        inside = np.s_[: grid.height, : grid.width]  # a picture is white where a small image ends
+        inside = np.s_[: grid.height, : grid.width]  # panels of smaller images are padded
         pixels, marks, truth, _, half = picture_row(checkpoint, image, threshold=0.5)
         panels = {"image": pixels, "truth": truth, "half": half}
         if image.truth is not None:
@@ -45,7 +45,7 @@ def panel_path(folder: Path, image: str, column: str) -> Path:
 
 
 def read_panel(folder: Path, image: str, column: str) -> NDArray[np.uint8] | None:
-    """Read one panel; None where a run has none."""
+    """Read one panel; None if it does not exist."""
     path = panel_path(folder, image, column)
     if not path.is_file():
         return None

@@ -16,7 +16,7 @@ METHODS: Mapping[str, str] = MappingProxyType(
 """The paper's four methods, by the short names of our losses."""
 
 FIGURES: Mapping[str, str] = MappingProxyType({"segment": "segmentation", "detect": "detection"})
-"""Its two figures of curves, by task: Dice and F1 over ten fractions of the marks, on eight data sets."""
+"""Its two figures, by task: Dice and F1 over ten fractions of the marks on eight data sets."""
 
 TABLES: Mapping[str, str] = MappingProxyType(
     {
@@ -30,11 +30,11 @@ TABLES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class PaperSet:
-    """A data set of the paper that ours is held against.
+    """A data set of the paper.
 
     Attributes:
-        title: what the paper calls it.
-        same: whether it is the same set; if not, ours only stands in for it.
+        title: its name in the paper.
+        same: whether ours is the same set; if not, ours replaces it.
     """
 
     title: str
@@ -60,13 +60,13 @@ SETS: Mapping[str, PaperSet] = MappingProxyType(
 
 
 def paper_source() -> str:
-    """Return what to cite, and how the numbers were taken from it."""
+    """Return the citation, and how the numbers were taken from the paper."""
     source: str = _numbers()["source"]
     return source
 
 
 def paper_curve(dataset: str, task: str, loss: str) -> Mapping[float, float] | None:
-    """Return the paper's Dice or F1 by the fraction of the marks; None where it has no such curve.
+    """Return the paper's Dice or F1 by the fraction of the marks; None if it has no such curve.
 
     >>> paper_curve("tnbc", "segment", "ce")[0.3]
     0.43
@@ -79,9 +79,9 @@ def paper_curve(dataset: str, task: str, loss: str) -> Mapping[float, float] | N
 
 
 def paper_table(name: str) -> Mapping[str, Mapping[float, float]]:
-    """Return a table of the paper: for each row its numbers by the fraction of the marks.
+    """Return a table of the paper: the numbers of each row by the fraction of the marks.
 
-    The table of exclusive recall knows no fraction: all marks of a set that is sparse itself, so 1.0.
+    The table of exclusive recall has only one fraction, 1.0: all marks of a set that is itself sparse.
 
     >>> paper_table("annealing")["sigmoid"]
     mappingproxy({0.3: 0.74, 0.6: 0.8})

@@ -1,4 +1,4 @@
-"""One run from its data to its numbers: train, evaluate, draw, write down."""
+"""One run: train, evaluate, draw panels, write metrics."""
 
 import json
 import os
@@ -15,9 +15,9 @@ import torch
 
 from sparseshot.cells import Cells
 from sparseshot.errors import SparseshotWarning
+from sparseshot.experiments.experiment import Run
 from sparseshot.experiments.folders import METRICS
 from sparseshot.experiments.panels import write_panels
-from sparseshot.experiments.plan import Run
 from sparseshot.files import write_json
 from sparseshot.images import Grid
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
@@ -30,14 +30,14 @@ from sparseshot.training.runs import train_run
 
 
 def perform(run: Run, root: Path | None, folder: Path) -> None:
-    """Do a run, or what is left of it; the last thing it writes are its metrics."""
+    """Do a run, or what is left of it; its metrics are written last."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
         metrics = _perform(run, root, folder)
     for warning in caught:
         warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
-    told = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
-    write_json(folder / METRICS, metrics | {"warnings": list(told)})
+    texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
+    write_json(folder / METRICS, metrics | {"warnings": list(texts)})
 
 
 def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     labelling = checkpoint.config.labelling
     marks = [len(labelling.positives(item.marks)) for item in training]
     cells = [len(labelling.positives(known.cells)) for known in test]
-    # Where most is marked there is most to be seen, and every method shows the same image.
+    # The images with the most cells, which are the same for every method.
     given, unseen = training[marks.index(max(marks))], test[cells.index(max(cells))]
     write_panels(folder, checkpoint, given=given, unseen=unseen)
     return {
@@ -73,7 +73,7 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
 def exclusive_recalls(
     checkpoint: Checkpoint, images: Sequence[AnnotatedSlide]
 ) -> dict[str, dict[str, float]]:
-    """Return for each class the exclusive recall at threshold 0.5 and at the calibrated one."""
+    """Return the exclusive recall of each class at threshold 0.5 and at the calibrated one."""
     task, module = checkpoint.config.make_task(), checkpoint.network()
     thresholds = {"half": 0.5}
     if checkpoint.threshold is not None:
@@ -96,10 +96,10 @@ def exclusive_recalls(
 
 
 def peak_memory_bytes() -> dict[str, int]:
-    """Return the most memory this process has held, and of a GPU, where either can be known."""
+    """Return the peak memory of this process and of a GPU, where known."""
     peaks = {}
     if sys.platform != "win32":
-        import resource  # noqa: PLC0415  not there on Windows
+        import resource  # noqa: PLC0415  not on Windows
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         peaks["process"] = peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB
@@ -109,7 +109,7 @@ def peak_memory_bytes() -> dict[str, int]:
 
 
 def machine() -> dict[str, Any]:
-    """Tell what the run ran on."""
+    """Return processor, cores, threads, GPU and system of this machine."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -1,122 +1,94 @@
-"""What is told while an experiment runs: a line for each run; on a terminal also bars."""
+"""Progress of an experiment: a line for each finished run, and bars on a terminal."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
+from sparseshot.experiments.experiment import Run
 from sparseshot.experiments.folders import LOG
-from sparseshot.experiments.plan import Run
 from sparseshot.experiments.results import Result
+from sparseshot.terminal import duration
 from sparseshot.training.logs import read_log
 
+_BAR_SECONDS = 1.0  # between two looks at a log, which takes a while to read in long runs
 
-class Progress(Protocol):
-    """Receives progress events."""
+
+class ExperimentProgress:
+    """Receives progress events; this class ignores them."""
 
     def begun(self, done: int, missing: int) -> None:
-        """So many runs were done before; so many will be run."""
+        """Receive how many runs were done before and how many are to be run."""
 
     def started(self, run: Run) -> None:
-        """A run has been started."""
+        """Receive a run that was started."""
 
-    def working(self, folders: Mapping[str, Path]) -> None:
-        """These runs are at work; told several times a second."""
-
-    def ended(self, result: Result, seconds: float, seconds_left: float) -> None:
-        """A run has ended, well or not; about so long it will take until all have."""
-
-
-class Silent:
-    """Says nothing."""
-
-    def begun(self, done: int, missing: int) -> None:
-        """Say nothing."""
-
-    def started(self, run: Run) -> None:
-        """Say nothing."""
-
-    def working(self, folders: Mapping[str, Path]) -> None:
-        """Say nothing."""
+    def working(self, run: Run, folder: Path) -> None:
+        """Receive a run at work; called several times a second."""
 
     def ended(self, result: Result, seconds: float, seconds_left: float) -> None:
-        """Say nothing."""
+        """Receive a result, its time, and the estimated time until all runs have ended."""
 
 
-class Lines(Silent):
-    """One line for each run that ended."""
+class ProgressLines(ExperimentProgress):
+    """Prints a line for each run that ended; with ``bars``, also shows one for each run at work."""
 
-    def __init__(self, console: Console) -> None:
-        self.console, self.total, self.done = console, 0, 0
+    def __init__(self, console: Console, bars: Bars | None = None) -> None:
+        self.console, self._bars = console, bars
+        self.total = self.done = 0
+        self._tasks: dict[str, TaskID] = {}
+        self._next: dict[str, float] = {}
+        self._all = None if bars is None else bars.add_task("all runs", total=1)
 
     def begun(self, done: int, missing: int) -> None:
-        """Say how much there is to do."""
+        """Print how much there is to do."""
         self.total = missing
         self.console.print(f"{done} of {done + missing} runs are done, {missing} to do")
+        self._update_all()
+
+    def started(self, run: Run) -> None:
+        """Add a bar."""
+        if self._bars is not None:
+            steps = run.config().steps * run.method.rounds
+            self._tasks[run.name] = self._bars.add_task(run.name, total=steps)
+
+    def working(self, run: Run, folder: Path) -> None:
+        """Move the bar of a run."""
+        now = time.monotonic()
+        if self._bars is not None and now >= self._next.get(run.name, 0.0):
+            self._next[run.name] = now + _BAR_SECONDS
+            self._bars.update(self._tasks[run.name], completed=steps_done(folder))
 
     def ended(self, result: Result, seconds: float, seconds_left: float) -> None:
-        """Say how it went."""
+        """Print the result, and remove the bar."""
+        if self._bars is not None:
+            self._bars.remove_task(self._tasks.pop(result.run.name))
         self.done += 1
         left = f"; about {duration(seconds_left)} left" if self.done < self.total else ""
         line = f"[{self.done}/{self.total}] {result.run.name}: {outcome(result)}, {duration(seconds)}{left}"
-        self.console.print(
-            line, style="red" if result.state == "failed" else None, markup=False, soft_wrap=True
-        )
+        style = "red" if result.state == "failed" else None
+        self.console.print(line, style=style, markup=False, soft_wrap=True)
+        self._update_all()
 
-
-class LinesAndBars(Lines):
-    """A bar for each run at work, under the lines."""
-
-    def __init__(self, console: Console, bars: Bars) -> None:
-        super().__init__(console)
-        self._bars = bars
-        self._tasks: dict[str, TaskID] = {}
-        self._next_look = 0.0
-        self._all = bars.add_task("all runs", total=1)
-
-    def begun(self, done: int, missing: int) -> None:
-        """Set the length of the bar of all runs."""
-        super().begun(done, missing)
-        self._bars.update(self._all, total=missing)
-
-    def started(self, run: Run) -> None:
-        """Add its bar."""
-        self._tasks[run.name] = self._bars.add_task(run.name, total=run.config().steps * run.method.rounds)
-
-    def working(self, folders: Mapping[str, Path]) -> None:
-        """Move the bars, once a second: a log of a long run takes a while to read."""
-        if (now := time.monotonic()) < self._next_look:
-            return
-        self._next_look = now + 1
-        for name, folder in folders.items():
-            self._bars.update(self._tasks[name], completed=steps_done(folder))
-
-    def ended(self, result: Result, seconds: float, seconds_left: float) -> None:
-        """Say how it went, and take its bar away."""
-        self._bars.remove_task(self._tasks.pop(result.run.name))
-        super().ended(result, seconds, seconds_left)
-        self._bars.update(self._all, completed=self.done)
+    def _update_all(self) -> None:
+        if self._bars is not None and self._all is not None:
+            self._bars.update(self._all, completed=self.done, total=self.total)
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """Return lines on standard error, with bars if it is a terminal."""
+def terminal_progress() -> Iterator[ProgressLines]:
+    """Show progress on standard error, with bars if it is a terminal."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
-        yield Lines(console)
+        yield ProgressLines(console)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-    )
-    with Bars(*columns, console=console, transient=True) as bars:
-        yield LinesAndBars(console, bars)
+    counts = TextColumn("{task.completed:.0f}/{task.total:.0f}")
+    with Bars("{task.description}", BarColumn(), counts, console=console, transient=True) as bars:
+        yield ProgressLines(console, bars)
 
 
 def steps_done(folder: Path) -> int:
@@ -126,7 +98,7 @@ def steps_done(folder: Path) -> int:
 
 
 def outcome(result: Result) -> str:
-    """Say in a few words what became of a run."""
+    """Return the scores of a run, or its error."""
     if result.failure is not None:
         return f"failed, {result.failure}"
     measure = "Dice" if result.run.task == "segment" else "F1"
@@ -134,17 +106,3 @@ def outcome(result: Result) -> str:
     if half is None:
         return "not run"
     return f"{measure} {half:.3f} at 0.5" + ("" if calibrated is None else f", {calibrated:.3f} calibrated")
-
-
-def duration(seconds: float) -> str:
-    """Say a time as people do.
-
-    >>> duration(7.4), duration(124), duration(3 * 3600 + 59)
-    ('7 s', '2 min 04 s', '3 h 00 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -1,4 +1,4 @@
-"""What an output folder holds: every run that was asked for, done, failed or missing."""
+"""Results of an output folder: every planned run, done, failed or missing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from sparseshot.errors import DataNotFoundError, FormatError
+from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.folders import ERROR, METRICS, read_json, run_folder
-from sparseshot.experiments.plan import Experiment, Run
 
 Point = Literal["half", "calibrated"]
 POINTS: Mapping[Point, str] = {"half": "threshold 0.5", "calibrated": "calibrated threshold"}
-"""The operating points a user has: as the paper, and chosen from held-out marks."""
+"""Operating points: the paper's, and the one chosen from held-out marks."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class Result:
-    """A run and what became of it.
+    """A run and its result.
 
     Attributes:
-        run: what it is.
-        folder: where it is.
-        metrics: the content of its metrics.json; None if it is not finished.
-        failure: why it failed; None if it did not, or was not tried.
+        run: the run.
+        folder: its folder.
+        metrics: content of its metrics.json; None if it is not finished.
+        failure: why it failed; None if it did not fail or was not run.
     """
 
     run: Run
@@ -43,7 +43,7 @@ class Result:
 
     @classmethod
     def read(cls, run: Run, out: Path) -> Self:
-        """Look into the folder of a run."""
+        """Read the folder of a run."""
         folder = run_folder(out, run.name)
         if (folder / METRICS).is_file():
             return cls(run, folder, metrics=read_json(folder / METRICS))
@@ -54,18 +54,18 @@ class Result:
 
     @property
     def state(self) -> Literal["done", "failed", "missing"]:
-        """What became of it."""
+        """Whether the run is done, failed, or neither."""
         return "done" if self.metrics is not None else "failed" if self.failure is not None else "missing"
 
     def score(self, point: Point | Literal["best"]) -> float | None:
-        """Return Dice or F1, pooled over the test images; None if it is not known."""
+        """Return Dice or F1, pooled over the test images; None if unknown."""
         if self.metrics is None:
             return None
         score = self.metrics["evaluation"].get(point)
         return None if score is None else float(score["pooled"])
 
     def exclusive_recall(self, point: Point) -> float | None:
-        """Return the exclusive recall of the class looked for, the mean where there are several."""
+        """Return the exclusive recall, the mean over classes; None if unknown."""
         if self.metrics is None:
             return None
         values = [kinds[point] for kinds in self.metrics["exclusive_recall"].values() if point in kinds]
@@ -73,21 +73,21 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration."""
         return float(self.metrics["seconds"]["all"]) if self.metrics is not None else 0.0
 
     @property
     def memory_bytes(self) -> int | None:
-        """The most memory its process held."""
+        """Peak memory of its process."""
         return None if self.metrics is None else self.metrics["memory_bytes"].get("process")
 
 
 @dataclass(frozen=True)
 class Results:
-    """All that was asked for in one output folder.
+    """All runs of one output folder.
 
     Attributes:
-        experiments: those that stand for a table of the paper last, else in the order of their names.
+        experiments: in the order of their names, those that reproduce a table of the paper last.
         results: by the name of the run.
     """
 
@@ -113,3 +113,7 @@ class Results:
     def of(self, experiment: Experiment) -> list[Result]:
         """Return the results of one experiment, in its order and under its titles."""
         return [replace(self.results[run.name], run=run) for run in experiment.runs]
+
+    def in_state(self, state: str) -> list[Result]:
+        """Return the results in one state."""
+        return [result for result in self.results.values() if result.state == state]

@@ -1,4 +1,4 @@
-"""What is looked for: cells, or some classes of them, in a benchmark set or in one's own images."""
+"""What a run looks for: all cells or some classes, in a benchmark set or in the user's own images."""
 
 import re
 from collections.abc import Mapping
@@ -7,21 +7,22 @@ from pathlib import Path
 from typing import Any, Self
 
 from sparseshot.datasets import dataset_info, load_dataset
-from sparseshot.errors import InputError
+from sparseshot.datasets.layout import find_layout
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData, open_pairs, open_samples
 from sparseshot.training.pairs import pairs_in_csv
 
 
 @dataclass(frozen=True)
 class OwnData:
-    """Images of one's own.
+    """The user's own images.
 
     Attributes:
-        title: for people.
+        title: shown in reports.
         train: path of a CSV file with the columns slide and marks.
-        test: the same for images all of whose cells are marked.
-        mpp: µm per pixel of images that do not tell.
-        exhaustive_class: annotations of this class are regions where everything is marked.
+        test: the same for exhaustively marked images.
+        mpp: µm per pixel of images that do not record it.
+        exhaustive_class: annotations of this class are regions where every cell is marked.
     """
 
     title: str
@@ -33,13 +34,13 @@ class OwnData:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is looked for.
+    """Data set and classes of a run.
 
     Attributes:
-        dataset: a name in the catalogue, or the name of one's own images.
-        classes: those to look for; empty: every cell.
+        dataset: a name in the catalogue, or the name of the user's own images.
+        classes: those to look for; empty for every cell.
         negative_classes: those whose marks are certain negatives.
-        own: where one's own images are; None for a set of the catalogue.
+        own: the user's own images; None for a set of the catalogue.
         marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
 
     >>> Subject("brca_m2c", ("lymphocyte",), ("tumour",)).name
@@ -56,36 +57,55 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Short and fit for a folder."""
-        wanted = "." + "+".join(map(_slug, self.classes)) if self.classes else ""
-        without = "".join(f"~{_slug(name)}" for name in self.negative_classes)
-        return self.dataset + wanted + without + ("" if self.marking == "random" else f"@{self.marking}")
+        """Short name, valid in a path."""
+        positive = "." + "+".join(map(_slug, self.classes)) if self.classes else ""
+        negative = "".join(f"~{_slug(name)}" for name in self.negative_classes)
+        return self.dataset + positive + negative + ("" if self.marking == "random" else f"@{self.marking}")
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Name shown in reports."""
         data = dataset_info(self.dataset).title if self.own is None else self.own.title
-        wanted = f", {' and '.join(self.classes)}" if self.classes else ""
-        return data + wanted + ("" if self.marking == "random" else f", marked by {self.marking}")
+        classes = f", {' and '.join(self.classes)}" if self.classes else ""
+        return data + classes + ("" if self.marking == "random" else f", marked by {self.marking}")
 
     @property
     def licence(self) -> str:
-        """Of its images."""
+        """Licence of the images."""
         return dataset_info(self.dataset).licence if self.own is None else "your own"
 
     @property
     def credit(self) -> str:
-        """Whom to name under an image."""
+        """Attribution shown below an image."""
         if self.own is not None:
             return self.own.title
         info = dataset_info(self.dataset)
         return f"{info.title}, {info.licence}; {info.citation}"
 
+    def check_data(self, root: Path | None) -> None:
+        """Raise if there are no images to train on, or none to test on."""
+        if self.own is not None:
+            for path in map(Path, (self.own.train, self.own.test)):
+                if not pairs_in_csv(path):
+                    raise FormatError(path, "names no images; add a row: slide,marks")
+            return
+        info = dataset_info(self.dataset)
+        if root is None:
+            raise InputError(f"{info.title} and the other data sets are missing; give --root DIR")
+        if not root.is_dir():
+            raise DataNotFoundError(root, "there is no such folder; give --root, the folder of the data sets")
+        splits = {entry.split for entry in find_layout(info, root).entries}
+        for split in ("train", "test"):
+            if split not in splits:
+                raise DataNotFoundError(
+                    root, f"{info.title} has no {split} images here; complete the folder, or use --only"
+                )
+
     def source(self, root: Path | None, *, fraction: float, seed: int) -> TrainingData:
         """Return what a run is trained on."""
         if self.own is None:
             return TrainingData(
-                dataset=self.dataset, root=_needed(root), fraction=fraction, seed=seed, marking=self.marking
+                dataset=self.dataset, root=root, fraction=fraction, seed=seed, marking=self.marking
             )
         return TrainingData(
             pairs=tuple(pairs_in_csv(Path(self.own.train))),
@@ -99,7 +119,8 @@ class Subject:
     def test_images(self, root: Path | None) -> list[AnnotatedSlide]:
         """Open the images a run is tested on."""
         if self.own is None:
-            return open_samples(load_dataset(self.dataset, _needed(root), split="test"))
+            assert root is not None, "check_data came first"
+            return open_samples(load_dataset(self.dataset, root, split="test"))
         return open_pairs(
             pairs_in_csv(Path(self.own.test)),
             mpp=self.own.mpp,
@@ -108,7 +129,7 @@ class Subject:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Make it from what JSON holds."""
+        """Return the subject that ``dataclasses.asdict`` and JSON made ``values`` of."""
         own = values.get("own")
         return cls(
             values["dataset"],
@@ -117,12 +138,6 @@ class Subject:
             None if own is None else OwnData(**own),
             values.get("marking", "random"),
         )
-
-
-def _needed(root: Path | None) -> Path:
-    if root is None:
-        raise InputError("say where the data sets are: --root DIR")
-    return root
 
 
 def _slug(name: str) -> str:

@@ -1,14 +1,16 @@
-"""A table of a TOML file that gives its values checked, and errors with their lines."""
+"""A table of a TOML file whose values are checked when they are read."""
 
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sparseshot.errors import DataNotFoundError, FormatError
-from sparseshot.experiments.toml_lines import Place, line_of
+
+T = TypeVar("T", str, int, float)
+_KINDS = {str: "a string in quotes", int: "a whole number", float: "a number"}
 
 
 @dataclass(frozen=True)
@@ -17,95 +19,76 @@ class TomlTable:
 
     Attributes:
         path: the file.
-        text: all of its text, to find lines in.
-        values: what the table holds.
-        place: the way to the table.
+        values: content of the table.
+        place: its header, as ``[[grid]] 2``; empty for the whole file.
     """
 
     path: Path
-    text: str
     values: Mapping[str, Any]
-    place: Place = ()
+    place: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file; what is no TOML, or no text, is an error."""
+        """Read a file."""
         try:
-            text = path.read_text(encoding="utf-8-sig")
-            return cls(path, text, tomllib.loads(text))
+            return cls(path, tomllib.loads(path.read_text(encoding="utf-8-sig")))
         except OSError as error:
             raise DataNotFoundError(path, f"cannot be read ({error.strerror})") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise FormatError(path, f"is not TOML ({error})") from error
 
-    def wrong(self, key: str | None, problem: str, value: object = None) -> FormatError:
-        """Return the error that names the line of a key, or of a value in its list."""
-        place = self.place if key is None else (*self.place, key)
-        return FormatError(self.path, f"line {line_of(self.text, place, value)}: {problem}")
+    def error(self, problem: str) -> FormatError:
+        """Return an error that names the file and the table."""
+        return FormatError(self.path, f"{self.place}: {problem}" if self.place else problem)
 
     def check_keys(self, known: Collection[str]) -> None:
-        """Raise if there is a key that means nothing."""
+        """Raise if a key is unknown."""
         for key in self.values:
-            self.check_known(key, key, known, kind="key")
+            self.check_known(key, known, kind="key")
 
-    def check_known(self, key: str, name: object, known: Collection[str], *, kind: str) -> None:
-        """Raise if a name, given under ``key``, is none of the known ones."""
-        if name in known:
-            return
-        near = get_close_matches(str(name), known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise self.wrong(key, f"there is no {kind} {name!r}{hint} Known are {', '.join(known)}", name)
+    def check_known(self, name: object, known: Collection[str], *, kind: str) -> None:
+        """Raise if a name is not one of the known ones."""
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "."
+            raise self.error(f"there is no {kind} {name!r}{hint} Known are {', '.join(known)}")
 
     def table(self, key: str) -> Self:
-        """Return the table of that name; an empty one where there is none."""
+        """Return a table in this one; an empty one if there is none."""
         value = self.values.get(key, {})
         if not isinstance(value, dict):
-            raise self.wrong(key, f"{key} is {value!r}; make it a table, [{key}]")
-        return replace(self, values=value, place=(*self.place, key))
+            raise self.error(f"{key} is {value!r}; make it a table, [{key}]")
+        outer = self.place.strip("[]")
+        return type(self)(self.path, value, f"[{outer}.{key}]" if outer else f"[{key}]")
 
     def tables(self, key: str) -> list[Self]:
-        """Return the tables ``[[key]]``; none where there are none."""
+        """Return the tables ``[[key]]``."""
         values = self.values.get(key, [])
         if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-            raise self.wrong(key, f"{key} is {values!r}; write it as [[{key}]]")
-        return [
-            replace(self, values=value, place=(*self.place, key, index)) for index, value in enumerate(values)
-        ]
+            raise self.error(f"{key} is {values!r}; write it as [[{key}]]")
+        return [type(self)(self.path, value, f"[[{key}]] {k}") for k, value in enumerate(values, start=1)]
 
-    def string(self, key: str, default: str) -> str:
-        """Return a string."""
+    def get(self, key: str, default: T) -> T:
+        """Return a string or number of the default's type."""
         value = self.values.get(key, default)
-        if not isinstance(value, str):
-            raise self.wrong(key, f"{key} is {value!r}; put it in quotes")
-        return value
-
-    def number(self, key: str, default: float) -> float:
-        """Return a number."""
-        value = self.values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(key, f"{key} is {value!r}; give a number")
-        return value
-
-    def whole_number(self, key: str, default: int) -> int:
-        """Return a whole number."""
-        value = self.number(key, default)
-        if not isinstance(value, int):
-            raise self.wrong(key, f"{key} is {value!r}; give a whole number")
-        return value
+        kind = type(default)
+        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+            raise self.error(f"{key} is {value!r}; give {_KINDS[kind]}")
+        return kind(value)
 
     def items(self, key: str, default: list[Any] | None = None) -> list[Any]:
-        """Return a list that is not empty; without a default it has to be there."""
+        """Return a list with at least one entry; without a default it has to be there."""
         value = self.values.get(key, default)
         if value is None:
-            raise self.wrong(None, f"there is no {key} here; add {key} = […]")
+            raise self.error(f"there is no {key} here; add {key} = […]")
         if not isinstance(value, list) or not value:
-            raise self.wrong(key, f"{key} is {value!r}; give a list with at least one entry")
+            raise self.error(f"{key} is {value!r}; give a list with at least one entry")
         return value
 
-    def strings(self, key: str) -> tuple[str, ...]:
-        """Return a list of strings that is not empty, each once."""
-        values = self.items(key)
+    def strings(self, key: str, default: list[str] | None = None) -> tuple[str, ...]:
+        """Return a list of strings, each once."""
+        values = default if key not in self.values and default is not None else self.items(key)
         for value in values:
             if not isinstance(value, str):
-                raise self.wrong(key, f"{key} holds {value!r}; put names in quotes", value)
+                raise self.error(f"{key} holds {value!r}; put names in quotes")
         return tuple(dict.fromkeys(values))

@@ -42,7 +42,7 @@ def experiment(
     Example: `sparseshot experiment tnbc-headline --root data --out runs`
     """
     from sparseshot.experiments import open_experiment, run_experiment
-    from sparseshot.experiments.progress import shown_progress
+    from sparseshot.experiments.progress import terminal_progress
     from sparseshot.experiments.running import choose
 
     if list_them:
@@ -50,9 +50,9 @@ def experiment(
         return
     if name is None:
         raise InputError("choose an experiment: a TOML file, or a name of `sparseshot experiment --list`")
-    file = open_experiment(name, profile=profile)
+    chosen = open_experiment(name, profile=profile)
     if dry_run:
-        names = [run.name for run in choose(file.experiment.runs, only or ())]
+        names = [run.name for run in choose(chosen.runs, only or ())]
         if as_json:
             print_json(names)
         else:
@@ -60,8 +60,8 @@ def experiment(
         return
     if out is None:
         raise InputError("choose a folder for the runs: --out DIR")
-    with resumable(), shown_progress() as progress:
-        outcome = run_experiment(file, root=root, out=out, jobs=jobs, only=only or (), progress=progress)
+    with resumable(), terminal_progress() as progress:
+        outcome = run_experiment(chosen, root=root, out=out, jobs=jobs, only=only or (), progress=progress)
     _show(outcome, out, as_json)
     if outcome.failed:
         raise typer.Exit(1)
@@ -108,10 +108,8 @@ def report(
     from sparseshot.experiments.report import make_report, write_raw_metrics, write_report
 
     results = Results.read(folder)
-    blocks = make_report(
-        results, about=about, against=against or (), restricted_images=with_restricted_images
-    )
-    written = write_report(blocks, page, figures=figures)
+    parts = make_report(results, about=about, against=against or (), restricted_images=with_restricted_images)
+    written = write_report(parts, page, figures=figures)
     if metrics_json is not None:
         write_raw_metrics(results, metrics_json)
         written.append(metrics_json)
@@ -125,7 +123,7 @@ def report(
 def _list_experiments(as_json: bool) -> None:
     from sparseshot.experiments import open_experiment, shipped_experiments
 
-    files = [open_experiment(name).experiment for name in shipped_experiments()]
+    files = [open_experiment(name) for name in shipped_experiments()]
     if as_json:
         entries = [
             {"name": e.name, "title": e.title, "about": e.about, "runs": len(e.runs), "datasets": e.datasets}

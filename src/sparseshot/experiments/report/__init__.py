@@ -1,4 +1,4 @@
-"""The report of an output folder: one HTML page, one Markdown file, the figures, the raw metrics."""
+"""The report on an output folder: one HTML page, one Markdown file, the figures, the raw metrics."""
 
 import os
 from collections.abc import Sequence
@@ -6,16 +6,14 @@ from pathlib import Path
 
 from sparseshot.experiments.folders import make_folder
 from sparseshot.experiments.report.comparisons import choose_focus, compare
-from sparseshot.experiments.report.document import Block, figures_of
-from sparseshot.experiments.report.evidence import exclusion, marked_share, pictures
-from sparseshot.experiments.report.html import to_html
-from sparseshot.experiments.report.markdown import to_markdown
-from sparseshot.experiments.report.provenance import runs
+from sparseshot.experiments.report.evidence import exclusion, marked_share, panels
+from sparseshot.experiments.report.provenance import provenance
 from sparseshot.experiments.report.ranking import ranking
 from sparseshot.experiments.report.raw import raw_metrics, write_raw_metrics
-from sparseshot.experiments.report.scores import curves, summary, table_of_the_paper
+from sparseshot.experiments.report.scores import comparison_section, paper_table_section, summary
 from sparseshot.experiments.results import Results
 from sparseshot.files import replacing
+from sparseshot.pages import Picture, to_html, to_markdown
 
 __all__ = ["make_report", "raw_metrics", "write_raw_metrics", "write_report"]
 
@@ -26,49 +24,45 @@ def make_report(
     about: str | None = None,
     against: Sequence[str] = (),
     restricted_images: bool = False,
-) -> list[Block]:
-    """Make the blocks of the report; the same runs make the same report.
+) -> list[str | Picture]:
+    """Return the report as Markdown and pictures; the same runs make the same report.
 
     Args:
-        results: what is there.
-        about: short name of the method the report is about; None: exclusive cross-entropy, if it was run.
-        against: methods it is held against first; none: adaptive and cross-entropy, if they were run.
-        restricted_images: also show images whose licence does not let everybody pass them on.
+        results: the runs.
+        about: short name of the method the report is about; None for exclusive cross-entropy, if it ran.
+        against: methods it is compared with first; empty for adaptive and cross-entropy, if they ran.
+        restricted_images: also show images whose licence restricts redistribution.
     """
     comparisons = compare(results)
     focus = choose_focus(comparisons, about, against)
-    blocks = summary(results, comparisons, focus)
+    parts = summary(results, comparisons, focus)
     for comparison in comparisons:
-        blocks += curves(comparison, focus)
+        parts += comparison_section(comparison)
     for experiment in results.experiments:
         if experiment.paper_table is not None:
-            blocks += table_of_the_paper(experiment, results)
-    blocks += ranking(comparisons, focus)
-    blocks += exclusion(comparisons)
-    blocks += marked_share(comparisons)
-    blocks += pictures(comparisons, focus, restricted=restricted_images)
-    return blocks + runs(results)
+            parts += paper_table_section(experiment, results)
+    parts += ranking(comparisons, focus)
+    parts += exclusion(comparisons)
+    parts += marked_share(comparisons)
+    parts += panels(comparisons, focus, restricted=restricted_images)
+    return parts + provenance(results)
 
 
-def write_report(blocks: Sequence[Block], page: Path, *, figures: Path | None = None) -> list[Path]:
+def write_report(parts: Sequence[str | Picture], page: Path, *, figures: Path | None = None) -> list[Path]:
     """Write the page, a Markdown file of the same name beside it and, if asked, the figures as files.
 
-    Without ``figures`` the Markdown has words and tables alone.
+    Without ``figures`` the Markdown has text and tables only.
     """
     make_folder(page.parent)
-    written = [page, page.with_suffix(".md")]
-    place = None
+    pictures = {part.file: part.content for part in parts if isinstance(part, Picture)}
+    title = str(parts[0]).lstrip("# ")
+    folder = None if figures is None else Path(os.path.relpath(figures, page.parent)).as_posix()
+    html = to_html(to_markdown(parts, pictures=""), title=title, pictures=pictures)
+    contents = {page: html.encode(), page.with_suffix(".md"): to_markdown(parts, pictures=folder).encode()}
     if figures is not None:
         make_folder(figures)
-        place = Path(os.path.relpath(figures, page.parent)).as_posix()
-        for figure in figures_of(blocks):
-            with replacing(figures / figure.file) as temporary:
-                temporary.write_bytes(figure.content)
-            written.append(figures / figure.file)
-    title = getattr(blocks[0], "text", "Experiments")
-    for path, text in zip(
-        written[:2], (to_html(blocks, title=title), to_markdown(blocks, figures=place)), strict=True
-    ):
+        contents |= {figures / file: content for file, content in pictures.items()}
+    for path, content in contents.items():
         with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    return written
+            temporary.write_bytes(content)
+    return list(contents)

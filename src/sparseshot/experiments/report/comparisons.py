@@ -1,28 +1,31 @@
-"""Runs put side by side: for each data set and task, every method over the fraction of the marks."""
+"""Runs grouped for the report: for each data set and task, every method over the fraction of the marks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparseshot.errors import InputError
+from sparseshot.experiments.experiment import Method
 from sparseshot.experiments.paper import SETS, paper_curve
-from sparseshot.experiments.plan import Method
 from sparseshot.experiments.results import Point, Result, Results
 from sparseshot.experiments.subjects import Subject
 
 TASK_WORDS: Mapping[str, str] = {"segment": "segmentation", "detect": "detection"}
 MEASURES: Mapping[str, str] = {"segment": "Dice", "detect": "F1"}
 
+FEW = (0.1, 0.2, 0.3, 0.4)
+"""Fractions for which the paper makes its claim."""
+
 
 class Focus(NamedTuple):
-    """The method a report is about, and those it is held against first, by their short names."""
+    """Short names of the method a report is about and of the first ones it is compared with."""
 
     first: str
     others: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, the first one first."""
+        """All of them in order."""
         return (self.first, *self.others)
 
 
@@ -41,7 +44,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Take the mean and the range."""
+        """Return the mean and the range."""
         return cls(sum(values) / len(values), min(values), max(values), len(values))
 
     def __str__(self) -> str:
@@ -57,10 +60,10 @@ class Row:
     """A method in a comparison.
 
     Attributes:
-        method: which.
-        planned: the fractions that were asked for, ascending.
+        method: the method.
+        planned: fractions of the experiment, ascending.
         results: its runs by fraction.
-        paper: the paper's curve, where it has one.
+        paper: the paper's curve; empty if it has none.
     """
 
     method: Method
@@ -69,7 +72,7 @@ class Row:
     paper: Mapping[float, float] = field(default_factory=dict)
 
     def curve(self, point: Point) -> Curve:
-        """Return the score by fraction at an operating point, where runs are done."""
+        """Return the score by fraction at an operating point, for finished runs."""
         curve = {}
         for fraction in self.planned:
             values = [
@@ -79,8 +82,15 @@ class Row:
                 curve[fraction] = Spread.of(values)
         return curve
 
+    def kept(self, point: Point) -> dict[float, float]:
+        """Return the score with few marks as a share of the score with all marks, by fraction."""
+        curve = self.curve(point)
+        if 1.0 not in curve or curve[1.0].mean <= 0:
+            return {}
+        return {fraction: curve[fraction].mean / curve[1.0].mean for fraction in FEW if fraction in curve}
+
     def state(self, fraction: float) -> str:
-        """Tell what became of the runs of a fraction: done if one of them is."""
+        """Return the state of the runs at a fraction: done if one of them is, empty if none was planned."""
         states = {result.state for result in self.results.get(fraction, ())}
         return next((state for state in ("done", "failed", "missing") if state in states), "")
 
@@ -95,33 +105,30 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """Short, fit for a file."""
+        """Short name, valid as a file name."""
         return f"{self.subject.name}-{self.task}"
 
     @property
     def title(self) -> str:
-        """For people."""
+        """Heading in the report."""
         return f"{self.subject.title}, {TASK_WORDS[self.task]}"
 
     @property
     def measure(self) -> str:
-        """What is measured: Dice or F1."""
+        """Dice or F1."""
         return MEASURES[self.task]
 
     @property
     def fractions(self) -> tuple[float, ...]:
-        """Every fraction that was asked for, ascending."""
+        """All planned fractions, ascending."""
         return tuple(sorted({fraction for row in self.rows for fraction in row.planned}))
 
     def row(self, name: str) -> Row | None:
-        """Return the row of a method."""
+        """Return the row of a method; None if it was not run here."""
         return next((row for row in self.rows if row.method.name == name), None)
 
     def shared_fractions(self, row: Row, point: Point) -> tuple[float, ...]:
-        """Return the fractions over which a row can be held against those planned like it, and the paper's.
-
-        These are the fractions that all rows with the same plan have done.
-        """
+        """Return the fractions that all rows with the same plan, and their curves in the paper, have."""
         alike = [other for other in self.rows if other.planned == row.planned]
         curves: list[Iterable[float]] = [other.curve(point) for other in alike if other.curve(point)]
         curves += [other.paper for other in alike if other.paper]
@@ -129,7 +136,7 @@ class Comparison:
 
 
 def compare(results: Results) -> list[Comparison]:
-    """Put the runs of all experiments side by side, but for those that stand for a table of the paper."""
+    """Group the runs of all experiments that do not reproduce a table of the paper."""
     grouped: dict[tuple[Subject, str], dict[str, list[Result]]] = {}
     for experiment in results.experiments:
         if experiment.paper_table is None:
@@ -145,7 +152,7 @@ def compare(results: Results) -> list[Comparison]:
 
 
 def choose_focus(comparisons: Sequence[Comparison], first: str | None, others: Sequence[str]) -> Focus:
-    """Take the methods asked for; else exclusive cross-entropy and its first rivals, if they were run."""
+    """Return the given methods; by default exclusive cross-entropy and its first baselines, if they ran."""
     names = list(dict.fromkeys(row.method.name for comparison in comparisons for row in comparison.rows))
     for name in (first, *others):
         if name is not None and name not in names:
@@ -157,7 +164,7 @@ def choose_focus(comparisons: Sequence[Comparison], first: str | None, others: S
 
 
 def make_row(subject: Subject, task: str, runs: Sequence[Result]) -> Row:
-    """Put the runs of one method together."""
+    """Return the row of one method's runs."""
     method = runs[0].run.method
     by_fraction: dict[float, list[Result]] = {}
     for result in sorted(runs, key=lambda result: (result.run.fraction, result.run.seed)):
@@ -168,29 +175,15 @@ def make_row(subject: Subject, task: str, runs: Sequence[Result]) -> Row:
 
 
 def paper_title(subject: Subject) -> str:
-    """Say which set the paper's numbers are of."""
+    """Return which set the paper's numbers are of."""
     known = SETS[subject.dataset]
-    return known.title if known.same else f"{known.title}, for which {subject.title} stands in"
+    return known.title if known.same else f"{known.title}, which {subject.title} replaces"
 
 
 def percent(fraction: float) -> str:
-    r"""Say a fraction of the marks.
+    r"""Return a fraction of the marks as text; its space does not break.
 
     >>> percent(0.3), percent(0.125)
     ('30\xa0%', '12.5\xa0%')
     """
-    return f"{100 * fraction:g}\xa0%"  # no line may break before the sign
-
-
-def percents(fractions: Sequence[float]) -> str:
-    r"""Say several fractions.
-
-    >>> percents([0.1, 0.3])
-    '10 and 30\xa0%'
-    >>> percents([0.1, 0.2, 0.3, 0.4, 0.5])
-    '5 fractions from 10 to 50\xa0%'
-    """
-    *most, last = (f"{100 * fraction:g}" for fraction in fractions)
-    if len(most) > 3:
-        return f"{len(fractions)} fractions from {most[0]} to {last}\xa0%"
-    return f"{', '.join(most)} and {last}\xa0%" if most else f"{last}\xa0%"
+    return f"{100 * fraction:g}\xa0%"

@@ -1,4 +1,4 @@
-"""Draw curves over the fraction of the marks, exclusion over training, and panels side by side."""
+"""Figures: curves over the fraction of the marks, exclusion during training, example images."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps, rc_context
-from matplotlib.figure import Figure as Canvas
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from sparseshot.experiments.panels import COLUMNS, IMAGES, read_panel
@@ -15,7 +16,7 @@ from sparseshot.experiments.report.comparisons import Comparison, Row, percent
 from sparseshot.experiments.report.estimates import Estimate
 from sparseshot.experiments.results import POINTS, Result
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; the paper's four always have the same.
+# Okabe and Ito's colours, which colour-blind readers can tell apart; a loss has the same one everywhere.
 COLOURS = {
     "ece": "#0072B2",
     "adaptive": "#E69F00",
@@ -26,8 +27,8 @@ COLOURS = {
 }
 _MARKERS = {"ece": "o", "adaptive": "P", "ce": "s", "focal": "^", "huber": "D", "oracle": "*"}
 _FURTHER = ("#56B4E9", "#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
-STYLE: Any = {  # its keys are a type of thousands of words in some versions
-    "font.family": "DejaVu Sans",
+STYLE: Any = {  # the type of its keys differs between versions
+    "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -40,56 +41,66 @@ STYLE: Any = {  # its keys are a type of thousands of words in some versions
     "xtick.color": "#5b6470",
     "ytick.color": "#5b6470",
     "legend.frameon": False,
+    "svg.fonttype": "none",  # text as text: a fifth of the size, and searchable
     "svg.hashsalt": "sparseshot",  # the same figure is the same file
 }
 _SHOWN_PX = 160
-_PANEL_TITLES = {"image": "image", "marks": "marks given", "truth": "truth"}
+_PANEL_TITLES = {"image": "image", "marks": "marks", "truth": "ground truth"}
 _EXCLUSION = {
-    "excluded": "excluded, % of the unannotated",
-    "exclusion_precision": "precision: excluded that are cells, %",
-    "exclusion_recall": "recall: hidden cells excluded, %",
+    "excluded": "excluded unannotated locations, %",
+    "exclusion_precision": "precision: excluded locations in cells, %",
+    "exclusion_recall": "recall: unmarked cells excluded, %",
 }
 
 
 def draw_curves(comparison: Comparison) -> bytes:
-    """Draw Dice or F1 over the fraction of the marks, at both operating points, the paper's dashed; SVG."""
-    looks = _looks(comparison.rows)
+    """Draw Dice or F1 over the fraction of the marks at both operating points, the paper's dashed; SVG.
+
+    One fraction makes bars instead of curves, with the paper's numbers as dashes.
+    """
+    styles = _line_styles(comparison.rows)
+    bars = len(comparison.fractions) == 1
     with rc_context(STYLE):
-        canvas = Canvas(figsize=(9.6, 3.8), layout="constrained")
+        canvas = Figure(figsize=(9.6, 3.8), layout="constrained")
         axes = canvas.subplots(1, 2, sharey=True)
         for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
-            for row in comparison.rows:
-                colour, marker = looks[row.method.name]
-                curve = row.curve(point)
-                x = [100 * fraction for fraction in curve]
-                axis.plot(
-                    x, [s.mean for s in curve.values()], color=colour, marker=marker, markersize=5, lw=1.8
-                )
+            for place, row in enumerate(comparison.rows):
+                colour, marker = styles[row.method.name]
+                curve, paper = row.curve(point), row.paper
                 low, high = ([getattr(s, end) for s in curve.values()] for end in ("low", "high"))
+                means = [spread.mean for spread in curve.values()]
+                if bars:
+                    axis.bar([place] * len(means), means, width=0.7, color=colour)
+                    axis.vlines([place] * len(means), low, high, color="#222222", lw=1.5)
+                    values = [paper[f] for f in comparison.fractions if f in paper]
+                    axis.hlines(values, place - 0.45, place + 0.45, color="#222222", lw=1.2, ls="--")
+                    continue
+                x = [100 * fraction for fraction in curve]
+                axis.plot(x, means, color=colour, marker=marker, markersize=5, lw=1.8)
                 axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
-                paper = row.paper
-                axis.plot(
-                    [100 * f for f in paper], list(paper.values()), color=colour, lw=1, ls="--", alpha=0.65
-                )
+                x = [100 * fraction for fraction in paper]
+                axis.plot(x, list(paper.values()), color=colour, lw=1, ls="--", alpha=0.65)
             axis.set_title(title)
-            axis.set_xlabel("marks given, %")
-            axis.set_xticks([100 * fraction for fraction in comparison.fractions])
+            axis.set_xlabel(
+                f"{percent(comparison.fractions[0])} of the marks" if bars else "fraction of the marks, %"
+            )
+            axis.set_xticks([] if bars else [100 * fraction for fraction in comparison.fractions])
             axis.set_ylim(0, 1)
         axes[0].set_ylabel(comparison.measure)
-        _legend(canvas, comparison.rows, looks)
+        _legend(canvas, comparison.rows, styles, bars=bars)
         return as_svg(canvas)
 
 
 def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
-    """Draw what a method excluded over training and how right that was, a line for each fraction; SVG."""
+    """Draw excluded share, its precision and its recall over training, a line for each fraction; SVG."""
     with rc_context(STYLE):
-        canvas = Canvas(figsize=(9.6, 3.0), layout="constrained")
+        canvas = Figure(figsize=(9.6, 3.0), layout="constrained")
         axes = canvas.subplots(1, 3)
         for axis, (column, title) in zip(axes, _EXCLUSION.items(), strict=True):
             for fraction, log in logs.items():
-                told = [(int(line["step"]), 100 * float(line[column])) for line in log if line.get(column)]
+                values = [(int(line["step"]), 100 * float(line[column])) for line in log if line.get(column)]
                 colour = colormaps["viridis"](0.85 * fraction)
-                axis.plot(*zip(*told, strict=True) if told else ((), ()), color=colour, lw=1.4)
+                axis.plot(*zip(*values, strict=True) if values else ((), ()), color=colour, lw=1.4)
             axis.set_title(title, fontsize=8.5)
             axis.set_xlabel("step")
             axis.set_ylim(bottom=0, top=None if column == "excluded" else 101)
@@ -98,7 +109,7 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
             for fraction, log in logs.items()
             if log
         ]
-        canvas.legend(handles=handles, loc="outside right center", title="marks given")
+        canvas.legend(handles=handles, loc="outside right center", title="marks")
         return as_svg(canvas)
 
 
@@ -106,14 +117,14 @@ def draw_shares(estimates: Mapping[str, Sequence[Estimate]]) -> bytes:
     """Draw estimated over true shares of marks, a colour for each comparison; SVG."""
     colours = [*COLOURS.values(), *_FURTHER]
     with rc_context(STYLE):
-        canvas = Canvas(figsize=(6.4, 4.2), layout="constrained")
+        canvas = Figure(figsize=(6.4, 4.2), layout="constrained")
         axis = canvas.subplots()
         axis.plot([0, 100], [0, 100], color="#9aa3ad", lw=1, ls="--", label="exact")
         for number, (title, points) in enumerate(estimates.items()):
             x, y = ([100 * getattr(point, end) for point in points] for end in ("true", "found"))
             colour, marker = colours[number % len(colours)], "os^Dv"[number % 5]
             axis.plot(x, y, ls="none", marker=marker, color=colour, ms=6, alpha=0.85, label=title)
-        axis.set_xlabel("cells marked, %")
+        axis.set_xlabel("marked cells, %")
         axis.set_ylabel("estimate, %")
         axis.set_xlim(0, 102)
         axis.set_ylim(0, 102)
@@ -122,13 +133,13 @@ def draw_shares(estimates: Mapping[str, Sequence[Estimate]]) -> bytes:
 
 
 def draw_panels(chosen: Sequence[Result]) -> bytes:
-    """Put the panels of several runs side by side, a training image above, a test image below; JPEG."""
+    """Draw the panels of several runs, a training image above and a test image below; JPEG."""
     titles = [_PANEL_TITLES[column] for column in COLUMNS[:3]]
     titles += [
         f"{result.run.method.name}, {point}" for result in chosen for point in ("at 0.5", "calibrated")
     ]
     with rc_context(STYLE):
-        canvas = Canvas(figsize=(1.5 * len(titles), 1.62 * len(IMAGES)), layout="constrained")
+        canvas = Figure(figsize=(1.5 * len(titles), 1.62 * len(IMAGES)), layout="constrained")
         axes = canvas.subplots(len(IMAGES), len(titles))
         for row, image in enumerate(IMAGES):
             panels = [read_panel(chosen[0].folder, image, column) for column in COLUMNS[:3]]
@@ -139,18 +150,18 @@ def draw_panels(chosen: Sequence[Result]) -> bytes:
                 if row == 0:
                     axis.set_title(title, fontsize=7.5)
         file = io.BytesIO()
-        canvas.savefig(file, format="jpg", dpi=170, pil_kwargs={"quality": 88})
+        canvas.savefig(file, format="jpg", dpi=130, pil_kwargs={"quality": 80})
         return file.getvalue()
 
 
 def _middle(panel: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Cut the middle out, so that cells are large enough to be seen in a row of panels."""
+    """Return the middle of a panel, where cells are large enough to be seen in a row of panels."""
     top, left = (max(0, (side - _SHOWN_PX) // 2) for side in panel.shape[:2])
     return panel[top : top + _SHOWN_PX, left : left + _SHOWN_PX]
 
 
-def _looks(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
-    """Return every method a colour and a marker."""
+def _line_styles(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
+    """Return a colour and a marker for each method."""
     further = iter(_FURTHER * (1 + len(rows) // len(_FURTHER)))
     names = [row.method.name for row in rows]
     return {
@@ -158,27 +169,32 @@ def _looks(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
     }
 
 
-def _legend(canvas: Canvas, rows: Sequence[Row], looks: Mapping[str, tuple[str, str]]) -> None:
-    """Put a legend below, in as many columns as there is room for; the drawing grows by its height."""
-    handles = [
-        Line2D(
-            [], [], color=looks[row.method.name][0], marker=looks[row.method.name][1], label=row.method.title
+def _legend(
+    canvas: Figure, rows: Sequence[Row], styles: Mapping[str, tuple[str, str]], *, bars: bool
+) -> None:
+    """Add a legend below, with as many columns as fit; the figure grows by its height."""
+    handles: list[Any] = []
+    for row in rows:
+        colour, marker = styles[row.method.name]
+        title = row.method.title
+        handles.append(
+            Patch(color=colour, label=title)
+            if bars
+            else Line2D([], [], color=colour, marker=marker, label=title)
         )
-        for row in rows
-    ]
     if any(row.paper for row in rows):
         handles.append(Line2D([], [], color="#666666", lw=1, ls="--", label="the paper"))
     for columns in range(min(5, len(handles)), 0, -1):
         legend = canvas.legend(handles=handles, loc="outside lower center", ncols=columns)
-        room = legend.get_window_extent()
-        if room.width <= canvas.bbox.width or columns == 1:
+        size = legend.get_window_extent()
+        if size.width <= canvas.bbox.width or columns == 1:
             break
         legend.remove()
-    canvas.set_figheight(canvas.get_figheight() + room.height / canvas.dpi)
+    canvas.set_figheight(canvas.get_figheight() + size.height / canvas.dpi)
 
 
-def as_svg(canvas: Canvas) -> bytes:
-    """Return a drawing as an SVG file."""
+def as_svg(canvas: Figure) -> bytes:
+    """Return a figure as an SVG file."""
     file = io.BytesIO()
     canvas.savefig(file, format="svg", metadata={"Date": None})  # no date: the same figure, the same file
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""What a loss took the share of marked cells for, beside what it was."""
+"""Estimates of the share of marked cells, beside the true share."""
 
 from typing import NamedTuple
 
@@ -8,12 +8,12 @@ from sparseshot.training.logs import numbers_of, read_log
 
 
 class Estimate(NamedTuple):
-    """How much was marked, and what a loss took it for.
+    """A true share of marked cells and its estimate.
 
     Attributes:
-        true: share of the cells in the crops of the last half of training.
-        found: the last estimate of it.
-        alpha: the weight of the unannotated part that followed.
+        true: share of the marked cells in the crops of the last half of training.
+        found: last estimate of it.
+        alpha: resulting weight of the unannotated part.
     """
 
     true: float
@@ -22,7 +22,7 @@ class Estimate(NamedTuple):
 
 
 def read_estimate(result: Result) -> Estimate | None:
-    """Read the estimate of a run from its log; None where the loss makes none."""
+    """Read the estimate of a run from its log; None if the loss makes none."""
     log = read_log(result.folder / LOG)
     columns = ("true_marked_share", "marked_share", "alpha")
     true, found, alpha = (numbers_of(log, column) for column in columns)

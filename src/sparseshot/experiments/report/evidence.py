@@ -1,49 +1,71 @@
-"""The parts of the report that show what happened: what was excluded, and what was found."""
+"""Sections on what happened: what was excluded, the estimated share of marks, what was found."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from sparseshot.experiments.report.comparisons import Comparison, Focus
-from sparseshot.experiments.report.document import Block, Heading, Paragraph
-from sparseshot.experiments.report.figures import exclusion_figure, panels_figure, share_figure
+from sparseshot.experiments.folders import LOG
+from sparseshot.experiments.panels import IMAGES, read_panel
+from sparseshot.experiments.report.comparisons import Comparison, Focus, percent
+from sparseshot.experiments.report.drawing import draw_exclusion, draw_panels, draw_shares
+from sparseshot.experiments.report.estimates import read_estimate
+from sparseshot.pages import Picture, escape
+from sparseshot.training.logs import numbers_of, read_log
+
+_FREE_LICENCES = ("CC BY 4", "CC BY-SA", "CC0", "BSD", "MIT", "Apache", "GPL", "public domain")
 
 
-def exclusion(comparisons: Sequence[Comparison]) -> list[Block]:
-    """Show what was excluded while training."""
-    figures = [
-        figure
-        for comparison in comparisons
-        for row in comparison.rows
-        if (figure := exclusion_figure(comparison, row)) is not None
-    ]
+def exclusion(comparisons: Sequence[Comparison]) -> list[str | Picture]:
+    """Return the section on what was excluded during training."""
+    figures = []
+    for comparison in comparisons:
+        for row in comparison.rows:
+            logs = {fraction: read_log(runs[0].folder / LOG) for fraction, runs in row.results.items()}
+            if any(any(numbers_of(log, "excluded")) for log in logs.values()):
+                figures.append(
+                    Picture(
+                        f"{comparison.name}-{row.method.name}-exclusion.svg",
+                        f"{escape(comparison.title)}, {escape(row.method.title)}: excluded during training.",
+                        partial(draw_exclusion, logs),
+                    )
+                )
     if not figures:
         return []
-    intro = (
-        "The share of unannotated locations left out of the loss, and, since the truth is known here, how "
-        "many of them are cells (precision) and how many of the unmarked cells are left out (recall)."
-    )
-    return [Heading(2, "What was excluded"), Paragraph(intro), *figures]
+    return [
+        "## Exclusion",
+        "Share of the unannotated locations that the loss excluded. Precision is the share of the excluded "
+        "locations that are cells, recall the share of the unmarked cells that are excluded. With all marks "
+        "there are no unmarked cells.",
+        *figures,
+    ]
 
 
-def marked_share(comparisons: Sequence[Comparison]) -> list[Block]:
-    """Show how much was marked beside what losses that estimate it have found."""
-    figure = share_figure(comparisons)
-    if figure is None:
+def marked_share(comparisons: Sequence[Comparison]) -> list[str | Picture]:
+    """Return the section on estimates of the share of cells that is marked."""
+    estimates = {}
+    for comparison in comparisons:
+        results = [r for row in comparison.rows for runs in row.results.values() for r in runs]
+        found = [estimate for result in results if (estimate := read_estimate(result)) is not None]
+        if found:
+            estimates[comparison.title] = found
+    if not estimates:
         return []
-    intro = (
-        "Some losses find out by themselves which share of the cells was marked. The truth is that of the "
-        "crops the model saw, which lie near marks more often than elsewhere."
-    )
-    return [Heading(2, "How much was marked"), Paragraph(intro), figure]
+    caption = "Share of the cells that is marked: estimate at the end of training over the true share."
+    return [
+        "## Share of marked cells",
+        "Some losses estimate the share of the cells that is marked. The true share is that of the training "
+        "crops, which lie near marks more often than elsewhere.",
+        Picture("marked-share.svg", caption, partial(draw_shares, estimates)),
+    ]
 
 
-def pictures(comparisons: Sequence[Comparison], focus: Focus, *, restricted: bool) -> list[Block]:
-    """Show what was found with 30 % of the marks, of data sets that may be shown."""
-    blocks: list[Block] = []
+def panels(comparisons: Sequence[Comparison], focus: Focus, *, restricted: bool) -> list[str | Picture]:
+    """Return the section of example images at about 30 % of the marks, where licences permit it."""
+    parts: list[str | Picture] = []
     withheld = []
     for comparison in comparisons:
         subject = comparison.subject
         if not (restricted or may_be_shown(subject.licence)):
-            withheld.append(f"{subject.title} ({subject.licence})")
+            withheld.append(escape(f"{subject.title} ({subject.licence})"))
             continue
         done = [
             result
@@ -51,29 +73,29 @@ def pictures(comparisons: Sequence[Comparison], focus: Focus, *, restricted: boo
             if (row := comparison.row(name)) is not None
             for results in row.results.values()
             for result in results
-            if result.state == "done"
+            if result.state == "done" and read_panel(result.folder, IMAGES[0], "image") is not None
         ]
         if not done:
             continue
         nearest = min({result.run.fraction for result in done}, key=lambda fraction: abs(fraction - 0.3))
-        same = {r.run.method.name: r for r in reversed(done) if r.run.fraction == nearest}
-        figure = panels_figure(comparison, [same[name] for name in reversed(focus.names) if name in same])
-        if figure is not None:
-            blocks.append(figure)
-            blocks.append(Paragraph(f"Images: {subject.credit}.", quiet=True))
+        chosen = {r.run.method.name: r for r in reversed(done) if r.run.fraction == nearest}
+        shown = [chosen[name] for name in reversed(focus.names) if name in chosen]
+        caption = (
+            f"{escape(comparison.title)}, {percent(nearest)} of the marks: a training image above, a test "
+            f"image below. Green: true positive, red: false positive, blue: missed. "
+            f"Images: {escape(subject.credit)}."
+        )
+        parts.append(Picture(f"{comparison.name}-panels.jpg", caption, partial(draw_panels, shown)))
     if withheld:
         names = ", ".join(dict.fromkeys(withheld))
-        blocks.append(
-            Paragraph(f"Not shown, because their licence does not let everybody pass them on: {names}.")
-        )
-    return [Heading(2, "What it looks like"), *blocks] if blocks else []
+        parts.append(f"Not shown because of their licences: {names}.")
+    return ["## Examples", *parts] if parts else []
 
 
 def may_be_shown(licence: str) -> bool:
-    """Tell whether a licence lets images go into a report that anybody may pass on.
+    """Return whether a licence lets everybody redistribute images in a report.
 
     >>> may_be_shown("CC BY 4.0"), may_be_shown("BSD-3-Clause"), may_be_shown("CC BY-NC-SA 4.0")
     (True, True, False)
     """
-    free = ("CC BY 4", "CC BY-SA", "CC0", "BSD", "MIT", "Apache", "GPL", "public domain")
-    return licence.startswith(free)
+    return licence.startswith(_FREE_LICENCES)

@@ -1,58 +1,54 @@
-"""The part of the report that tells what was run, how long it took, on what, and what went wrong."""
+"""The section on the runs: commands, time, memory, machines, errors and warnings."""
 
+import shlex
 from collections.abc import Sequence
 
 import numpy as np
 
+from sparseshot.experiments.experiment import Experiment
 from sparseshot.experiments.paper import paper_source
-from sparseshot.experiments.progress import duration
 from sparseshot.experiments.report.comparisons import TASK_WORDS
-from sparseshot.experiments.report.document import Block, Bullets, Fold, Heading, Paragraph, Table
 from sparseshot.experiments.results import Result, Results
+from sparseshot.pages import Picture, code, escape, table
+from sparseshot.terminal import duration
 
 
-def runs(results: Results) -> list[Block]:
-    """Tell what was run, how long it took, on what, and what went wrong."""
-    done = [result for result in results.results.values() if result.state == "done"]
-    blocks: list[Block] = [Heading(2, "What was run")]
+def provenance(results: Results) -> list[str | Picture]:
+    """Return the commands, their cost, and what went wrong."""
+    parts: list[str | Picture] = ["## Runs"]
     for experiment in results.experiments:
-        profiles = " and ".join(sorted({run.profile for run in experiment.runs}))
         states = [result.state for result in results.of(experiment)]
-        blocks.append(
-            Paragraph(
-                f"`sparseshot experiment {experiment.name} --profile {profiles} --root DATA --out DIR`: "
-                f"{states.count('done')} of {len(states)} runs."
-            )
-        )
-    if done:
-        blocks.append(Paragraph(_total(done)))
-        blocks.append(_times(done))
-    failed = [result for result in results.results.values() if result.failure is not None]
-    if failed:
-        blocks.append(Heading(3, f"Failed runs ({len(failed)})"))
-        blocks.append(Table(["run", "error"], [[r.run.name, str(r.failure)] for r in failed], words=2))
-    missing = [result.run.name for result in results.results.values() if result.state == "missing"]
-    if missing:
-        blocks.append(
-            Fold(f"Missing runs ({len(missing)})", [Paragraph(", ".join(f"`{n}`" for n in missing))])
-        )
-    warned = [
-        f"`{result.run.name}`: {text}"
+        parts.append(f"{code(_command(experiment))}: {states.count('done')} of {len(states)} runs.")
+    if done := results.in_state("done"):
+        parts += [_machines(done), _costs(done)]
+    if failed := results.in_state("failed"):
+        rows = [[code(result.run.name), escape(result.failure)] for result in failed]
+        parts += ["### Failed runs", table(["run", "error"], rows, text_columns=2)]
+    if missing := results.in_state("missing"):
+        parts += ["### Missing runs", ", ".join(code(result.run.name) for result in missing)]
+    rows = [
+        [code(result.run.name), escape(text)]
         for result in done
         if result.metrics
         for text in result.metrics["warnings"]
     ]
-    if warned:
-        blocks.append(Fold(f"Warnings ({len(warned)})", [Bullets(warned)]))
-    if done:
-        blocks.append(Fold(f"Every run ({len(done)})", [_every_run(done)]))
-    blocks.append(Paragraph(f"The paper's numbers: {paper_source()}", quiet=True))
-    return blocks
+    if rows:
+        parts += ["### Warnings", table(["run", "warning"], rows, text_columns=2)]
+    return [*parts, f"*The paper's numbers: {escape(paper_source())}*"]
 
 
-def _total(done: Sequence[Result]) -> str:
+def _command(experiment: Experiment) -> str:
+    """Return a command that runs the experiment."""
+    words = ["sparseshot", "experiment", experiment.file or experiment.name]
+    words += ["--profile", experiment.runs[0].profile]
+    if any(run.subject.own is None for run in experiment.runs):
+        words += ["--root", "DATA"]
+    return shlex.join([*words, "--out", "DIR"])
+
+
+def _machines(done: Sequence[Result]) -> str:
     machines = {
-        f"{m['gpu'] or m['processor']} ({m['cores']} cores), threads a run: {m['threads']}"
+        f"{m['gpu'] or m['processor']} ({m['cores']} cores, {m['threads']} threads per run)"
         for result in done
         if result.metrics and (m := result.metrics["machine"])
     }
@@ -62,13 +58,12 @@ def _total(done: Sequence[Result]) -> str:
         if result.metrics
     }
     return (
-        f"{duration(sum(result.seconds for result in done))} of computing in all, "
-        f"on {'; '.join(sorted(machines))}. "
-        f"Versions: {'; '.join(sorted(versions))}."
+        f"{duration(sum(result.seconds for result in done))} of computing on "
+        f"{escape('; '.join(sorted(machines)))}. Versions: {escape('; '.join(sorted(versions)))}."
     )
 
 
-def _times(done: Sequence[Result]) -> Table:
+def _costs(done: Sequence[Result]) -> str:
     grouped: dict[tuple[str, str], list[Result]] = {}
     for result in done:
         grouped.setdefault((result.run.subject.name, result.run.task), []).append(result)
@@ -78,7 +73,7 @@ def _times(done: Sequence[Result]) -> Table:
         memory = [result.memory_bytes for result in group if result.memory_bytes is not None]
         rows.append(
             [
-                subject,
+                code(subject),
                 TASK_WORDS[task],
                 str(len(group)),
                 duration(float(np.median(seconds))),
@@ -86,24 +81,5 @@ def _times(done: Sequence[Result]) -> Table:
                 f"{max(memory) / 1e6:.0f} MB" if memory else "unknown",
             ]
         )
-    return Table(["data set", "task", "runs", "median time", "longest", "most memory"], rows, words=2)
-
-
-def _every_run(done: Sequence[Result]) -> Table:
-    rows = []
-    for result in done:
-        assert result.metrics is not None
-        scores = [result.score(point) for point in ("half", "calibrated", "best")]
-        threshold = (result.metrics["evaluation"]["calibrated"] or {}).get("threshold")
-        rows.append(
-            [
-                result.run.name,
-                str(result.metrics["training"]["marks"]),
-                *("" if score is None else f"{score:.3f}" for score in scores),
-                "" if threshold is None else f"{threshold:.2f}",
-                duration(result.seconds) + (" (resumed)" if result.metrics["resumed"] else ""),
-                "" if result.memory_bytes is None else f"{result.memory_bytes / 1e6:.0f} MB",
-            ]
-        )
-    header = ["run", "marks", "at 0.5", "calibrated", "best possible", "threshold", "time", "memory"]
-    return Table(header, rows)
+    header = ["data set", "task", "runs", "median time", "longest", "peak memory"]
+    return table(header, rows, text_columns=2)

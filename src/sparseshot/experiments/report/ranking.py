@@ -1,60 +1,48 @@
-"""The part of the report that ranks methods over data sets."""
+"""The section that ranks methods over data sets."""
 
 from collections.abc import Sequence
 
 from sparseshot.experiments.report.comparisons import TASK_WORDS, Comparison, Focus
-from sparseshot.experiments.report.document import Block, Heading, Paragraph, Table
 from sparseshot.experiments.report.statistics import FEWEST_PAIRS, PairedTest, mean_ranks, paired_tests
 from sparseshot.experiments.results import POINTS, Point
+from sparseshot.pages import Picture, code, escape, table
 
 
-def ranking(comparisons: Sequence[Comparison], focus: Focus) -> list[Block]:
+def ranking(comparisons: Sequence[Comparison], focus: Focus) -> list[str | Picture]:
     """Rank the methods over data sets and fractions, and test the first against each of the others."""
-    blocks: list[Block] = []
+    parts: list[str | Picture] = []
     for task, word in TASK_WORDS.items():
         chosen = [comparison for comparison in comparisons if comparison.task == task]
-        for point, where in POINTS.items():
+        titles = {row.method.name: escape(row.method.title) for c in chosen for row in c.rows}
+        for point, threshold in POINTS.items():
             scores = _scores_by_place(chosen, point)
             everywhere = [
                 name for name in scores if all(c.row(name) is not None for c in chosen) and scores[name]
             ]
             ranks, places = mean_ranks({name: scores[name] for name in everywhere})
-            tests = paired_tests(focus.first, scores) if scores.get(focus.first) else []
             if places < 2 or len(ranks) < 2:
                 continue
-            titles = {row.method.name: row.method.title for c in chosen for row in c.rows}
-            blocks.append(Heading(3, f"{word.capitalize()}, {where}"))
+            tests = paired_tests(focus.first, scores) if scores.get(focus.first) else []
             by_other = {test.other: test for test in tests}
             rows = []
             for name in [*sorted(ranks, key=ranks.__getitem__), *(n for n in by_other if n not in ranks)]:
-                test = by_other.get(name)
                 rank = f"{ranks[name]:.2f}" if name in ranks else ""
-                rows.append([titles[name], rank, *(_test_cells(test) if test else [""] * 4)])
-            header = [
-                "method",
-                "mean rank",
-                "pairs",
-                f"{focus.first} better in",
-                "median difference",
-                "p (Holm)",
-            ]
-            blocks.append(Table(header, rows))
-            blocks.append(
-                Paragraph(
-                    f"Ranked over the {places} pairs of data set and fraction that all ranked methods have.",
-                    quiet=True,
-                )
-            )
-    if not blocks:
+                rows.append([titles[name], rank, *_test_cells(by_other.get(name))])
+            better = f"{code(focus.first)} better in"
+            header = ["method", "mean rank", "pairs", better, "median difference", "p (Holm)"]
+            parts.append(f"### {word.capitalize()}, {threshold}")
+            parts.append(table(header, rows))
+            parts.append(f"*Ranked over the {places} pairs that all ranked methods have.*")
+    if not parts:
         return []
     intro = (
-        "Mean rank over the pairs of data set and fraction, 1 the best; ties share. The test is Wilcoxon's "
-        f"signed-rank test of {focus.first} against each other method over the pairs both have, two-sided, "
-        f"corrected by Holm within a table; with fewer than {FEWEST_PAIRS} pairs that differ it cannot tell "
-        "anything and is left out. The fractions of one data set share their images and, being nested, their "
-        "marks: the pairs are not independent, and p is too small rather than too large."
+        "Mean rank over pairs of data set and fraction; 1 is best, ties share a rank. "
+        f"{code(focus.first)} is tested against each other method by Wilcoxon's signed-rank test, two-sided, "
+        f"corrected by Holm within a table. With fewer than {FEWEST_PAIRS} differing pairs there is no test. "
+        "The fractions of one data set share their test images and are nested, so the pairs are not "
+        "independent and p is too small."
     )
-    return [Heading(2, "Ranking"), Paragraph(intro), *blocks]
+    return ["## Ranking", intro, *parts]
 
 
 def _scores_by_place(chosen: Sequence[Comparison], point: Point) -> dict[str, dict[tuple[str, float], float]]:
@@ -66,6 +54,8 @@ def _scores_by_place(chosen: Sequence[Comparison], point: Point) -> dict[str, di
     return scores
 
 
-def _test_cells(test: PairedTest) -> list[str]:
+def _test_cells(test: PairedTest | None) -> list[str]:
+    if test is None:
+        return [""] * 4
     p = "too few pairs" if test.p is None else f"{test.p:.2g}"
     return [str(test.pairs), str(test.wins), f"{test.median:+.3f}", p]

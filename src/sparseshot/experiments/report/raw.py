@@ -1,4 +1,4 @@
-"""The numbers of all runs as one small JSON, to be kept beside a document that speaks of them."""
+"""The numbers of all runs as one small JSON file."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from sparseshot.files import replacing
 
 
 def raw_metrics(results: Results) -> dict[str, Any]:
-    """Return the numbers of every run that was asked for, rounded to what they mean."""
+    """Return the numbers of every planned run, rounded to four digits."""
     done = [result.metrics for result in results.results.values() if result.metrics is not None]
     return {
         "experiments": {experiment.name: experiment.title for experiment in results.experiments},
@@ -24,7 +24,7 @@ def raw_metrics(results: Results) -> dict[str, Any]:
 
 
 def write_raw_metrics(results: Results, path: Path) -> None:
-    """Write them, a run a line."""
+    """Write :func:`raw_metrics`, a run per line."""
     values = raw_metrics(results)
     lines = ",\n  ".join(json.dumps(run, ensure_ascii=False, allow_nan=False) for run in values.pop("runs"))
     head = json.dumps(values, indent=1, ensure_ascii=False)[:-2]
@@ -35,7 +35,7 @@ def write_raw_metrics(results: Results, path: Path) -> None:
 
 def _run(result: Result) -> dict[str, Any]:
     run = result.run
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": run.name,
         "dataset": run.subject.dataset,
         "task": run.task,
@@ -46,30 +46,30 @@ def _run(result: Result) -> dict[str, Any]:
         "state": result.state,
     }
     if run.subject.marking != "random":
-        told["marking"] = run.subject.marking
+        entry["marking"] = run.subject.marking
     if run.subject.classes:
-        told["classes"] = list(run.subject.classes)
+        entry["classes"] = list(run.subject.classes)
     if result.failure is not None:
-        told["error"] = str(result.failure)
+        entry["error"] = str(result.failure)
     if result.metrics is not None:
         for point in ("half", "calibrated", "best"):
-            told[point] = _rounded(result.metrics["evaluation"][point])
+            entry[point] = _rounded(result.metrics["evaluation"][point])
         if result.metrics["exclusive_recall"]:
-            told["exclusive_recall"] = {
+            entry["exclusive_recall"] = {
                 name: _rounded(values) for name, values in result.metrics["exclusive_recall"].items()
             }
         if (estimate := read_estimate(result)) is not None:
-            told["marked_share"] = _rounded(estimate._asdict())
-        told["marks"] = result.metrics["training"]["marks"]
-        told["seconds"] = round(result.seconds, 1)
-        told["memory_mb"] = None if result.memory_bytes is None else round(result.memory_bytes / 1e6)
-    return told
+            entry["marked_share"] = _rounded(estimate._asdict())
+        entry["marks"] = result.metrics["training"]["marks"]
+        entry["seconds"] = round(result.seconds, 1)
+        entry["memory_mb"] = None if result.memory_bytes is None else round(result.memory_bytes / 1e6)
+    return entry
 
 
 def _rounded(values: Mapping[str, float | None] | None) -> dict[str, float | None] | None:
     if values is None:
         return None
-    return {  # JSON has no NaN, as the precision of nothing found is
+    return {  # JSON has no NaN, the precision where nothing was found
         name: None if value is None or math.isnan(value) else round(value, 4)
         for name, value in values.items()
     }

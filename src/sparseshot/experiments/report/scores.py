@@ -1,11 +1,12 @@
-"""The parts of the report that show scores: in short, by data set, and as the paper's tables."""
+"""Sections of scores: a summary, one for each data set and task, and the paper's tables."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
+from sparseshot.experiments.experiment import Experiment
 from sparseshot.experiments.paper import SETS, paper_table
-from sparseshot.experiments.plan import Experiment
-from sparseshot.experiments.report import words
 from sparseshot.experiments.report.comparisons import (
+    FEW,
     MEASURES,
     Comparison,
     Focus,
@@ -15,120 +16,97 @@ from sparseshot.experiments.report.comparisons import (
     paper_title,
     percent,
 )
-from sparseshot.experiments.report.document import Block, Bullets, Heading, Paragraph, Table
-from sparseshot.experiments.report.figures import curves_figure
+from sparseshot.experiments.report.drawing import draw_curves
 from sparseshot.experiments.report.statistics import area
 from sparseshot.experiments.results import POINTS, Point, Result, Results
+from sparseshot.pages import Picture, escape, table
 
-ABSENT = {"missing": "–", "failed": "failed", "done": "", "": ""}
-"""What stands in a table for a run that has no score."""
+MISSING = {"missing": "–", "failed": "failed", "done": "", "": ""}
+"""Entry of a table for a run without a score."""
 
-_TABLE_REMARK = (
-    "Bold: the best at this threshold. Area: the mean height of the curve, over those points that the paper "
-    "and all methods planned alike have. –: not run yet."
+_POINT_TITLES: Mapping[Point, str] = {"half": "0.5", "calibrated": "calibrated"}
+_LEGEND = (
+    "*Bold: best at this threshold. Area: mean height of the curve over the fractions that the paper and all "
+    "methods with the same plan have. –: not run yet; blank: not planned.*"
 )
 
 
-def summary(results: Results, comparisons: Sequence[Comparison], focus: Focus) -> list[Block]:
-    """Say what was asked, how much of it is there, and what comes out."""
-    done, failed, missing = (
-        [result for result in results.results.values() if result.state == state]
-        for state in ("done", "failed", "missing")
-    )
-    title = results.experiments[0].title if len(results.experiments) == 1 else "Experiments"
-    blocks: list[Block] = [Heading(1, title)]
+def summary(results: Results, comparisons: Sequence[Comparison], focus: Focus) -> list[str | Picture]:
+    """Return the title, the purpose, the state of the runs, and the headline table."""
+    one = len(results.experiments) == 1
+    parts: list[str | Picture] = [f"# {escape(results.experiments[0].title) if one else 'Experiments'}"]
     for experiment in results.experiments:
-        name = f"**{experiment.title}.** " if len(results.experiments) > 1 else ""
-        blocks.append(Paragraph(name + experiment.about))
-    state = f"{len(done)} of {len(results.results)} runs are done"
-    state += f", **{len(failed)} failed**" if failed else ""
-    state += f", {len(missing)} are still missing and shown as –" if missing else ""
-    blocks.append(Paragraph(f"{state}. {_how_to_read()}", quiet=True))
-    if sentences := words.headline(comparisons, focus):
-        blocks += [Heading(2, "In short"), Bullets(sentences)]
-        blocks += _headline_table(comparisons, focus)
-    return blocks
-
-
-def _how_to_read() -> str:
-    return (
-        "Every score is given at threshold 0.5, as in the paper, and at the threshold calibrated from held-"
-        "out marks alone; ± is half the range over seeds."
+        title = "" if one else f"**{escape(experiment.title)}.** "
+        parts.append(title + escape(experiment.about))
+    done, failed, missing = (len(results.in_state(state)) for state in ("done", "failed", "missing"))
+    state = f"{done} of {len(results.results)} runs are done"
+    state += f", **{failed} failed**" if failed else ""
+    state += f", {missing} are missing and shown as –" if missing else ""
+    parts.append(
+        f"{state}. Scores are given at threshold 0.5, as in the paper, and at the threshold calibrated from "
+        "held-out marks; ± is half the range over seeds."
     )
+    return parts + _headline(comparisons, focus)
 
 
-def _headline_table(comparisons: Sequence[Comparison], focus: Focus) -> list[Block]:
-    there = [row for comparison in comparisons for name in focus.names if (row := comparison.row(name))]
-    columns = [f for f in (*words.FEW, 1.0) if any(f in row.curve("half") for row in there)]
-    rows: list[list[str]] = []
-    lines = set()
-    for comparison in comparisons:
-        label = comparison.title
-        for name in focus.names:
-            row = comparison.row(name)
-            if row is None or not words.kept(row, "half"):
-                continue
-            if label:
-                lines.add(len(rows))
-            curves = [row.curve(point) for point in POINTS]
-            scores = [" / ".join(str(curve[f]) for curve in curves if f in curve) for f in columns]
-            lowest = (min(shares.values()) for point in POINTS if (shares := words.kept(row, point)))
-            rows.append([label, row.method.title, *scores, " / ".join(map(words.whole_percent, lowest))])
-            label = ""
-    remark = (
-        "At threshold 0.5 / calibrated. Kept: the lowest of 10 to 40\xa0% as a share of the same method's "
-        "score with all marks."
-    )
+def _headline(comparisons: Sequence[Comparison], focus: Focus) -> list[str | Picture]:
+    """Return the scores with few marks and with all, and how much of the latter is kept with few."""
+    chosen = [(c, row) for c in comparisons for name in focus.names if (row := c.row(name)) is not None]
+    chosen = [(comparison, row) for comparison, row in chosen if row.kept("half")]
+    if not chosen:
+        return []
+    columns = [f for f in (*FEW, 1.0) if any(f in row.curve("half") for _, row in chosen)]
+    rows = []
+    for comparison, row in chosen:
+        curves = [row.curve(point) for point in POINTS]
+        scores = [" / ".join(str(c[f]) for c in curves if f in c) or _absent(row, f) for f in columns]
+        lowest = [min(shares.values()) for point in POINTS if (shares := row.kept(point))]
+        kept = " / ".join(percent(round(share, 2)) for share in lowest)
+        rows.append([escape(comparison.title), escape(row.method.title), *scores, kept])
     header = ["", "method", *map(percent, columns), "kept"]
-    return [Table(header, rows, words=2, lines=frozenset(lines)), Paragraph(remark, quiet=True)]
+    legend = (
+        "*At threshold 0.5 / calibrated. Kept: the lowest score with 10 to 40\xa0% of the marks, as a share "
+        "of the same method's score with all marks. –: not run yet; blank: not planned.*"
+    )
+    return ["## Summary", table(header, rows, text_columns=2), legend]
 
 
-def curves(comparison: Comparison, focus: Focus) -> list[Block]:
-    """Show one data set and task: figure, numbers, and what they say."""
-    blocks: list[Block] = [Heading(2, comparison.title)]
-    figure = curves_figure(comparison)
-    if figure is not None:
-        blocks.append(figure)
-    blocks.append(_scores(comparison))
-    blocks.append(Paragraph(_TABLE_REMARK, quiet=True))
-    sentences = [*words.rivals(comparison, focus.first), *words.against_the_paper(comparison)]
-    order = words.order_against_the_paper(comparison)
-    blocks.append(Bullets(sentences + ([order] if order else [])))
-    if any(row.paper for row in comparison.rows) and not SETS[comparison.subject.dataset].same:
-        blocks.append(Paragraph(f"The paper's numbers are of {paper_title(comparison.subject)}.", quiet=True))
-    return blocks
-
-
-def _scores(comparison: Comparison) -> Table:
-    """Return every number, with the area under each curve; the best at each fraction is bold."""
-    rows: list[list[str]] = []
-    lines, quiet = set(), set()
-    best = {
-        (point, fraction): max(
-            (row.curve(point)[fraction].mean for row in comparison.rows if fraction in row.curve(point)),
-            default=0.0,
+def comparison_section(comparison: Comparison) -> list[str | Picture]:
+    """Return the curves and scores of one data set and task."""
+    parts: list[str | Picture] = [f"## {escape(comparison.title)}"]
+    paper = any(row.paper for row in comparison.rows)
+    if any(row.curve("half") for row in comparison.rows):
+        caption = (
+            f"{escape(comparison.title)}: {comparison.measure} on the test images over the fraction of the "
+            "marks. Solid: ours, with the range over seeds" + ("; dashed: the paper." if paper else ".")
         )
-        for point in POINTS
-        for fraction in comparison.fractions
-    }
+        parts.append(Picture(f"{comparison.name}-curves.svg", caption, partial(draw_curves, comparison)))
+    parts += [_scores(comparison), _LEGEND]
+    if paper and not SETS[comparison.subject.dataset].same:
+        parts.append(f"*The paper's numbers are of {escape(paper_title(comparison.subject))}.*")
+    return parts
+
+
+def _scores(comparison: Comparison) -> str:
+    """Return all scores of a comparison as a table, with the area under each curve."""
+    rows: list[list[str]] = []
     for row in comparison.rows:
-        lines.add(len(rows))
+        title = escape(row.method.title)
         for point in POINTS:
             curve = row.curve(point)
             cells = []
             for fraction in comparison.fractions:
-                text = str(curve[fraction]) if fraction in curve else ABSENT[row.state(fraction)]
-                top = fraction in curve and curve[fraction].mean == best[point, fraction] > 0
-                cells.append(f"**{text}**" if top else text)
+                scores = [c[fraction].mean for r in comparison.rows if fraction in (c := r.curve(point))]
+                own = curve.get(fraction)
+                cells.append(_bold(own, max(scores)) if own is not None else _absent(row, fraction))
             means = {fraction: spread.mean for fraction, spread in curve.items()}
-            title = row.method.title if point == "half" else ""
-            rows.append([title, short(point), *cells, *_area(comparison, row, point, means)])
+            rows.append([title, _POINT_TITLES[point], *cells, *_area(comparison, row, point, means)])
+            title = ""
         if row.paper:
-            quiet.add(len(rows))
             cells = [f"{row.paper[f]:.2f}" if f in row.paper else "" for f in comparison.fractions]
             rows.append(["", "the paper", *cells, *_area(comparison, row, "half", row.paper)])
     header = [comparison.measure, "threshold", *map(percent, comparison.fractions), "area", "points"]
-    return Table(header, rows, words=2, lines=frozenset(lines), quiet=frozenset(quiet))
+    return table(header, rows, text_columns=2)
 
 
 def _area(comparison: Comparison, row: Row, point: Point, means: Mapping[float, float]) -> tuple[str, str]:
@@ -137,8 +115,8 @@ def _area(comparison: Comparison, row: Row, point: Point, means: Mapping[float, 
     return ("", "") if value is None else (f"{value:.3f}", str(len(fractions)))
 
 
-def table_of_the_paper(experiment: Experiment, results: Results) -> list[Block]:
-    """Show an experiment that stands for a table of the paper, ours beside it."""
+def paper_table_section(experiment: Experiment, results: Results) -> list[str | Picture]:
+    """Return an experiment that reproduces a table of the paper, with the paper's numbers beside ours."""
     assert experiment.paper_table is not None
     recall = experiment.paper_table == "exclusive_recall"
     paper = paper_table(experiment.paper_table)
@@ -147,44 +125,26 @@ def table_of_the_paper(experiment: Experiment, results: Results) -> list[Block]:
         grouped.setdefault(result.run.method.name, []).append(result)
     first = experiment.runs[0]
     rows = [make_row(first.subject, first.task, runs) for runs in grouped.values()]
-    ours = {
-        (fraction, point): {
-            row.method.title: spread
-            for row in rows
-            if (spread := _spread(row, fraction, point, recall=recall)) is not None
-        }
-        for fraction in sorted({fraction for row in rows for fraction in row.planned})
-        for point in POINTS
-    }
-    theirs = {
-        fraction: {
-            row.method.title: Spread.of([paper[row.method.paper][fraction]])
-            for row in rows
-            if row.method.paper is not None
-        }
-        for fraction in sorted({fraction for values in paper.values() for fraction in values})
-    }
-    cells = [
-        [
-            row.method.title,
-            *(_cell(row, column, ours[column]) for column in ours),
-            *(_cell(row, None, column) for column in theirs.values()),
-        ]
-        for row in rows
-    ]
     header = ["exclusive recall" if recall else MEASURES[first.task]]
-    header += [f"{percent(fraction)}, {short(point)}" for fraction, point in ours]
-    header += ["the paper" if recall else f"{percent(fraction)}, the paper" for fraction in theirs]
-    sentences = [
-        words.best_in_table(fraction, {point: ours[fraction, point] for point in POINTS}, theirs)
-        for fraction in dict.fromkeys(fraction for fraction, _ in ours)
-    ]
-    return [
-        Heading(2, experiment.title),
-        Paragraph(experiment.about),
-        Table(header, cells),
-        Bullets([sentence for sentence in sentences if sentence]),
-    ]
+    columns: list[list[str]] = [[escape(row.method.title) for row in rows]]
+    for fraction in sorted({fraction for row in rows for fraction in row.planned}):
+        for point in POINTS:
+            values = [_spread(row, fraction, point, recall=recall) for row in rows]
+            best = max((value.mean for value in values if value is not None), default=0.0)
+            header.append(f"{percent(fraction)}, {_POINT_TITLES[point]}")
+            columns.append(
+                [
+                    _absent(row, fraction) if value is None else _bold(value, best)
+                    for row, value in zip(rows, values, strict=True)
+                ]
+            )
+    for fraction in sorted({fraction for values in paper.values() for fraction in values}):
+        theirs = [None if row.method.paper is None else paper[row.method.paper][fraction] for row in rows]
+        best = max((value for value in theirs if value is not None), default=0.0)
+        header.append("the paper" if recall else f"{percent(fraction)}, the paper")
+        columns.append(["" if value is None else _bold(Spread.of([value]), best) for value in theirs])
+    cells = [list(row) for row in zip(*columns, strict=True)]
+    return [f"## {escape(experiment.title)}", escape(experiment.about), table(header, cells)]
 
 
 def _spread(row: Row, fraction: float, point: Point, *, recall: bool) -> Spread | None:
@@ -194,15 +154,9 @@ def _spread(row: Row, fraction: float, point: Point, *, recall: bool) -> Spread 
     return Spread.of(values) if values else None
 
 
-def _cell(row: Row, column: tuple[float, Point] | None, values: Mapping[str, Spread]) -> str:
-    """Return one cell of a table of the paper; the best of its column is bold."""
-    own = values.get(row.method.title)
-    if own is None:
-        return ABSENT[row.state(column[0])] if column else ""
-    best = own.mean == max(spread.mean for spread in values.values()) > 0
-    return f"**{own}**" if best else str(own)
+def _absent(row: Row, fraction: float) -> str:
+    return MISSING[row.state(fraction)]
 
 
-def short(point: Point) -> str:
-    """Say an operating point in a table."""
-    return "0.5" if point == "half" else point
+def _bold(spread: Spread, best: float) -> str:
+    return f"**{spread}**" if spread.mean == best > 0 else str(spread)

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 Place = TypeVar("Place")
-"""Where two methods meet, as a data set and a fraction."""
+"""Where methods are compared, e.g. a data set and a fraction."""
 
 FEWEST_PAIRS = 6
-"""With fewer pairs no signed-rank test can reach p < 0.05, whatever the numbers."""
+"""With fewer pairs no signed-rank test can reach p < 0.05."""
 
 
 def area(curve: Mapping[float, float], fractions: Sequence[float]) -> float | None:
@@ -28,7 +28,7 @@ def area(curve: Mapping[float, float], fractions: Sequence[float]) -> float | No
 
 
 def mean_ranks(scores: Mapping[str, Mapping[Place, float]]) -> tuple[dict[str, float], int]:
-    """Rank methods by score, 1 the best, in every place that all of them have; give the means, and how many.
+    """Return the mean rank of each method over the places that all have, 1 the best, and their number.
 
     >>> mean_ranks({"a": {1: 0.9, 2: 0.8}, "b": {1: 0.7, 2: 0.8, 3: 0.1}})
     ({'a': 1.25, 'b': 1.75}, 2)
@@ -48,9 +48,9 @@ class PairedTest:
 
     Attributes:
         other: the other method.
-        pairs: how many places.
-        wins: how many of them the first method is better in.
-        median: of the differences, first less other.
+        pairs: number of places.
+        wins: number of places where the first method is better.
+        median: of the differences, first minus other.
         p: of the two-sided Wilcoxon signed-rank test, corrected by Holm; None with too few pairs.
     """
 
@@ -62,7 +62,7 @@ class PairedTest:
 
 
 def paired_tests(first: str, scores: Mapping[str, Mapping[Place, float]]) -> list[PairedTest]:
-    """Hold one method against each of the others."""
+    """Test one method against each of the others."""
     rows: list[tuple[str, NDArray[np.float64], float | None]] = []
     for other, theirs in scores.items():
         shared = [place for place in scores[first] if place in theirs]
@@ -84,19 +84,19 @@ def paired_tests(first: str, scores: Mapping[str, Mapping[Place, float]]) -> lis
 
 
 def _signed_rank(differences: NDArray[np.float64]) -> float | None:
-    # Equal to eight digits is equal: a difference of rounding has no sign to be ranked.
+    # Values equal to eight digits are equal: a difference of rounding has no sign to rank.
     differences = np.round(differences, 8)
     differences = differences[differences != 0]
     if len(differences) < FEWEST_PAIRS:
         return None
     tied = len(np.unique(np.abs(differences))) < len(differences)
-    # Left to choose, scipy resamples where there are ties, which takes it seconds.
+    # By default scipy resamples where there are ties, which takes seconds.
     method = "asymptotic" if tied or len(differences) > 50 else "exact"
     return float(stats.wilcoxon(differences, method=method).pvalue)
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """Correct p-values for their number (Holm 1979), in the order given.
+    """Return p-values corrected for their number (Holm 1979), in the order given.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

@@ -1,15 +1,15 @@
-"""The process of one loss: ``python -m sparseshot.demo.worker LOSS``, in the folder of the demo.
+"""The process of one loss: ``python -m sparseshot.demo.loss_worker LOSS``, in the folder of the demo.
 
-It works inside the folder, so that a demo that was moved goes on where it is now.
+Paths are relative to the folder, so that a demo can be moved and resumed.
 """
 
 import sys
 from pathlib import Path
 
 from sparseshot.cells import write_cells
-from sparseshot.demo.folder import DemoFolder
+from sparseshot.demo.demo_folder import DemoFolder
 from sparseshot.errors import SparseshotError
-from sparseshot.experiments.worker import end_with_the_starter
+from sparseshot.experiments.run_worker import end_with_parent
 from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.prediction import Model, Progress, predict_slide, read_prediction
@@ -18,27 +18,27 @@ from sparseshot.training.held_out import LOWEST_SCORE
 
 
 def main(loss: str) -> int:
-    """Train and predict; give 0, or 1 after saying in the last line what went wrong."""
-    end_with_the_starter()
+    """Train and predict; return 0, or 1 after printing the error as the last line."""
+    end_with_parent()
     try:
-        find_every_cell(DemoFolder.open(Path()), loss)
+        find_cells(DemoFolder.open(Path()), loss)
     except (SparseshotError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def find_every_cell(folder: DemoFolder, loss: str) -> None:
-    """Go from the marks to every cell of the slide with one loss, or do what is left of it."""
+def find_cells(folder: DemoFolder, loss: str) -> None:
+    """Train on the marks and predict the slide with one loss, or do what is left of it."""
     own = folder.of_loss(loss)
     data = TrainingData(pairs=((folder.slide, folder.marks),))
     checkpoint = train_run(folder.plan.config(loss), data, own.run, show=False)
-    seen: list[Progress] = []
+    reports: list[Progress] = []
     with open_slide(folder.slide) as slide:
         predict_slide(slide, Model.of(checkpoint, threshold=LOWEST_SCORE), own.candidates)
-        predict_slide(slide, Model.of(checkpoint), own.found, report=seen.append)
+        predict_slide(slide, Model.of(checkpoint), own.found, report=reports.append)
     write_cells(read_prediction(own.found), own.cells)
-    speed = seen[-1].mm2 / seen[-1].seconds if seen else None
+    speed = reports[-1].mm2 / reports[-1].seconds if reports else None
     write_json(own.speed, {"predicted_mm2_per_second": speed})
 
 

@@ -1,6 +1,6 @@
-"""What an experiment is: runs, each told apart by data set, task, method, fraction of the marks and seed."""
+"""An experiment: runs that differ in data set, task, method, fraction of the marks and seed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from sparseshot.training.rounds import WeakSupervision
 from sparseshot.training.runs import make_config
 
 HEADLINE = (0.3, 1.0, 0.1, 0.6)
-"""Fractions that are run first, so that an experiment that is half done already tells something."""
+"""Fractions that run first, so that a part of an experiment is already informative."""
 
 LOSS_TITLES: Mapping[str, str] = MappingProxyType(
     {
@@ -27,10 +27,10 @@ LOSS_TITLES: Mapping[str, str] = MappingProxyType(
         "nnpu": "non-negative PU",
         "elr": "early-learning regularisation",
         "annotated-only": "annotated only",
-        "oracle": "oracle, told the truth",
+        "oracle": "oracle, trained on every cell",
     }
 )
-"""What each loss is called, for people."""
+"""Names of the losses in reports."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Method:
     Attributes:
         name: short, for folders and figures.
         loss: a name of :data:`sparseshot.losses.LOSSES`.
-        title: for people; the name where none is given.
+        title: shown in reports.
         options: arguments of the loss.
         rounds: trainings in a row; 1 is ordinary training.
-        tau: how sure a prediction must be to become a mark of the next round.
-        paper: its row in the paper's table, where the experiment stands for one.
+        tau: probability from which a prediction becomes a mark of the next round.
+        paper: its row in the paper's table, if the experiment reproduces one.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Method:
 
     @property
     def weak(self) -> WeakSupervision:
-        """The rounds."""
+        """Rounds of weak supervision."""
         return WeakSupervision(self.rounds, self.tau)
 
 
@@ -66,13 +66,13 @@ class Run:
     """One training and its evaluation.
 
     Attributes:
-        subject: what is looked for.
+        subject: data set and classes.
         task: ``segment`` or ``detect``.
-        method: the loss, and how.
-        fraction: share of the marks that is kept.
-        seed: of the choice of marks, the weights and everything else random.
+        method: the loss and its options.
+        fraction: of the marks that are kept.
+        seed: of the choice of marks, the weights and everything else that is random.
         profile: a name of :data:`sparseshot.training.config.PROFILES`.
-        settings: of :class:`~sparseshot.training.config.TrainConfig`, over the profile's.
+        settings: of :class:`~sparseshot.training.config.TrainConfig`; they override the profile.
     """
 
     subject: Subject
@@ -85,7 +85,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """Name of its folder."""
         return f"{self.subject.name}-{self.task}-{self.method.name}-{self.fraction:g}-s{self.seed}"
 
     def config(self) -> TrainConfig:
@@ -105,12 +105,12 @@ class Run:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
+        """Return the values as JSON can hold them."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Make it from what :meth:`as_json` gave, after a way through a file."""
+        """Return the run that :meth:`as_json` returned as ``values``."""
         return cls(
             **{
                 **values,
@@ -125,11 +125,12 @@ class Experiment:
     """Runs that belong together.
 
     Attributes:
-        name: short, fit for a file.
-        title: for people.
-        about: what it shows, in a sentence or two.
-        runs: in the order in which they are run, the most telling first.
-        paper_table: the table of the paper it stands for, a name of :data:`sparseshot.experiments.TABLES`.
+        name: short, valid as a file name.
+        title: shown in reports.
+        about: its purpose, in a sentence or two.
+        runs: in the order in which they run, the most informative first.
+        paper_table: table of the paper it reproduces, a name of :data:`sparseshot.experiments.TABLES`.
+        file: path of its TOML file; empty for an experiment of the package.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Experiment:
     about: str
     runs: tuple[Run, ...]
     paper_table: str | None = None
+    file: str = ""
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -144,12 +146,12 @@ class Experiment:
         return tuple(dict.fromkeys(run.subject.dataset for run in self.runs))
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
+        """Return the values as JSON can hold them."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Make it from what :meth:`as_json` gave."""
+        """Return the experiment that :meth:`as_json` returned as ``values``."""
         return cls(**{**values, "runs": tuple(map(Run.from_json, values["runs"]))})
 
 
@@ -163,20 +165,15 @@ def grid_of_runs(
     profile: str,
     settings: Mapping[str, Any],
 ) -> list[Run]:
-    """Return every combination; seed by seed, the headline fractions first, methods side by side.
+    """Return every combination: seed by seed, the headline fractions first, then method by method.
 
     >>> subjects, methods = [Subject("tnbc")], [Method("ece", "ece"), Method("ce", "ce")]
     >>> runs = grid_of_runs(subjects, ["segment"], methods, [0.2, 0.3], [0], profile="quick", settings={})
     >>> [(run.fraction, run.method.name) for run in runs]
     [(0.3, 'ece'), (0.3, 'ce'), (0.2, 'ece'), (0.2, 'ce')]
     """
-    telling = sorted(fractions, key=lambda f: (HEADLINE.index(f) if f in HEADLINE else len(HEADLINE), f))
+    ordered = sorted(fractions, key=lambda f: (HEADLINE.index(f) if f in HEADLINE else len(HEADLINE), f))
     return [
         Run(subject, task, method, fraction, seed, profile, settings)
-        for seed, fraction, subject, task, method in product(seeds, telling, subjects, tasks, methods)
+        for seed, fraction, subject, task, method in product(seeds, ordered, subjects, tasks, methods)
     ]
-
-
-def without_repeats(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Leave out runs that came before: grids may overlap, so that one can put what matters first."""
-    return tuple({run.name: run for run in runs}.values())

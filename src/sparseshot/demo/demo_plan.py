@@ -1,4 +1,4 @@
-"""What the demo makes and trains, as one frozen value."""
+"""What the demo makes and trains."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,24 +12,24 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.training import TrainConfig
 
 LOSSES = ("ce", "adaptive")
-"""The losses that are compared; the last is the one whose cells a user would take."""
+"""The losses that are compared; the last one is recommended."""
 
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """Everything that decides what the demo becomes.
+    """Everything that determines a demo.
 
     Attributes:
-        losses: short names, as on the command line.
-        seed: of the slide, of the choice of marks and of training.
+        losses: their short names.
+        seed: of the slide and of the choice of marks.
         width_px: of the slide, at 0.25 µm.
         height_px: of the slide.
         tissue_fraction: share of the slide that is tissue.
-        marked: share of the cells that get a mark.
+        marked: share of the cells that are marked.
         steps: of training.
         crop_px: side of a training crop.
         channels: width of the network.
-        view_um: side of the place that is shown closely.
+        view_um: side of the square that is shown closely.
     """
 
     losses: tuple[str, ...] = LOSSES
@@ -50,23 +50,23 @@ class DemoPlan:
         )
 
     def is_marked(self, cells: Cells) -> NDArray[np.bool_]:
-        """Tell which of the slide's cells get a mark."""
+        """Return which of the slide's cells are marked."""
         (chosen,) = nested_subsets(cells, [self.marked], seed=self.seed)[self.marked]
         return chosen
 
     def config(self, loss: str) -> TrainConfig:
-        """Return settings of a training; those of the full demo are the defaults of `sparseshot train`."""
+        """Return the settings of a training; the full demo has the defaults of `sparseshot train`."""
         return TrainConfig(
             task="detect", loss=loss, steps=self.steps, crop_px=self.crop_px, width=self.channels
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan as JSON has it."""
+        """Return the values as JSON can hold them."""
         return asdict(self) | {"losses": list(self.losses)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Read what :meth:`as_json` gave."""
+        """Return the plan that :meth:`as_json` returned as ``values``."""
         return cls(**{**values, "losses": tuple(values["losses"])})
 
 
@@ -74,4 +74,4 @@ FULL = DemoPlan()
 QUICK = DemoPlan(
     width_px=1600, height_px=1200, tissue_fraction=1.0, steps=40, crop_px=64, channels=8, view_um=100.0
 )
-"""Seconds instead of minutes: shows that everything works, not how well."""
+"""Takes seconds; shows that everything works, not how well."""

@@ -1,0 +1,90 @@
+"""Files of a demo.
+
+::
+
+    OUT/demo.json             the plan; marks the folder as a demo
+    OUT/slide.tif             the slide
+    OUT/truth.parquet         all of its cells
+    OUT/marks.geojson         the marked cells, for QuPath
+    OUT/LOSS/run/             the training
+    OUT/LOSS/candidates/      prediction at the lowest threshold, from which every other follows
+    OUT/LOSS/found/           prediction at the calibrated threshold: QuPath file, density map, counts
+    OUT/LOSS/cells.parquet    the same cells as one GeoParquet file
+    OUT/LOSS/output.txt       output of its process
+    OUT/LOSS/speed.json       speed of prediction; written last
+    OUT/numbers.json          all numbers of the page
+    OUT/index.html            the page; written last
+"""
+
+from pathlib import Path
+from typing import Self
+
+from sparseshot.demo.demo_plan import DemoPlan
+from sparseshot.errors import FormatError, OutputError
+from sparseshot.experiments.folders import make_folder, read_json
+from sparseshot.files import write_json
+
+_PLAN = "demo.json"
+
+
+class LossFolder:
+    """Files of one loss."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.run = path, path / "run"
+        self.candidates, self.found = path / "candidates", path / "found"
+        self.cells, self.output, self.speed = (
+            path / name for name in ("cells.parquet", "output.txt", "speed.json")
+        )
+
+
+class DemoFolder:
+    """Files of a demo, and its plan."""
+
+    def __init__(self, path: Path, plan: DemoPlan) -> None:
+        self.path, self.plan = path, plan
+        self.slide, self.truth, self.marks = (
+            path / name for name in ("slide.tif", "truth.parquet", "marks.geojson")
+        )
+        self.numbers, self.page = path / "numbers.json", path / "index.html"
+
+    @classmethod
+    def claim(cls, path: Path, plan: DemoPlan) -> Self:
+        """Return a new or empty folder, or one with the same plan; other folders are an OutputError."""
+        if (path / _PLAN).is_file():
+            existing = cls.open(path)
+            if existing.plan != plan:
+                raise OutputError(
+                    path, "holds a demo of another size or version; delete it, or choose another --out"
+                )
+            return existing
+        if path.is_dir() and any(not each.name.startswith(".") for each in path.iterdir()):
+            raise OutputError(path, "is not empty and not a demo; choose another --out")
+        make_folder(path)
+        write_json(path / _PLAN, plan.as_json())
+        return cls(path, plan)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Return the folder of a demo, with the plan in it."""
+        values = read_json(path / _PLAN)
+        try:
+            return cls(path, DemoPlan.from_json(values))
+        except (KeyError, TypeError) as error:
+            raise FormatError(
+                path / _PLAN, f"is not the plan of a demo ({error}); choose another --out"
+            ) from None
+
+    def of_loss(self, loss: str) -> LossFolder:
+        """Return the files of a loss."""
+        return LossFolder(self.path / loss)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.numbers.is_file() and self.page.is_file()
+
+    def remove_temporary_files(self) -> None:
+        """Remove temporary files left by interrupted writes."""
+        for path in self.path.rglob(".*.part*"):
+            path.unlink(missing_ok=True)

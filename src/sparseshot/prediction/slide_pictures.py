@@ -1,0 +1,113 @@
+"""Pictures of a slide with cells drawn on it.
+
+Kinds of cells differ in shape as well as colour, for readers who cannot tell the colours apart.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from sparseshot.images import Box, Slide, read_region
+
+_PALE = 0.55  # how far a slide fades under dots
+_FINER = 2  # drawn larger by this factor, then shrunk, for smooth edges
+
+
+@dataclass(frozen=True)
+class Marker:
+    """How a cell is drawn; ``dot`` is its colour in an overview, by default ``colour``."""
+
+    shape: Literal["ring", "dot", "cross"]
+    colour: str
+    edge: str
+    dot: str = ""
+
+
+Layer = tuple[NDArray[np.float64], Marker]
+"""Level-0 positions ``(N, 2)`` and how they are drawn."""
+
+
+def draw_overview(
+    slide: Slide, layers: Sequence[Layer], *, side_px: int, frames: Sequence[Box] = ()
+) -> bytes:
+    """Draw the whole slide, pale under a dot for each cell, with frames around some boxes; JPEG."""
+    image = Image.fromarray(slide.thumbnail(side_px))
+    if layers:
+        image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, "white"), _PALE)
+    scale = _FINER * image.width / slide.size[0]
+    large = image.resize((_FINER * image.width, _FINER * image.height), Image.Resampling.BICUBIC)
+    draw = ImageDraw.Draw(large)
+    for xy, marker in layers:
+        for x, y in (xy * scale).tolist():
+            draw.ellipse(_around(x, y, 4.5), fill=marker.dot or marker.colour)
+    for box in frames:
+        frame = tuple(scale * edge for edge in box)
+        draw.rectangle(frame, outline="#ffffff", width=7)
+        draw.rectangle(frame, outline="#111111", width=3)
+    return _jpeg(large.resize(image.size, Image.Resampling.LANCZOS))
+
+
+def draw_closely(slide: Slide, box: Box, layers: Sequence[Layer], *, side_px: int) -> bytes:
+    """Draw a square of the slide with its cells; JPEG."""
+    pixels = read_region(slide, box.x0, box.y0, side_px, side_px, mpp=slide.mpp * box.width / side_px)
+    large = Image.fromarray(pixels).resize((_FINER * side_px, _FINER * side_px), Image.Resampling.BICUBIC)
+    draw = ImageDraw.Draw(large)
+    scale = _FINER * side_px / box.width
+    for xy, marker in layers:
+        for x, y in ((xy[inside(xy, box)] - box[:2]) * scale).tolist():
+            _draw_marker(draw, x, y, marker)
+    return _jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
+
+
+def _draw_marker(draw: ImageDraw.ImageDraw, x: float, y: float, marker: Marker) -> None:
+    match marker.shape:
+        case "ring":
+            draw.ellipse(_around(x, y, 21), outline=marker.edge, width=9)
+            draw.ellipse(_around(x, y, 19), outline=marker.colour, width=5)
+        case "dot":
+            draw.ellipse(_around(x, y, 14), fill=marker.edge)
+            draw.ellipse(_around(x, y, 11), fill=marker.colour)
+        case "cross":
+            for colour, width in ((marker.edge, 12), (marker.colour, 7)):
+                draw.line((x - 13, y - 13, x + 13, y + 13), fill=colour, width=width)
+                draw.line((x - 13, y + 13, x + 13, y - 13), fill=colour, width=width)
+
+
+def _around(x: float, y: float, radius: float) -> tuple[float, float, float, float]:
+    return x - radius, y - radius, x + radius, y + radius
+
+
+def inside(xy: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:
+    """Return which positions are in a box."""
+    return np.asarray(((xy >= box[:2]) & (xy < box[2:])).all(axis=1))
+
+
+def square_at_quantile(xy: NDArray[np.float64], slide: Slide, *, side_um: float, quantile: float) -> Box:
+    """Return a square of the slide, chosen by its number of cells alone.
+
+    Args:
+        xy: positions of the cells.
+        slide: the slide, divided into squares.
+        side_um: side of a square.
+        quantile: share of the squares with any cells that have fewer cells than the chosen one.
+    """
+    side = round(side_um / slide.mpp)
+    columns, rows = max(1, slide.size[0] // side), max(1, slide.size[1] // side)
+    column, row = (xy // side).astype(int).T
+    within = (column < columns) & (row < rows)
+    counts = np.bincount((row * columns + column)[within], minlength=rows * columns)
+    order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
+    chosen = int(order[min(int(quantile * len(order)), len(order) - 1)]) if len(order) else 0
+    y0, x0 = (side * each for each in divmod(chosen, columns))
+    return Box(x0, y0, x0 + side, y0 + side)
+
+
+def _jpeg(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=86, optimize=True)
+    return file.getvalue()
