@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from scipy.ndimage import label, maximum_filter
 
 from benchmarks.timing import print_table, seconds_in_turns
+from sparseshot.cells.seams import settle
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
-from sparseshot.images import open_slide, read_region
+from sparseshot.images import TissueMask, open_slide, read_region
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.models.colour import network_input
+from sparseshot.models.finder import SlideFrame
+from sparseshot.models.inference import TILE_PX
+from sparseshot.models.windows import plan
 from sparseshot.prediction import Model, Throughput, predict_slide
-from sparseshot.prediction.finder import SlideFrame
-from sparseshot.prediction.plan import Tissue, plan
-from sparseshot.prediction.predict import TILE_PX, make_finder
-from sparseshot.prediction.seams import settle
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 
@@ -127,8 +127,8 @@ def by_script(path: Path, boxes: list[Box], model: Model) -> int:
 
 def bare_and_whole(path: Path, slide: Slide, model: Model, folder: Path, *, rounds: int) -> list[object]:
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
-    tissue = Tissue.everywhere(frame.grid)
-    layout = make_finder(model, frame, tissue).layout(TILE_PX)
+    tissue = TissueMask.everywhere(slide)
+    layout = model.finder(frame, tissue).layout(TILE_PX)
     bands = plan(frame.grid, tissue, layout, margin_px=model.margin_px, alignment_px=model.alignment_px)
     boxes = [tile.padded for band in bands for _, tile in band.tiles]
     images = [slide.read(frame.grid, box)[None] for box in boxes]

@@ -1,31 +1,33 @@
 """What is found does not depend on how the slide was cut."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import shapely
 from numpy.typing import NDArray
+from tests.models.test_windows import tissue_of
 from tests.prediction.agreement import check_same_cells
 from tests.prediction.networks import ArraySlide, darkness_model, random_detector
 
 from sparseshot.cells import Cells
 from sparseshot.cells.suppression import suppress
 from sparseshot.datasets.synthetic import SyntheticTissue
-from sparseshot.images.slide import Box, Slide
-from sparseshot.models.grid import decode
-from sparseshot.prediction.detect import Detector
+from sparseshot.images import TissueMask
+from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.models.detect import MATCH_RADIUS_UM
+from sparseshot.models.detection_grid import decode
+from sparseshot.models.finder import Finder, SlideFrame, in_reading_order
+from sparseshot.models.inference import look_at
+from sparseshot.models.segment import Segmenter
+from sparseshot.models.windows import Band, WindowLayout, plan
 from sparseshot.prediction.engine import Engine, Throughput
-from sparseshot.prediction.finder import Finder, SlideFrame, in_reading_order
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.plan import Band, Layout, Tissue, plan
-from sparseshot.prediction.segment import Segmenter
-from sparseshot.training.held_out import MATCH_RADIUS_UM
-from sparseshot.training.inference import whole_image_output
 
 
 def found(
-    slide: Slide, model: Model, finder: Finder, layout: Layout, *, tissue: Tissue, pace: Throughput
+    slide: Slide, model: Model, finder: Finder, layout: WindowLayout, *, tissue: TissueMask, pace: Throughput
 ) -> Cells:
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
     bands = plan(frame.grid, tissue, layout, margin_px=model.margin_px, alignment_px=model.alignment_px)
@@ -41,32 +43,30 @@ def found(
     return in_reading_order(Cells.concatenate(tables))
 
 
-def patches(slide: Slide, mpp: float) -> Tissue:
+def patches(slide: Slide, mpp: float) -> TissueMask:
     """Take some squares of the slide for tissue; their borders lie anywhere between pixels."""
     grid = SlideFrame.over(slide, mpp=mpp, classes=("cell",)).grid
     shape = (int(grid.height / 37.3) + 1, int(grid.width / 37.3) + 1)
-    return Tissue(np.random.default_rng(5).random(shape) < 0.6, 37.3)
-
-
-def everywhere(slide: Slide, mpp: float) -> Tissue:
-    return Tissue.everywhere(SlideFrame.over(slide, mpp=mpp, classes=("cell",)).grid)
+    return tissue_of(np.random.default_rng(5).random(shape) < 0.6, 37.3, grid)
 
 
 def detected(
-    slide: Slide, model: Model, tile_px: int, *, tissue: Tissue | None = None, batch: int = 1
+    slide: Slide, model: Model, tile_px: int, *, tissue: TissueMask | None = None, batch: int = 1
 ) -> Cells:
     tissue = tissue or patches(slide, model.mpp)
-    finder = Detector(model, SlideFrame.over(slide, mpp=model.mpp, classes=model.classes), tissue)
+    finder = model.finder(SlideFrame.over(slide, mpp=model.mpp, classes=model.classes), tissue)
     pace = Throughput(batch=batch, threads=1)
     return found(slide, model, finder, finder.layout(tile_px), tissue=tissue, pace=pace)
 
 
 def segmented(
-    slide: Slide, model: Model, tile_px: int, window_px: int, *, tissue: Tissue | None = None
+    slide: Slide, model: Model, tile_px: int, window_px: int, *, tissue: TissueMask | None = None
 ) -> Cells:
-    tissue = tissue or everywhere(slide, model.mpp)
+    tissue = tissue or TissueMask.everywhere(slide)
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
-    finder = Segmenter(model, frame, tissue, window_px=window_px, reach_um=20.0)
+    finder = model.finder(frame, tissue)
+    assert isinstance(finder, Segmenter)
+    finder = replace(finder, window_px=window_px, reach_um=20.0)
     return found(slide, model, finder, finder.layout(tile_px), tissue=tissue, pace=Throughput(threads=1))
 
 
@@ -103,9 +103,10 @@ def test_places_do_not_depend_on_tile_or_batch_size(tissue_slide: SyntheticTissu
 
 def test_tiles_find_what_the_whole_image_holds(tissue_slide: SyntheticTissue, detector: Model) -> None:
     frame = SlideFrame.over(tissue_slide, mpp=0.5, classes=detector.classes)
-    image = tissue_slide.read(frame.grid, frame.grid.box)
-    output = whole_image_output(detector.network, image)
-    raw = decode(output, out_channels=1, stride=8, threshold=detector.threshold - 1e-4)
+    width, height, margin = frame.grid.width, frame.grid.height, detector.margin_px
+    whole = tissue_slide.read(frame.grid, Box(-margin, -margin, width + margin, height + margin))
+    cut = np.s_[:, margin // 8 : (margin + height + 7) // 8, margin // 8 : (margin + width + 7) // 8]
+    raw = decode(detector(whole[None])[0][cut], out_channels=1, stride=8, threshold=detector.threshold - 1e-4)
     score = np.round(raw.score.astype(np.float64), 4)
     sure = score >= detector.threshold
     everything = in_reading_order(frame.cells(raw.xy[sure] * 2, label=raw.label[sure] - 1, score=score[sure]))
@@ -114,8 +115,12 @@ def test_tiles_find_what_the_whole_image_holds(tissue_slide: SyntheticTissue, de
         suppress(everything.xy, everything.score, radius=MATCH_RADIUS_UM / tissue_slide.mpp)
     ]
     assert len(expected) < len(everything)
-    whole = everywhere(tissue_slide, 0.5)
-    check_same_cells(detected(tissue_slide, detector, 128, batch=2, tissue=whole), expected)
+    everywhere = TissueMask.everywhere(tissue_slide)
+    check_same_cells(detected(tissue_slide, detector, 128, batch=2, tissue=everywhere), expected)
+    region = look_at(
+        detector.network, detector.task, tissue_slide, frame, threshold=detector.threshold, tissue=everywhere
+    )
+    check_same_cells(region.cells, expected)
 
 
 def test_what_is_written_is_what_was_decided_on(tissue_slide: SyntheticTissue, detector: Model) -> None:
@@ -130,12 +135,13 @@ def test_what_is_written_is_what_was_decided_on(tissue_slide: SyntheticTissue, d
 
 def test_only_tissue_is_looked_at(tissue_slide: SyntheticTissue, detector: Model) -> None:
     tissue = patches(tissue_slide, 0.5)
-    all_of_it = detected(tissue_slide, detector, 256, tissue=everywhere(tissue_slide, 0.5))
+    all_of_it = detected(tissue_slide, detector, 256, tissue=TissueMask.everywhere(tissue_slide))
     some = detected(tissue_slide, detector, 256, tissue=tissue)
     assert 0 < len(some) < 0.8 * len(all_of_it)
+    grid = Grid.over(tissue_slide, 0.5)
     x, y = some.xy.T / 2
     reach = (-8, 0, 8)  # a grid cell counts by its middle, and its offset may reach half a cell beyond
-    near = [[tissue.at(x[k] + reach, y[k] + reach).any()] for k in range(len(some))]
+    near = [[tissue.at(x[k] + reach, y[k] + reach, grid).any()] for k in range(len(some))]
     assert np.all(near)
 
 

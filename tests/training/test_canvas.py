@@ -9,7 +9,10 @@ from tests.training.blobs import ArraySlide
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
-from sparseshot.training.canvas import CERTAIN_BACKGROUND, IGNORED, BlockCache, Canvas
+from sparseshot.models.detect import Detect
+from sparseshot.models.segment import Segment
+from sparseshot.models.task import CERTAIN_BACKGROUND, IGNORED
+from sparseshot.training.canvas import BlockCache, Canvas
 from sparseshot.training.crops import CropPlan, CropSource
 from sparseshot.training.labelling import Labelling
 
@@ -89,7 +92,7 @@ def test_held_out_boxes_are_ignored() -> None:
         squares([(10, 10), (60, 60)]),
         Labelling(),
         mpp=0.5,
-        ignored=np.array([[50.0, 50.0, 100.0, 100.0]]),
+        ignored=[Box(50, 50, 100, 100)],
     )
     label = canvas.cut(Box(0, 0, 100, 100), BlockCache()).label
     assert (label[50:, 50:] == IGNORED).all()
@@ -98,7 +101,8 @@ def test_held_out_boxes_are_ignored() -> None:
 
 
 def plan(*, stride: int, size_px: int = 64) -> CropPlan:
-    return CropPlan(size_px=size_px, near_marks=1.0, stain_jitter=0.1, stride=stride, seed=3)
+    task = Segment() if stride == 1 else Detect(stride=stride)
+    return CropPlan(size_px=size_px, near_marks=1.0, stain_jitter=0.1, task=task, seed=3)
 
 
 @pytest.mark.parametrize("stride", [1, 8])
@@ -158,7 +162,7 @@ def test_certain_negatives_and_ignored_boxes_reach_the_grid() -> None:
         Labelling(("cell",), ("dust",)),
         mpp=0.5,
         outlines=False,
-        ignored=np.array([[0.0, 0.0, 64.0, 8.0]]),
+        ignored=[Box(0, 0, 64, 8)],
     )
     batch = CropSource([canvas], plan(stride=8)).batch(0, range(8))
     assert (batch.target == IGNORED).sum(dim=(1, 2)).tolist() == [8] * 8

@@ -60,7 +60,7 @@ def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:
     """As after training on few marks: everything is told apart, but no probability reaches one half."""
     network = DarkIsCell(-8.0)
     _, held_out = prepare([marked_blobs(0)], [marked_blobs(1)], tiny_config())
-    seen = calibrate(network, tiny_config().make_task(), held_out)
+    seen = calibrate(network, tiny_config(), held_out)
     assert seen is not None
     slide, truth = blobs(2)
     result = evaluate(
@@ -75,7 +75,7 @@ def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:
 def test_calibration_needs_marks() -> None:
     slide, truth = blobs(0)
     _, held_out = prepare([marked_blobs(0)], [AnnotatedSlide(slide, truth[:0])], tiny_config())
-    assert calibrate(DarkIsCell(), tiny_config().make_task(), held_out) is None
+    assert calibrate(DarkIsCell(), tiny_config(), held_out) is None
 
 
 def test_counts_pool_over_images() -> None:

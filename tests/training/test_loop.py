@@ -34,9 +34,9 @@ def run(config: TrainConfig, folder: Path, network: nn.Module | None = None) -> 
 
 
 def crop_source(canvases: Sequence[Canvas], config: TrainConfig) -> CropSource:
-    stride = config.make_task().stride
+    task = config.make_task()
     return CropSource(
-        canvases, CropPlan(config.crop_px, config.near_marks, config.stain_jitter, stride, config.seed)
+        canvases, CropPlan(config.crop_px, config.near_marks, config.stain_jitter, task, config.seed)
     )
 
 
@@ -245,7 +245,8 @@ def test_without_validation_images_some_squares_are_held_out(tmp_path: Path) -> 
     canvases, held_out = prepare([AnnotatedSlide(slide, truth)], [], config)
     held = sum(len(part.xy) for part in held_out)
     assert 0.1 * len(truth) < held < 0.5 * len(truth)
-    from sparseshot.training.canvas import IGNORED, BlockCache
+    from sparseshot.models.task import IGNORED
+    from sparseshot.training.canvas import BlockCache
 
     label = canvases[0].cut(canvases[0].grid.box, BlockCache()).label
     assert (label == IGNORED).mean() == pytest.approx(

@@ -14,9 +14,10 @@ from sparseshot.experiments.experiment import LOSS_TITLES
 from sparseshot.experiments.folders import LOG, read_json
 from sparseshot.experiments.performing import machine
 from sparseshot.metrics import Counts, f1_score, match_points, scored_hits
+from sparseshot.models.detect import MATCH_RADIUS_UM
+from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import read_prediction
 from sparseshot.training.checkpoint import versions
-from sparseshot.training.held_out import LOWEST_SCORE, MATCH_RADIUS_UM
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.training.runs import run_checkpoint
 

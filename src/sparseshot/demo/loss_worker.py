@@ -12,9 +12,9 @@ from sparseshot.errors import SparseshotError
 from sparseshot.experiments.run_worker import end_with_parent
 from sparseshot.files import write_json
 from sparseshot.images import open_slide
+from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import Model, Progress, predict_slide, read_prediction
 from sparseshot.training import TrainingData, train_run
-from sparseshot.training.held_out import LOWEST_SCORE
 
 
 def main(loss: str) -> int:

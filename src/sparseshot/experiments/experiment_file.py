@@ -15,7 +15,8 @@ from sparseshot.experiments.paper import TABLES, paper_table
 from sparseshot.experiments.subjects import OwnData, Subject
 from sparseshot.experiments.toml_table import TomlTable
 from sparseshot.losses import LOSSES, make_loss
-from sparseshot.training.config import PROFILES, TASKS, TrainConfig
+from sparseshot.models.tasks import TASKS
+from sparseshot.training.config import PROFILES, TrainConfig
 from sparseshot.training.runs import make_config
 
 _FILE_KEYS = ("title", "about", "profile", "paper_table", "settings", "losses", "data", "grid")
@@ -131,7 +132,7 @@ def _runs(
     grid.check_keys(_GRID_KEYS)
     tasks, losses = grid.strings("tasks"), grid.strings("losses")
     for task in tasks:
-        grid.check_known(task, TASKS, kind="task")
+        grid.check_known(task, tuple(TASKS), kind="task")
     for loss in losses:
         grid.check_known(loss, methods, kind="loss")
     fractions, seeds = grid.items("fractions"), grid.items("seeds", [0])

@@ -13,18 +13,15 @@ from typing import Any
 
 import torch
 
-from sparseshot.cells import Cells
 from sparseshot.errors import SparseshotWarning
 from sparseshot.experiments.experiment import Run
 from sparseshot.experiments.folders import METRICS
 from sparseshot.experiments.panels import write_panels
 from sparseshot.files import write_json
-from sparseshot.images import Grid
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint, versions
 from sparseshot.training.evaluation import evaluate
-from sparseshot.training.held_out import find
 from sparseshot.training.loop import LAST
 from sparseshot.training.runs import train_run
 
@@ -74,7 +71,7 @@ def exclusive_recalls(
     checkpoint: Checkpoint, images: Sequence[AnnotatedSlide]
 ) -> dict[str, dict[str, float]]:
     """Return the exclusive recall of each class at threshold 0.5 and at the calibrated one."""
-    task, module = checkpoint.config.make_task(), checkpoint.network()
+    network = checkpoint.network()
     thresholds = {"half": 0.5}
     if checkpoint.threshold is not None:
         thresholds["calibrated"] = checkpoint.threshold
@@ -82,12 +79,10 @@ def exclusive_recalls(
     for kind, threshold in thresholds.items():
         own, other = ({name: Counts() for name in checkpoint.classes} for _ in range(2))
         for known in images:
-            grid = Grid.over(known.slide, checkpoint.mpp)
-            found = find(module, task, known.slide.read(grid, grid.box), mpp=grid.mpp, threshold=threshold)
+            found = known.look_at(network, checkpoint.config, threshold=threshold).cells
             truth = replace(known.cells, mpp=known.slide.mpp)
             for index, name in enumerate(checkpoint.classes):
-                places = grid.to_level0(found.xy[found.label == index + 1])
-                one, two = exclusive_counts(truth, Cells(places, mpp=known.slide.mpp), of_class=name)
+                one, two = exclusive_counts(truth, found[found.label == index], of_class=name)
                 own[name] += one
                 other[name] += two
         for name in checkpoint.classes:

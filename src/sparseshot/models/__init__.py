@@ -1,6 +1,6 @@
 """Networks that find cells: a U-Net for outlines, a YOLLO-style detector for places."""
 
-from sparseshot.models.grid import decode, encode, foreground_probability
+from sparseshot.models.detection_grid import decode, encode, foreground_probability
 from sparseshot.models.unet import UNet
 from sparseshot.models.yollo import YOLLO
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from sparseshot.cells import Cells
 from sparseshot.images.slide import Box, Slide
 from sparseshot.images.tiles import Tile
-from sparseshot.prediction.finder import Finder
+from sparseshot.models.finder import Finder
+from sparseshot.models.windows import Band, Window
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.plan import Band, Window
 from sparseshot.prediction.reading import read_tiles
 
 _BEHIND = 4

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparseshot.images.slide import Slide
-from sparseshot.images.tissue import tissue_mask
+from sparseshot.images.tissue import TissueMask, tissue_mask
+from sparseshot.models.finder import SlideFrame
+from sparseshot.models.inference import TILE_PX
+from sparseshot.models.windows import Band, plan
 from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
-from sparseshot.prediction.finder import SlideFrame
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.plan import Band, Tissue, plan
-from sparseshot.prediction.predict import TILE_PX, make_finder
 
 _PROBED_WINDOWS, _PROBED_TILES = 5, 2
 _BYTES_PER_CELL = {"detect": 70, "segment": 600}
@@ -58,10 +58,9 @@ def estimate_slide(
 ) -> Estimate:
     """Tell what :func:`~sparseshot.prediction.predict.predict_slide` would take; writes nothing."""
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
-    everywhere = Tissue.everywhere(frame.grid)
-    found = tissue_mask(slide) if only_tissue else None
-    tissue = everywhere if found is None else Tissue.of(found, frame.grid)
-    finder = make_finder(model, frame, tissue)
+    everywhere = TissueMask.everywhere(slide)
+    tissue = tissue_mask(slide) if only_tissue else everywhere
+    finder = model.finder(frame, tissue)
     layout = finder.layout(tile_px)
     sizes = {"margin_px": model.margin_px, "alignment_px": model.alignment_px}
     windows = [window for band in plan(frame.grid, tissue, layout, **sizes) for window in band.windows]
@@ -79,13 +78,12 @@ def estimate_slide(
         engine.run([Band(0, tuple(part), float("inf"))], lambda *_: None, seen.append)
     speed = seen[-1].tiles / seen[-1].seconds if seen else 1.0
     cells = round(engine.cells * tiles / seen[-1].tiles) if seen else 0
-    width, height = slide.size
     there = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
     return Estimate(
         slide=slide.name,
         tiles=tiles,
         glass_tiles=of_all - tiles,
-        tissue_mm2=width * height * (slide.mpp / 1000) ** 2 if found is None else found.area_mm2,
+        tissue_mm2=tissue.area_mm2,
         tiles_per_second=speed,
         cells=cells,
         bytes=cells * _BYTES_PER_CELL[model.task.name] + 2**20,

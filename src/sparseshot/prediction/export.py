@@ -21,8 +21,8 @@ from sparseshot.cells.repairs import Repairs
 from sparseshot.errors import DataNotFoundError, FormatError
 from sparseshot.files import replacing, write_json
 from sparseshot.images.tissue import TissueMask
+from sparseshot.models.finder import PLACE_DECIMALS, SlideFrame
 from sparseshot.prediction.density import Density
-from sparseshot.prediction.finder import PLACE_DECIMALS, SlideFrame
 from sparseshot.prediction.manifest import MANIFEST, Broken, File, Manifest, sweep
 
 QUPATH, SUMMARY, OVERVIEW = "qupath.zip", "summary.json", "overview.png"
@@ -87,7 +87,7 @@ def read_prediction(folder: Path | str) -> Cells:
 
 
 def export(
-    folder: Path, manifest: Manifest, frame: SlideFrame, name: str, tissue: TissueMask | None
+    folder: Path, manifest: Manifest, frame: SlideFrame, name: str, tissue: TissueMask
 ) -> PredictionSummary:
     """Write everything that is made of all shards, and then that nothing is left to be done."""
     density = Density.over(frame.size, frame.mpp, frame.classes)
@@ -96,18 +96,17 @@ def export(
     density.write_ome_tiff(folder / DENSITY_MAP)
     files = [QUPATH, DENSITY_MAP, DENSITY_PICTURE, SUMMARY]
     overview = None
-    if tissue is not None:
+    if tissue.overview is not None:
         overview = tissue.picture()
         files.append(OVERVIEW)
         with replacing(folder / OVERVIEW) as temporary:
             Image.fromarray(overview).save(temporary, "PNG")
     density.write_picture(folder / DENSITY_PICTURE, overview=overview)
-    width, height = frame.size
     summary = PredictionSummary(
         slide=name,
         folder=folder,
         counts=dict(zip(frame.classes, density.counts.sum(axis=(1, 2)).tolist(), strict=True)),
-        tissue_mm2=width * height * (frame.mpp / 1000) ** 2 if tissue is None else tissue.area_mm2,
+        tissue_mm2=tissue.area_mm2,
         threshold=manifest.identity["threshold"],
         broken=manifest.broken,
     )

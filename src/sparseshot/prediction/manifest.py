@@ -13,7 +13,7 @@ from sparseshot import __version__
 from sparseshot.errors import FormatError, OutputError
 from sparseshot.files import write_json
 from sparseshot.images.slide import Box, Grid
-from sparseshot.prediction.plan import Layout
+from sparseshot.models.windows import WindowLayout
 
 MANIFEST = "manifest.json"
 SHARDS, UNDECIDED = "cells", "undecided"
@@ -97,16 +97,14 @@ class Manifest:
         layout: how tiles were laid; it does not change the cells, only how they are spread over shards.
         bands: how many shards there will be.
         shards: those that are done, in order.
-        mask: where tissue was looked for, once that is known.
         files: what was made of all shards, once they are done.
         finished: nothing is left to be done.
     """
 
     identity: Mapping[str, Any]
-    layout: Layout
+    layout: WindowLayout
     bands: int = 0
     shards: tuple[Shard, ...] = ()
-    mask: File | None = None
     files: tuple[File, ...] = ()
     finished: bool = False
 
@@ -132,10 +130,9 @@ class Manifest:
                 raise TypeError("it does not tell of which slide")
             return cls(
                 identity=content["identity"],
-                layout=Layout(**content["layout"]),
+                layout=WindowLayout(**content["layout"]),
                 bands=content["bands"],
                 shards=tuple(_shard(**shard) for shard in content["shards"]),
-                mask=File(**content["mask"]) if content["mask"] else None,
                 files=tuple(File(**file) for file in content["files"]),
                 finished=content["finished"],
             )
@@ -163,7 +160,7 @@ def _shard(*, file: Any, carried: Any, broken: Any, band: int, cells: int) -> Sh
     return Shard(band, cells, File(**file), File(**carried), tuple(Broken(**place) for place in broken))
 
 
-def claim(folder: Path, identity: Mapping[str, Any], layout: Layout, *, force: bool) -> Manifest:
+def claim(folder: Path, identity: Mapping[str, Any], layout: WindowLayout, *, force: bool) -> Manifest:
     """Make the folder ours, or see that it is; give what is known of it.
 
     Raises:

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from sparseshot.errors import InputError, SparseshotError
-from sparseshot.models.colour import network_input
-from sparseshot.models.tasks import Task
+from sparseshot.images import TissueMask
+from sparseshot.models.finder import Finder, SlideFrame
+from sparseshot.models.inference import forward
+from sparseshot.models.task import Task
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.machine import fast_bfloat16, find_device
+from sparseshot.training.machine import Precision, find_device, uses_bfloat16
 from sparseshot.training.runs import run_checkpoint
-
-Precision = Literal["auto", "32", "bf16"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,6 @@ class Model:
                     f"see sparseshot.models.UNet"
                 )
         place = find_device(device)
-        half = precision == "bf16" or (precision == "auto" and fast_bfloat16(place.type))
         return cls(
             network=_folded(module).to(place, memory_format=torch.channels_last),  # type: ignore[call-overload]
             task=checkpoint.config.make_task(),
@@ -98,7 +97,7 @@ class Model:
             mpp=checkpoint.mpp,
             threshold=float(threshold),
             device=place,
-            precision="bf16" if half else "32",
+            precision="bf16" if uses_bfloat16(precision, place) else "32",
             fingerprint=fingerprint(checkpoint),
         )
 
@@ -114,15 +113,16 @@ class Model:
         alignment: int = self.network.alignment_px  # type: ignore[assignment]
         return alignment
 
+    def finder(self, frame: SlideFrame, tissue: TissueMask) -> Finder:
+        """Return what turns the outputs over a slide into cells."""
+        return self.task.finder(frame, tissue, threshold=self.threshold, margin_px=self.margin_px)
+
     def __call__(self, images: NDArray[np.uint8]) -> Tensor:
         """Map images ``(N, H, W, 3)`` to outputs ``(N, channels, rows, cols)``, float32, on the device."""
-        # Seen as (N, 3, H, W), bytes in the order of (N, H, W, 3) are what PyTorch calls channels_last.
-        batch = torch.from_numpy(images).to(self.device, non_blocking=True).permute(0, 3, 1, 2)
         half = self.precision == "bf16"
         try:
-            with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=half):
-                output: Tensor = self.network(network_input(batch)).float()
-                is_number = bool(output.sum().isfinite())
+            output = forward(self.network, images, bfloat16=half)
+            is_number = bool(output.sum().isfinite())
         except torch.OutOfMemoryError as error:
             count, height, width, _ = images.shape
             raise SparseshotError(

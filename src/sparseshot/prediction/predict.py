@@ -10,19 +10,15 @@ from typing import Any
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.errors import OutputError
 from sparseshot.images.slide import Box, Slide
-from sparseshot.images.tissue import tissue_mask
-from sparseshot.prediction.detect import Detector
+from sparseshot.images.tissue import TissueMask, tissue_mask
+from sparseshot.models.finder import Finder, SlideFrame
+from sparseshot.models.inference import TILE_PX
+from sparseshot.models.windows import Band, plan
 from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
 from sparseshot.prediction.export import PredictionSummary, export, read_summary
-from sparseshot.prediction.finder import Finder, SlideFrame
 from sparseshot.prediction.manifest import SHARDS, UNDECIDED, Broken, File, Manifest, Shard, claim
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import slide_fingerprint
-from sparseshot.prediction.plan import Band, Tissue, plan
-from sparseshot.prediction.segment import Segmenter
-
-TILE_PX = 1024
-"""Side of a tile where none is asked for: a margin of 48 pixels adds a fifth to its area."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -62,24 +58,22 @@ def predict_slide(
     start = time.perf_counter()
     folder = Path(folder)
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
-    finder = make_finder(model, frame, Tissue.everywhere(frame.grid))
-    identity = _identity(slide, model, finder, only_tissue=only_tissue)
+    everywhere = TissueMask.everywhere(slide)
+    identity = _identity(slide, model, model.finder(frame, everywhere), only_tissue=only_tissue)
     try:
-        manifest = claim(folder, identity, finder.layout(tile_px), force=force)
+        manifest = claim(folder, identity, model.finder(frame, everywhere).layout(tile_px), force=force)
         if manifest.finished:
             return replace(read_summary(folder, manifest), skipped=True)
-        found = tissue_mask(slide) if only_tissue else None
-        tissue = Tissue.everywhere(frame.grid) if found is None else Tissue.of(found, frame.grid)
+        tissue = tissue_mask(slide) if only_tissue else everywhere
         bands = plan(
             frame.grid, tissue, manifest.layout, margin_px=model.margin_px, alignment_px=model.alignment_px
         )
         book = _ShardWriter(folder, replace(manifest, bands=len(bands)), frame)
         todo = bands[len(manifest.shards) :]
         if todo:
-            finder = make_finder(model, frame, tissue)
-            engine = Engine(slide, model, finder, pace, book.carried(), book.cells)
+            engine = Engine(slide, model, model.finder(frame, tissue), pace, book.carried(), book.cells)
             engine.run(todo, book.close, report)
-        summary = export(folder, book.manifest, frame, slide.name, found)
+        summary = export(folder, book.manifest, frame, slide.name, tissue)
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise OutputError(
@@ -88,12 +82,6 @@ def predict_slide(
         raise
     tiles = sum(len(window.tiles) for band in todo for window in band.windows)
     return replace(summary, tiles=tiles, seconds=time.perf_counter() - start)
-
-
-def make_finder(model: Model, frame: SlideFrame, tissue: Tissue) -> Finder:
-    """Make the finder of the model's task."""
-    kind = Detector if model.task.name == "detect" else Segmenter
-    return kind(model, frame, tissue)
 
 
 def _identity(slide: Slide, model: Model, finder: Finder, *, only_tissue: bool) -> dict[str, Any]:

@@ -6,10 +6,15 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
+from torch import nn
+
 from sparseshot.cells import MARKINGS, Cells, choose_marks, read_cells
 from sparseshot.datasets import Sample, load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
-from sparseshot.images import Slide, TissueMask, open_slide, tissue_mask
+from sparseshot.images import Box, Slide, TissueMask, open_slide, tissue_mask
+from sparseshot.models.finder import SlideFrame
+from sparseshot.models.inference import Region, look_at
+from sparseshot.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,28 @@ class AnnotatedSlide:
     def cells(self) -> Cells:
         """Every known cell: the truth if there is one, else the marks."""
         return self.marks if self.truth is None else self.truth
+
+    def look_at(
+        self,
+        network: nn.Module,
+        config: TrainConfig,
+        *,
+        threshold: float,
+        box: Box | None = None,
+        halo_px: int | None = None,
+    ) -> Region:
+        """Run a network over a box of the slide; see :func:`sparseshot.models.inference.look_at`."""
+        frame = SlideFrame.over(self.slide, mpp=config.mpp, classes=config.labelling.names)
+        return look_at(
+            network,
+            config.make_task(),
+            self.slide,
+            frame,
+            threshold=threshold,
+            box=box,
+            halo_px=halo_px,
+            tissue=self.tissue,
+        )
 
 
 @dataclass(frozen=True)

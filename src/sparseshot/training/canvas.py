@@ -5,7 +5,7 @@ decoded once and a slide of a hundred gigapixels costs only the blocks that crop
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid, Slide
+from sparseshot.models.task import CERTAIN_BACKGROUND, IGNORED, UNANNOTATED, Points
 from sparseshot.training.labelling import UNUSED, Labelling
-
-UNANNOTATED = 0
-CERTAIN_BACKGROUND = -1
-IGNORED = -100
 
 BLOCK_PX = 512
 WHITE = 255
@@ -65,21 +62,6 @@ def _size(block: Patch) -> int:
     return sum(part.nbytes for part in block if part is not None)
 
 
-@dataclass(frozen=True)
-class Points:
-    """Marks as a detector needs them, in working pixels.
-
-    Attributes:
-        xy: ``(K, 2)``.
-        target: ``(K,)`` int16, 0 for certain negatives, 1…C.
-        size: ``(K, 2)`` width and height, NaN where a mark has no outline.
-    """
-
-    xy: NDArray[np.float64]
-    target: NDArray[np.int16]
-    size: NDArray[np.float64]
-
-
 class Canvas:
     """One image or slide with its marks.
 
@@ -91,7 +73,7 @@ class Canvas:
         truth: every cell there is, in simulations.
         outlines: paint outlines (segmentation); otherwise only regions are painted, and marks are points.
         radius_um: radius of the disc that stands for a mark without outline.
-        ignored: boxes ``(x0, y0, x1, y1)`` in working pixels that training must not look at.
+        ignored: boxes in working pixels that training must not see.
         tissue: boxes ``(x0, y0, x1, y1)`` in working pixels to draw places from, of one size; None: anywhere.
     """
 
@@ -105,7 +87,7 @@ class Canvas:
         truth: Cells | None = None,
         outlines: bool = True,
         radius_um: float = 3.0,
-        ignored: NDArray[np.float64] | None = None,
+        ignored: Sequence[Box] = (),
         tissue: NDArray[np.float64] | None = None,
     ) -> None:
         self.slide = slide
@@ -115,7 +97,7 @@ class Canvas:
         self.points = _points(marks, labelling, grid)
         self.truth = None if truth is None else _points(truth, labelling, grid)
         self._tissue = np.array([[0.0, 0.0, self.width, self.height]]) if tissue is None else tissue
-        self._ignored = np.empty((0, 4)) if ignored is None else ignored
+        self._ignored = ignored
         self._background = [_Layer(_as_cells(marks.regions), grid, 1.0)]
         self._positive = self._truth_layer = None
         if outlines:
@@ -165,8 +147,8 @@ class Canvas:
         if self._positive is not None:
             marked = self._positive.paint(box)
             np.copyto(label, marked, where=marked > 0)
-        for xa, ya, xb, yb in np.maximum(np.rint(self._ignored - (box[:2] * 2)), 0).astype(int):
-            label[ya:yb, xa:xb] = IGNORED
+        for each in self._ignored:
+            label[each.meet(box).within(box)] = IGNORED
         return Patch(image, label, None if self._truth_layer is None else self._truth_layer.paint(box))
 
     def _block_box(self, col: int, row: int) -> Box:

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from sparseshot.errors import FormatError, InputError
 from sparseshot.losses import make_loss
-from sparseshot.models.tasks import Detect, Segment, Task
+from sparseshot.models.task import Task
+from sparseshot.models.tasks import TASKS
 from sparseshot.training.labelling import Labelling
-
-TASKS = ("segment", "detect")
+from sparseshot.training.machine import Precision
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class TrainConfig:
     validations: int = 3
     checkpoint_every: int = 100
     log_every: int = 10
-    precision: Literal["auto", "32", "bf16"] = "auto"
+    precision: Precision = "auto"
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
             raise InputError(f"task is {self.task!r}; there are {', '.join(TASKS)}")
-        if self.precision not in {"auto", "32", "bf16"}:
+        if self.precision not in get_args(Precision):
             raise InputError(f"precision is {self.precision!r}; there are auto, 32, bf16")
         for name in (
             "steps",
@@ -93,15 +93,16 @@ class TrainConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; give a number above 0")
         if not 0 <= self.near_marks <= 1:
             raise InputError(f"near_marks is {self.near_marks}; give a share between 0 and 1")
-        if self.task == "detect" and self.crop_px % self.stride:
-            raise InputError(
-                f"crop_px is {self.crop_px}, not a multiple of the stride {self.stride}; "
-                f"take {self.crop_px // self.stride * self.stride}"
-            )
         make_loss(self.loss, self.loss_options)  # a wrong name or option shows here, not after loading images
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "negative_classes", tuple(self.negative_classes))
+        stride = self.make_task().stride
+        if self.crop_px % stride:
+            raise InputError(
+                f"crop_px is {self.crop_px}, not a multiple of the stride {stride}; "
+                f"take {self.crop_px // stride * stride}"
+            )
 
     @property
     def labelling(self) -> Labelling:
@@ -110,10 +111,9 @@ class TrainConfig:
 
     def make_task(self) -> Task:
         """Make the task this configuration names."""
-        channels = self.labelling.out_channels
-        if self.task == "segment":
-            return Segment(out_channels=channels, width=self.width, depth=self.depth)
-        return Detect(out_channels=channels, width=self.width, stride=self.stride, sizes=self.sizes)
+        kind = TASKS[self.task]
+        own = {item.name: getattr(self, item.name) for item in fields(kind) if item.name != "out_channels"}
+        return kind(out_channels=self.labelling.out_channels, **own)
 
     def to_json(self) -> str:
         """Return the configuration as JSON, one setting a line."""

@@ -13,15 +13,15 @@ from torch import Tensor
 from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.models.colour import draw_stain_jitter
-from sparseshot.models.grid import GridTarget, encode
-from sparseshot.training.canvas import CERTAIN_BACKGROUND, IGNORED, BlockCache, Canvas, Points
+from sparseshot.models.task import Points, Task
+from sparseshot.training.canvas import BlockCache, Canvas
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 _AHEAD = 3  # batches made while the network works
 
 
 @dataclass(frozen=True)
-class Batch:
+class CropBatch:
     """Crops with their targets; ``*`` is ``H, W`` for pixels or ``rows, cols`` of the detector's grid.
 
     Attributes:
@@ -53,7 +53,7 @@ class Batch:
 
 
 class Crop(NamedTuple):
-    """One crop, its columns as in :class:`Batch`, the image as ``(H, W, 3)``."""
+    """One crop, its columns as in :class:`CropBatch`, the image as ``(H, W, 3)``."""
 
     image: NDArray[np.uint8]
     jitter: NDArray[np.float32]
@@ -72,14 +72,14 @@ class CropPlan:
         size_px: side of a crop.
         near_marks: share of crops that hold a mark; the others lie anywhere.
         stain_jitter: strength of the change of stain.
-        stride: pixels to a cell of the target: 1 for a segmenter.
+        task: makes the targets.
         seed: of every random choice.
     """
 
     size_px: int
     near_marks: float
     stain_jitter: float
-    stride: int
+    task: Task
     seed: int
 
 
@@ -101,11 +101,11 @@ class CropSource:
         self._marked_canvas = np.repeat(np.arange(len(canvases)), [len(xy) for xy in positives])
         self._area = np.cumsum([canvas.area_px for canvas in canvases], dtype=np.float64)
 
-    def batch(self, step: int, items: Sequence[int]) -> Batch:
+    def batch(self, step: int, items: Sequence[int]) -> CropBatch:
         """Draw the crops ``items`` of the batch of one step."""
         crops = [self._crop(step, item) for item in items]
         image, jitter, target, annotated, truth, offset, size = zip(*crops, strict=True)
-        return Batch(
+        return CropBatch(
             _stacked(image).permute(0, 3, 1, 2),
             _stacked(jitter),
             _stacked(target),
@@ -115,10 +115,10 @@ class CropSource:
             None if size[0] is None else _stacked(size),
         )
 
-    def ahead(self, steps: range, items: Sequence[int]) -> Iterator[Batch]:
+    def ahead(self, steps: range, items: Sequence[int]) -> Iterator[CropBatch]:
         """Return the batches of steps in order, made in a thread ahead of their use."""
         with ThreadPoolExecutor(1, thread_name_prefix="crops") as pool:
-            waiting: list[Future[Batch]] = []
+            waiting: list[Future[CropBatch]] = []
             for step in steps:
                 waiting.append(pool.submit(self.batch, step, items))
                 if len(waiting) > _AHEAD:
@@ -133,17 +133,14 @@ class CropSource:
         patch = canvas.cut(Box(x0, y0, x0 + plan.size_px, y0 + plan.size_px), self._cache)
         turn = int(random.integers(8))
         jitter = draw_stain_jitter(random, strength=plan.stain_jitter)
-        image, label = _turned(patch.image, turn), _turned(patch.label, turn)
-        if plan.stride == 1:
-            truth = None if patch.truth is None else _turned(patch.truth, turn).astype(np.int64)
-            return Crop(image, jitter, *_target_and_annotated(label), truth, None, None)
-        ground = label[plan.stride // 2 :: plan.stride, plan.stride // 2 :: plan.stride]
-        grid, negative = self._grid(canvas.points, x0, y0, turn)
-        target, annotated = _target_and_annotated(ground)
-        target = np.where(target == IGNORED, IGNORED, grid.label)
-        annotated = (annotated | (grid.label > 0) | (negative.label > 0)) & (target != IGNORED)
-        truth = None if canvas.truth is None else self._grid(canvas.truth, x0, y0, turn)[0].label
-        return Crop(image, jitter, target, annotated, truth, grid.offset, grid.size)
+        label = _turned(patch.label, turn)
+        made = plan.task.target(label, self._points(canvas.points, x0, y0, turn))
+        truth = None
+        if canvas.truth is not None:
+            every = np.zeros_like(label) if patch.truth is None else _turned(patch.truth, turn)
+            truth = plan.task.target(every, self._points(canvas.truth, x0, y0, turn)).target
+        image = _turned(patch.image, turn)
+        return Crop(image, jitter, made.target, made.annotated, truth, made.offset, made.size)
 
     def _place(self, random: np.random.Generator) -> tuple[Canvas, int, int]:
         size = self._plan.size_px
@@ -158,29 +155,17 @@ class CropSource:
             x, y = canvas.draw_place(random) - size / 2
         return canvas, _kept_inside(x, size, canvas.width), _kept_inside(y, size, canvas.height)
 
-    def _grid(self, points: Points, x0: int, y0: int, turn: int) -> tuple[GridTarget, GridTarget]:
-        """Write the marks and the certain negatives of a crop as two grids."""
-        size, stride = self._plan.size_px, self._plan.stride
+    def _points(self, points: Points, x0: int, y0: int, turn: int) -> Points:
+        """Return the marks of a crop, turned with it."""
+        size = self._plan.size_px
         xy = points.xy - (x0, y0)
         inside = ((xy >= 0) & (xy < size)).all(axis=1)
         xy, extent = _turned_points(xy[inside], points.size[inside], turn, size)
-        target = points.target[inside]
-        shape = (size, size)
-        positive = target > 0
-        return (
-            encode(xy[positive], target[positive], shape_px=shape, stride=stride, size=extent[positive]),
-            encode(xy[~positive], np.ones((~positive).sum(), np.int64), shape_px=shape, stride=stride),
-        )
+        return Points(xy, points.target[inside], extent)
 
 
 def _stacked(arrays: Sequence[NDArray[np.generic]]) -> Tensor:
     return torch.from_numpy(np.stack(arrays))
-
-
-def _target_and_annotated(label: NDArray[np.int16]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    return np.where(label == CERTAIN_BACKGROUND, 0, label).astype(np.int64), (label > 0) | (
-        label == CERTAIN_BACKGROUND
-    )
 
 
 def _kept_inside(start: float, size: int, limit: int) -> int:

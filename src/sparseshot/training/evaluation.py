@@ -13,14 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sparseshot.cells import Cells
 from sparseshot.files import write_json
-from sparseshot.images import Grid
-from sparseshot.metrics import Counts, ScoredHits, bootstrap_interval, f1_score, scored_hits
-from sparseshot.models.tasks import Task
+from sparseshot.metrics import Counts, bootstrap_interval, f1_score
+from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.held_out import LOWEST_SCORE, MATCH_RADIUS_UM, find, pixel_probability
 
 LADDER = np.unique(np.concatenate([np.linspace(0.01, 0.99, 99), 1 / (1 + np.exp(-np.arange(-8, 8.01, 0.1)))]))
 """Thresholds among which the best is looked for."""
@@ -74,17 +71,6 @@ class Evaluation:
         write_json(path, asdict(self))
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """An image as the network sees it."""
-
-    network: nn.Module
-    task: Task
-    grid: Grid
-    image: NDArray[np.uint8]
-    radius_um: float
-
-
 def evaluate(
     checkpoint: Checkpoint,
     images: Sequence[AnnotatedSlide],
@@ -92,20 +78,19 @@ def evaluate(
     network: nn.Module | None = None,
     device: torch.device | str = "cpu",
 ) -> Evaluation:
-    """Count what a model finds, misses and makes up."""
+    """Score a model on images at all thresholds."""
     task, labelling = checkpoint.config.make_task(), checkpoint.config.labelling
     module = checkpoint.network(network).to(device)
     thresholds = np.append(LADDER, [0.5] if checkpoint.threshold is None else [0.5, checkpoint.threshold])
-    hits = _pixels if task.name == "segment" else _objects
     counts = np.zeros((len(images), len(thresholds), 3), np.int64)
     cells = 0
     for index, item in enumerate(images):
         truth = labelling.positives(item.cells)
         cells += len(truth)
-        grid = Grid.over(item.slide, checkpoint.mpp)
-        image = item.slide.read(grid, grid.box)
-        seen = _Seen(module, task, grid, image, checkpoint.config.mark_radius_um)
-        counts[index] = hits(truth, seen).counts_at(thresholds)
+        region = item.look_at(module, checkpoint.config, threshold=LOWEST_SCORE, halo_px=0)
+        counted = np.ones((region.window.core.height, region.window.core.width), np.bool_)
+        hits = region.finder.hits(region.window, region.parts, truth, counted)
+        counts[index] = hits.counts_at(thresholds)
     pooled = f1_score(*counts.sum(axis=0).T)
     calibrated = None if checkpoint.threshold is None else _score(counts[:, -1], checkpoint.threshold)
     best = int(np.argmax(pooled))
@@ -125,18 +110,3 @@ def _score(counts: NDArray[np.int64], threshold: float) -> OperatingPoint:
     return OperatingPoint(
         threshold, pooled.f1, float(f1_score(*counts.T).mean()), low, high, pooled.precision, pooled.recall
     )
-
-
-def _pixels(truth: Cells, seen: _Seen) -> ScoredHits:
-    p = pixel_probability(seen.network, seen.task, seen.image)
-    grid, radius_px = seen.grid, seen.radius_um / seen.grid.mpp
-    inside = grid.rasterise(truth, grid.box, by="instance", radius_px=radius_px) > 0
-    return ScoredHits(p.ravel(), inside.ravel(), int(inside.sum()))
-
-
-def _objects(truth: Cells, seen: _Seen) -> ScoredHits:
-    found = find(seen.network, seen.task, seen.image, mpp=seen.grid.mpp, threshold=LOWEST_SCORE)
-    xy = seen.grid.from_level0(truth.xy)
-    radius = MATCH_RADIUS_UM / seen.grid.mpp
-    # Suppression starts at the highest score, so a threshold may be applied before or after it.
-    return scored_hits(xy, found.xy, found.score, radius=radius)

@@ -1,9 +1,9 @@
-"""Marks that training never saw, and the operating point chosen from them alone.
+"""Marks kept from training, and the operating point chosen from them alone.
 
-A model trained on a fraction of the marks gives a true cell about that fraction as its probability, so that
-a fixed threshold of one half means nothing. Held-out marks tell recall; the share of locations above a
-threshold is known without any marks; their quotient recall² / P(predicted positive) is highest where F1 is
-(Lee & Liu 2003), and needs no negatives.
+A model trained on a fraction of the marks assigns a true cell about that fraction as its probability, so a
+fixed threshold of one half means nothing. Held-out marks tell recall; the share of locations above a
+threshold needs no marks; the quotient recall² / P(predicted positive) is highest where F1 is (Lee & Liu
+2003), and needs no negatives.
 """
 
 from collections.abc import Sequence
@@ -13,81 +13,44 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from sparseshot.cells.suppression import suppress
-from sparseshot.metrics import Calibration, ScoreHistogram, calibrate_threshold, mark_scores
-from sparseshot.models.grid import Found, decode, foreground_probability
-from sparseshot.models.tasks import Task
-from sparseshot.training.canvas import IGNORED
-from sparseshot.training.inference import whole_image_output
+from sparseshot.images import Box
+from sparseshot.metrics import Calibration, ScoreHistogram, calibrate_threshold
+from sparseshot.models.finder import LOWEST_SCORE
+from sparseshot.models.task import IGNORED
+from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.config import TrainConfig
 
-LOWEST_SCORE = 0.01
-"""Detections below this are never looked at: a threshold lower than that would find everything."""
-
-MATCH_RADIUS_UM = 3.0
-"""How near a detection must lie to a mark to be it."""
+_CONTEXT_PX = 16
+"""Pixels around a box in which detections are suppressed together with those inside."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """An image at the working resolution whose marks are kept from training.
+    """A box of a slide whose marks are kept from training.
 
     Attributes:
-        image: ``(H, W, 3)`` uint8.
+        item: the slide.
+        box: in pixels of the working resolution.
         label: ``(H, W)`` int16, as in :class:`~sparseshot.training.canvas.Patch`; ignored ones do not count.
-        xy: ``(K, 2)`` places of the positive marks, in its pixels.
-        mpp: µm of a pixel.
+        xy: ``(K, 2)`` places of the positive marks, in pixels of the working resolution.
     """
 
-    image: NDArray[np.uint8]
+    item: AnnotatedSlide
+    box: Box
     label: NDArray[np.int16]
     xy: NDArray[np.float64]
-    mpp: float
 
 
-def calibrate(network: nn.Module, task: Task, held_out: Sequence[HeldOut]) -> Calibration | None:
+def calibrate(network: nn.Module, config: TrainConfig, held_out: Sequence[HeldOut]) -> Calibration | None:
     """Choose the threshold from held-out marks alone; None where there are none."""
     marks = sum(len(part.xy) for part in held_out)
     if not marks:
         return None
     of_marks, of_all, places = ScoreHistogram(), ScoreHistogram(), 0
-    scores = _pixel_scores if task.name == "segment" else _object_scores
     for part in held_out:
-        marked, everything = scores(network, task, part)
+        region = part.item.look_at(network, config, threshold=LOWEST_SCORE, box=part.box, halo_px=_CONTEXT_PX)
+        marked, everything = region.finder.mark_scores(region.window, region.parts, part.label, part.xy)
         of_marks += ScoreHistogram.of(marked)
         of_all += ScoreHistogram.of(everything)
-        places += int((part.label > IGNORED).sum()) // task.stride**2
+        places += int((part.label > IGNORED).sum()) // config.make_task().stride ** 2
     return calibrate_threshold(of_marks, of_all, marks=min(marks, of_marks.total), places=places)
-
-
-def find(network: nn.Module, task: Task, image: NDArray[np.uint8], *, mpp: float, threshold: float) -> Found:
-    """Find the cells of an image with a detector: one of several that lie within the radius, the surest."""
-    output = whole_image_output(network, image)
-    found = decode(output, out_channels=task.out_channels, stride=task.stride, threshold=threshold)
-    kept = suppress(found.xy, found.score, radius=MATCH_RADIUS_UM / mpp)
-    return Found(
-        found.xy[kept], found.score[kept], found.label[kept], None if found.size is None else found.size[kept]
-    )
-
-
-def pixel_probability(network: nn.Module, task: Task, image: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return p of any foreground for each pixel of an image."""
-    logits = task.logits(whole_image_output(network, image)[None])
-    p: NDArray[np.float32] = foreground_probability(logits)[0].numpy()
-    return p
-
-
-def _pixel_scores(
-    network: nn.Module, task: Task, part: HeldOut
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    p = pixel_probability(network, task, part.image)
-    return p[part.label > 0], p[part.label > IGNORED]
-
-
-def _object_scores(
-    network: nn.Module, task: Task, part: HeldOut
-) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    found = find(network, task, part.image, mpp=part.mpp, threshold=LOWEST_SCORE)
-    col, row = np.clip(np.floor(found.xy).astype(int), 0, np.array(part.label.shape)[::-1] - 1).T
-    counted = part.label[row, col] > IGNORED
-    xy, score = found.xy[counted], found.score[counted]
-    return mark_scores(part.xy, xy, score, radius=MATCH_RADIUS_UM / part.mpp), score

@@ -19,8 +19,8 @@ from sparseshot.terminal import progress_bars
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.crops import Batch, CropPlan, CropSource
-from sparseshot.training.exclusion import ExclusionWatch
+from sparseshot.training.crops import CropBatch, CropPlan, CropSource
+from sparseshot.training.exclusion_watch import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, calibrate
 from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.training.machine import make_fabric
@@ -67,7 +67,7 @@ def train(
         run.resume(folder / LAST)
     share = config.batch // fabric.world_size
     items = range(fabric.global_rank * share, (fabric.global_rank + 1) * share)
-    plan = CropPlan(config.crop_px, config.near_marks, config.stain_jitter, run.task.stride, config.seed)
+    plan = CropPlan(config.crop_px, config.near_marks, config.stain_jitter, run.task, config.seed)
     source = CropSource(canvases, plan)
     main = fabric.is_global_zero
     log = RunLog(folder, start=run.step) if main else None
@@ -130,7 +130,7 @@ class _Run:
         module: nn.Module = self.network.module
         return module
 
-    def learn(self, batch: Batch, *, watch: bool) -> dict[str, float | None]:
+    def learn(self, batch: CropBatch, *, watch: bool) -> dict[str, float | None]:
         """Do one step; with ``watch``, tell how it went."""
         # Seeded by step, so that a loss that draws at random draws the same after a resume.
         torch.manual_seed((self.config.seed << 32) + self.step)
@@ -162,11 +162,11 @@ class _Run:
         excluded = self.criterion.excluded(
             logits.detach(), batch.target, annotated=batch.annotated, progress=progress
         )
-        told: dict[str, float | None] = {
+        log_values: dict[str, float | None] = {
             "loss": value,
             "learning_rate": float(self.schedule.get_last_lr()[0]),
         }
-        return told | self.criterion.log_values() | self.watch.tell(excluded, batch)
+        return log_values | self.criterion.log_values() | self.watch.log_values(excluded, batch)
 
     def validate(self, held_out: Sequence[HeldOut], folder: Path) -> dict[str, float | None]:
         """Choose the threshold from held-out marks, and keep the weights unless earlier ones were better.
@@ -176,7 +176,7 @@ class _Run:
         """
         if not self.fabric.is_global_zero:
             return {}
-        seen = calibrate(self.module, self.task, held_out)
+        seen = calibrate(self.module, self.config, held_out)
         criterion, threshold = (None, None) if seen is None else (seen.criterion, seen.threshold)
         doubt = 0.0 if seen is None else 2 * seen.criterion_error
         if criterion is None or self.best is None or criterion + doubt >= self.best:

@@ -1,4 +1,4 @@
-"""What the machine can do."""
+"""Devices and precision."""
 
 import os
 from typing import Literal
@@ -7,6 +7,8 @@ import torch
 from lightning_fabric import Fabric
 
 from sparseshot.errors import InputError
+
+Precision = Literal["auto", "32", "bf16"]
 
 
 def find_device(name: str = "auto") -> torch.device:
@@ -21,27 +23,26 @@ def find_device(name: str = "auto") -> torch.device:
     return device
 
 
-def fast_bfloat16(device: str) -> bool:
-    """Tell whether the device computes bfloat16 faster than float32: by hardware, not by emulation."""
-    if device == "cuda":
+def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
+    """Return whether to compute in bfloat16: ``auto`` does where the hardware has it, not by emulation."""
+    if precision != "auto":
+        return precision == "bf16"
+    if device.type == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-    if device == "cpu":
+    if device.type == "cpu":
         flags: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()  # since torch 2.10
         return bool(flags.get("amx_bf16") or flags.get("avx512_bf16"))
     return False
 
 
-def make_fabric(
-    precision: Literal["auto", "32", "bf16"] = "auto", *, device: str = "auto", nodes: int = 1
-) -> Fabric:
-    """Make the engine: one process, or as many as ``torchrun`` started, on whatever accelerator there is."""
+def make_fabric(precision: Precision = "auto", *, device: str = "auto", nodes: int = 1) -> Fabric:
+    """Return the engine: one process, or as many as ``torchrun`` started."""
     place = find_device(device)
-    half = precision == "bf16" or (precision == "auto" and fast_bfloat16(place.type))
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return Fabric(
         accelerator=place.type,
         devices=processes if place.index is None else [place.index],
         num_nodes=nodes,
         strategy="ddp" if int(os.environ.get("WORLD_SIZE", "1")) > 1 else "auto",
-        precision="bf16-mixed" if half else "32-true",
+        precision="bf16-mixed" if uses_bfloat16(precision, place) else "32-true",
     )

@@ -11,9 +11,9 @@ from sparseshot.cells import Cells
 from sparseshot.files import replacing
 from sparseshot.images import Box, Grid
 from sparseshot.metrics import match_points
+from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.held_out import MATCH_RADIUS_UM, find, pixel_probability
 
 GREEN, RED, BLUE, YELLOW = (0, 170, 60), (225, 40, 40), (40, 90, 255), (255, 200, 0)
 SIDE_PX = 256
@@ -56,21 +56,25 @@ def picture_row(checkpoint: Checkpoint, item: AnnotatedSlide, *, threshold: floa
 
     truth = local(item.cells)
     given = np.full_like(image, 235) if item.truth is None else _drawn(image, local(item.marks), grid, YELLOW)
-    task, network = checkpoint.config.make_task(), checkpoint.network()
-    if task.name == "segment":
-        found = pixel_probability(network, task, image) >= threshold
-        true = grid.rasterise(truth, Box(0, 0, SIDE_PX, SIDE_PX), by="instance") > 0
-        errors = _tinted(
-            _tinted(_tinted(image, found & true, GREEN), found & ~true, RED), ~found & true, BLUE
-        )
-        return [image, given, _drawn(image, truth, grid, GREEN), _tinted(image, found, BLUE), errors]
-    places = find(network, task, image, mpp=grid.mpp, threshold=threshold).xy
-    real = grid.from_level0(truth.xy)
+    region = item.look_at(
+        checkpoint.network(), checkpoint.config, threshold=threshold, box=box.meet(grid.box)
+    )
+    found = region.cells.crop(*grid.to_level0(box), shift=True)
+    panels = [image, given, _drawn(image, truth, grid, GREEN), _drawn(image, found, grid, BLUE)]
+    if found.outline is not None:
+        is_found, is_true = (_mask(cells, grid) for cells in (found, truth))
+        errors = _tinted(image, is_found & is_true, GREEN)
+        return [*panels, _tinted(_tinted(errors, is_found & ~is_true, RED), ~is_found & is_true, BLUE)]
+    places, real = grid.from_level0(found.xy), grid.from_level0(truth.xy)
     match = match_points(real, places, radius=MATCH_RADIUS_UM / grid.mpp)
     hit, missed = np.zeros(len(places), bool), np.ones(len(real), bool)
     hit[match.found], missed[match.truth] = True, False
-    errors = _dots(_dots(_dots(image, places[hit], GREEN), places[~hit], RED), real[missed], BLUE)
-    return [image, given, _dots(image, real, GREEN), _dots(image, places, BLUE), errors]
+    errors = _dots(_dots(image, places[hit], GREEN), places[~hit], RED)
+    return [*panels, _dots(errors, real[missed], BLUE)]
+
+
+def _mask(cells: Cells, grid: Grid) -> NDArray[np.bool_]:
+    return grid.rasterise(cells, Box(0, 0, SIDE_PX, SIDE_PX), by="instance") > 0
 
 
 def _drawn(
@@ -78,7 +82,7 @@ def _drawn(
 ) -> NDArray[np.uint8]:
     if cells.outline is None:
         return _dots(image, grid.from_level0(cells.xy), color)
-    return _tinted(image, grid.rasterise(cells, Box(0, 0, SIDE_PX, SIDE_PX), by="instance") > 0, color)
+    return _tinted(image, _mask(cells, grid), color)
 
 
 def _tinted(

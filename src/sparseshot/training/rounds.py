@@ -1,25 +1,19 @@
-"""Weak supervision, as in the paper's table 1: train, take sure predictions for marks, train again."""
+"""Weak supervision, as in the paper's table 1: train, add confident predictions to the marks, train again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import shapely
-import torch
-from scipy import ndimage
 from scipy.spatial import cKDTree
 from torch import nn
 
-from sparseshot.cells import Cells, trace
+from sparseshot.cells import Cells
 from sparseshot.errors import InputError
-from sparseshot.models.grid import foreground_probability
+from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.canvas import UNANNOTATED, BlockCache
+from sparseshot.training.canvas import BlockCache
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.held_out import MATCH_RADIUS_UM, find
-from sparseshot.training.inference import whole_image_output
 from sparseshot.training.prepare import LARGEST_WHOLE_PX, make_canvas
 
 Trainer = Callable[[Sequence[AnnotatedSlide], Path], Checkpoint]
@@ -27,7 +21,7 @@ Trainer = Callable[[Sequence[AnnotatedSlide], Path], Checkpoint]
 
 @dataclass(frozen=True)
 class WeakSupervision:
-    """How many rounds, and how sure a prediction must be to become a mark.
+    """Number of rounds, and the confidence at which a prediction becomes a mark.
 
     Attributes:
         rounds: trainings, each from scratch; 1 is ordinary training.
@@ -70,38 +64,22 @@ def train_in_rounds(
 
 
 def promoted(item: AnnotatedSlide, network: nn.Module, config: TrainConfig, *, tau: float) -> AnnotatedSlide:
-    """Return the image with the model's sure predictions added to its marks."""
-    canvas = make_canvas(item, config)
-    if canvas.width * canvas.height > LARGEST_WHOLE_PX:
+    """Return the slide with the model's confident predictions added to its marks."""
+    canvas, task = make_canvas(item, config), config.make_task()
+    grid = canvas.grid
+    if grid.width * grid.height > LARGEST_WHOLE_PX:
         raise InputError(
             f"{item.slide.name} is too large for rounds of weak supervision; cut regions out of it"
         )
-    patch = canvas.cut(canvas.grid.box, BlockCache(0))
-    task = config.make_task()
-    if task.name == "detect":
-        found = find(network, task, patch.image, mpp=canvas.grid.mpp, threshold=tau)
-        row, col = np.minimum(found.xy[:, ::-1].astype(int), np.array(patch.label.shape) - 1).T
-        new = patch.label[row, col] == UNANNOTATED
-        if len(canvas.points.xy) and len(found.xy):
-            distance, _ = cKDTree(canvas.points.xy).query(found.xy)
-            new &= distance > MATCH_RADIUS_UM / canvas.grid.mpp
-        more = Cells(found.xy[new], classes=config.labelling.names, label=found.label[new] - 1)
-    else:
-        logits = task.logits(whole_image_output(network, patch.image)[None])
-        sure = (foreground_probability(logits)[0] > tau).numpy() & (patch.label == UNANNOTATED)
-        winner = (
-            logits[0, 1:].argmax(dim=0) if logits.shape[1] > 1 else torch.zeros(sure.shape, dtype=torch.int64)
-        )
-        parts = [Cells(np.empty((0, 2)), classes=config.labelling.names, outline=np.empty(0, object))]
-        for label in range(len(config.labelling.names)):
-            pieces, _ = ndimage.label(sure & (winner == label).numpy())
-            _, xy, outline = trace(pieces)
-            parts.append(
-                Cells(xy, classes=config.labelling.names, label=np.full(len(xy), label), outline=outline)
-            )
-        more = Cells.concatenate(parts)
-    to_level0 = canvas.grid.to_level0
-    outlines = None if more.outline is None else shapely.transform(more.outline, to_level0)
-    more = replace(more, xy=to_level0(more.xy), outline=outlines, mpp=item.marks.mpp)
-    marks = replace(item.marks, id=None, score=None, measurements={}, kind=None)
+    label = canvas.cut(grid.box, BlockCache(0)).label
+    region = item.look_at(network, config, threshold=tau, halo_px=0)
+    more = region.finder.confident(region.window, region.parts, label)
+    if not task.paints_marks and len(canvas.points.xy) and len(more):
+        # A mark is one point of the label map; a detection beside it is the same cell.
+        distance, _ = cKDTree(canvas.points.xy).query(grid.from_level0(more.xy))
+        more = more[distance > MATCH_RADIUS_UM / grid.mpp]
+    marks, more = (
+        replace(each, id=None, score=None, measurements={}, kind=None) for each in (item.marks, more)
+    )
+    more = replace(more, mpp=marks.mpp, colors=None)
     return replace(item, marks=Cells.concatenate([marks, more]))

@@ -1,25 +1,25 @@
-"""Watching what a loss excludes: how much, and in simulations how rightly."""
+"""How much a loss excludes, and in simulations how much of it rightly."""
 
 from torch import Tensor
 
 from sparseshot.losses import excluded_share, warn_of_runaway
-from sparseshot.training.crops import Batch
+from sparseshot.training.crops import CropBatch
 
 RUNAWAY = 0.9
-"""Share of the unannotated locations above which exclusion is taken to feed itself."""
+"""Share of the unannotated locations above which exclusion is feeding on itself."""
 
 
 class ExclusionWatch:
-    """Tells the excluded share step by step; warns once if it runs away."""
+    """Logs the excluded share; warns once if it runs away."""
 
     def __init__(self) -> None:
         self._warned = False
 
-    def tell(self, excluded: Tensor | None, batch: Batch) -> dict[str, float | None]:
-        """Tell the share of unannotated locations excluded and, where the truth is known, how rightly.
+    def log_values(self, excluded: Tensor | None, batch: CropBatch) -> dict[str, float | None]:
+        """Return the excluded share of the unannotated locations and, with a truth, its precision and recall.
 
-        Precision is the share of excluded locations that hold a hidden cell, recall the share of
-        hidden cells' locations that were excluded. The true share of marks is that of the batch.
+        Precision is the share of excluded locations inside an unmarked cell, recall the share of the
+        locations inside unmarked cells that were excluded. The true marked share is that of the batch.
         """
         if excluded is None:
             return {}

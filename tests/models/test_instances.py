@@ -3,7 +3,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from sparseshot.prediction.objects import _squared_distance, _without_holes, split
+from sparseshot.models.instances import _squared_distance, _without_holes, split
 
 
 def blobs(seed: int, size: int, count: int) -> NDArray[np.bool_]:

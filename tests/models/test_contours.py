@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from skimage.measure import label
 
 from sparseshot.cells import trace
-from sparseshot.prediction.contours import contours
+from sparseshot.models.contours import contours
 
 
 def pieces_of(labels: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from sparseshot.cells.seams import DROPPED, KEPT, OPEN, settle
 from sparseshot.cells.suppression import suppress
-from sparseshot.prediction.seams import DROPPED, KEPT, OPEN, settle
 
 
 def by_bands(

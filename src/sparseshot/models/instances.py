@@ -15,7 +15,7 @@ from sparseshot.compiled import compiled
 _LEVELS_PER_PX = 64
 
 
-class Objects(NamedTuple):
+class Instances(NamedTuple):
     """Objects of a window.
 
     Attributes:
@@ -30,10 +30,10 @@ class Objects(NamedTuple):
     reach_px: NDArray[np.float64]
     area_px: NDArray[np.int64]
 
-    def chosen(self, which: NDArray[np.bool_]) -> "Objects":
+    def chosen(self, which: NDArray[np.bool_]) -> "Instances":
         """Keep some, numbered anew."""
         number = np.concatenate([[0], np.where(which, np.cumsum(which), 0)]).astype(np.int32)
-        return Objects(number[self.labels], self.peak[which], self.reach_px[which], self.area_px[which])
+        return Instances(number[self.labels], self.peak[which], self.reach_px[which], self.area_px[which])
 
     def tallies(
         self, values: NDArray[np.int16], kinds: NDArray[np.uint8], *, count: int
@@ -45,7 +45,7 @@ class Objects(NamedTuple):
         return sums
 
 
-def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int) -> Objects:
+def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int) -> Instances:
     """Split a mask into objects, each in one piece by edges.
 
     Height is the distance to the background, a little smoothed. From the highest pixel down, a pixel without
@@ -72,7 +72,7 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
     labels, peak = _flood(order, height, round(waist_px * _LEVELS_PER_PX))
     labels, peak = labels[1:-1, 1:-1].copy(), np.column_stack(np.divmod(peak, height.shape[1])) - 1
     reach, area = _extent(labels, peak)
-    return Objects(labels, peak, np.sqrt(reach), area)
+    return Instances(labels, peak, np.sqrt(reach), area)
 
 
 @compiled

@@ -2,10 +2,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from sparseshot.errors import InputError
 from sparseshot.images.slide import Grid
-from sparseshot.prediction.plan import Layout, Tissue, plan
+from sparseshot.images.tissue import TissueMask
+from sparseshot.models.windows import WindowLayout, plan
+
+
+def tissue_of(mask: NDArray[np.bool_], mask_px: float, grid: Grid) -> TissueMask:
+    """Return a mask with one pixel for ``mask_px`` pixels of the grid."""
+    height, width = mask.shape
+    coarse = Grid(width, height, mask_px * grid.downsample, mask_px * grid.mpp)
+    return TissueMask(mask, coarse, (int(grid.width * grid.downsample), int(grid.height * grid.downsample)))
+
+
+def everywhere(grid: Grid) -> TissueMask:
+    return tissue_of(np.ones((1, 1), np.bool_), max(grid.width, grid.height), grid)
 
 
 @settings(max_examples=60, deadline=None)
@@ -24,11 +37,11 @@ def test_windows_and_their_tiles_cover_all_tissue_once(  # noqa: PLR0917
 ) -> None:
     grid = Grid(width, height, 2.0, 0.5)
     shape = (int(np.ceil(height / mask_px)), int(np.ceil(width / mask_px)))
-    tissue = Tissue(np.random.default_rng(seed).random(shape) < 0.4, mask_px)
-    layout = Layout(tile, window_px=tile + extra + 3 * 48, halo_px=halo)
+    tissue = tissue_of(np.random.default_rng(seed).random(shape) < 0.4, mask_px, grid)
+    layout = WindowLayout(tile, window_px=tile + extra + 3 * 48, halo_px=halo)
     bands = plan(grid, tissue, layout, margin_px=24, alignment_px=alignment)
 
-    expected = tissue.at(np.arange(width) + 0.5, np.arange(height) + 0.5)
+    expected = tissue.at(np.arange(width) + 0.5, np.arange(height) + 0.5, grid)
     cores = np.zeros((height, width), int)
     sizes = set()
     for band in bands:
@@ -57,9 +70,9 @@ def test_windows_and_their_tiles_cover_all_tissue_once(  # noqa: PLR0917
 def test_bands_without_tissue_are_passed_over() -> None:
     mask = np.zeros((10, 10), bool)
     mask[0, 3] = mask[9, 9] = True
-    bands = plan(
-        Grid(1000, 1000, 1.0, 0.5), Tissue(mask, 100.0), Layout(100, 100), margin_px=8, alignment_px=4
-    )
+    grid = Grid(1000, 1000, 1.0, 0.5)
+    tissue = tissue_of(mask, 100.0, grid)
+    bands = plan(grid, tissue, WindowLayout(100, 100), margin_px=8, alignment_px=4)
     assert [window.core for band in bands for window in band.windows] == [
         (300, 0, 400, 100),
         (900, 900, 1000, 1000),
@@ -70,7 +83,7 @@ def test_bands_without_tissue_are_passed_over() -> None:
 def test_a_small_image_is_one_tile_no_larger_than_it() -> None:
     grid = Grid(300, 200, 1.0, 0.5)
     (band,) = plan(
-        grid, Tissue.everywhere(grid), Layout(1024, 4096, halo_px=100), margin_px=16, alignment_px=8
+        grid, everywhere(grid), WindowLayout(1024, 4096, halo_px=100), margin_px=16, alignment_px=8
     )
     (window,) = band.windows
     assert window.box == (0, 0, 304, 304)
@@ -80,15 +93,15 @@ def test_a_small_image_is_one_tile_no_larger_than_it() -> None:
 def test_windows_too_small_for_their_halo_are_refused() -> None:
     grid = Grid(9000, 9000, 1.0, 0.5)
     with pytest.raises(InputError, match="300 or more"):
-        plan(grid, Tissue.everywhere(grid), Layout(256, 256, halo_px=100), margin_px=16, alignment_px=4)
+        plan(grid, everywhere(grid), WindowLayout(256, 256, halo_px=100), margin_px=16, alignment_px=4)
     with pytest.raises(InputError, match="needs 16 or more"):
-        plan(grid, Tissue.everywhere(grid), Layout(8, 8), margin_px=16, alignment_px=16)
+        plan(grid, everywhere(grid), WindowLayout(8, 8), margin_px=16, alignment_px=16)
 
 
 def test_long_rows_of_independent_windows_are_several_bands() -> None:
     grid = Grid(5000, 1500, 1.0, 0.5)
-    layout = Layout(500, 1000, halo_px=100, band_windows=3)
-    bands = plan(grid, Tissue.everywhere(grid), layout, margin_px=8, alignment_px=4)
+    layout = WindowLayout(500, 1000, halo_px=100, band_windows=3)
+    bands = plan(grid, everywhere(grid), layout, margin_px=8, alignment_px=4)
     assert [len(band.windows) for band in bands] == [3, 3, 1, 3, 3, 1, 3, 3, 1]
     corners = [window.core[:2] for band in bands for window in band.windows]
     assert corners == sorted(corners, key=lambda corner: corner[::-1])

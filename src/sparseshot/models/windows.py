@@ -1,12 +1,8 @@
-"""What is looked at in which order: bands of windows of tiles. Pure integers."""
+"""Bands of windows of tiles: what is read and decided together. Pure integers."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sparseshot.errors import InputError
 from sparseshot.images.slide import Box, Grid
@@ -15,51 +11,13 @@ from sparseshot.images.tissue import TissueMask
 
 
 @dataclass(frozen=True)
-class Tissue:
-    """Where there is something to look at.
-
-    Attributes:
-        mask: ``(h, w)`` bool over the whole grid.
-        mask_px: pixels of the grid for one pixel of the mask.
-    """
-
-    mask: NDArray[np.bool_]
-    mask_px: float
-
-    @classmethod
-    def of(cls, found: TissueMask, grid: Grid) -> Self:
-        """Take the tissue that was found on the slide that the grid lies over."""
-        return cls(found.mask, found.grid.downsample / grid.downsample)
-
-    @classmethod
-    def everywhere(cls, grid: Grid) -> Self:
-        """Take the whole grid for tissue."""
-        return cls(np.ones((1, 1), np.bool_), float(max(grid.width, grid.height)))
-
-    def at(self, x: NDArray[np.floating], y: NDArray[np.floating]) -> NDArray[np.bool_]:
-        """Tell it of every column at ``x`` and row at ``y`` in pixels of the grid, ``(len(y), len(x))``."""
-        height, width = self.mask.shape
-        column = np.clip((x / self.mask_px).astype(np.intp), 0, width - 1)
-        row = np.clip((y / self.mask_px).astype(np.intp), 0, height - 1)
-        return self.mask[row[:, None], column]
-
-    def meets(self, box: Box) -> bool:
-        """Tell whether there is any in a box that lies in the grid."""
-        rows, columns = (
-            slice(math.floor(first / self.mask_px), math.ceil(end / self.mask_px))
-            for first, end in ((box.y0, box.y1), (box.x0, box.x1))
-        )
-        return bool(self.mask[rows, columns].any())
-
-
-@dataclass(frozen=True)
 class Window:
-    """What is looked at as a whole.
+    """A part of the grid in which cells are found together.
 
     Attributes:
-        core: the pixels it answers for; the cores of all windows cover the grid, each pixel once.
-        box: the core and, where objects may reach over its border, as much around it as they may reach.
-        tiles: those parts of the box that hold tissue; their cores do not overlap.
+        core: the pixels it is responsible for; the cores of all windows cover the grid, each pixel once.
+        box: the core and a halo as wide as cells may extend beyond it.
+        tiles: the parts of the box that hold tissue; their cores do not overlap.
     """
 
     core: Box
@@ -74,7 +32,7 @@ class Band:
     Attributes:
         index: 0 for the first.
         windows: those that hold tissue, from left to right.
-        next_y0: where the next band begins, in pixels of the grid; infinite for the last.
+        next_y0: where the next band begins, in grid pixels; infinite for the last.
     """
 
     index: int
@@ -88,14 +46,14 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Sizes in pixels of the grid.
+class WindowLayout:
+    """Sizes in grid pixels.
 
     Attributes:
         tile_px: largest side of a tile's core.
         window_px: largest side of a window, its halo included.
-        halo_px: how far an object may reach over the border of its window's core; 0 for points.
-        band_windows: most windows in a band, where windows do not depend on one another; 0 for a whole row.
+        halo_px: how far a cell may extend beyond its window's core; 0 for points.
+        band_windows: most windows in a band, if windows are independent; 0 for a whole row.
     """
 
     tile_px: int
@@ -105,12 +63,12 @@ class Layout:
 
 
 def plan(
-    grid: Grid, tissue: Tissue, layout: Layout, *, margin_px: int, alignment_px: int
+    grid: Grid, tissue: TissueMask, layout: WindowLayout, *, margin_px: int, alignment_px: int
 ) -> tuple[Band, ...]:
-    """Lay windows and tiles over a grid; bands, windows and tiles without tissue are left out.
+    """Lay windows and tiles over a grid, leaving out those without tissue.
 
-    Tiles of one plan are all of one size, so that they can be batched. They begin at multiples of
-    ``alignment_px``, and are no larger than they need be to cover the grid in as few as ``tile_px`` allows.
+    All tiles of a plan have one size, so that they can be batched. They begin at multiples of
+    ``alignment_px`` and are as small as the number of tiles that ``tile_px`` allows permits.
     """
     if layout.tile_px < alignment_px:
         raise InputError(f"tiles of {layout.tile_px} pixels; this model needs {alignment_px} or more")
@@ -127,7 +85,7 @@ def plan(
     windows = TileGrid(grid.width, grid.height, _even(longest, room, alignment_px), halo)
     bands: dict[tuple[int, int], list[Window]] = {}
     tile_px = _even(windows.padded_px, layout.tile_px, alignment_px)
-    for index in windows.touching(tissue.mask, mask_px=tissue.mask_px):
+    for index in tissue.touching(windows, grid):
         box, core = windows[index].padded, windows[index].core
         tiles = _tiles(box, tissue, grid, tile_px, margin_px)
         part = 0 if layout.band_windows == 0 else int(index) % windows.columns // layout.band_windows
@@ -136,10 +94,28 @@ def plan(
     return tuple(Band(index, tuple(row), starts[index + 1]) for index, row in enumerate(bands.values()))
 
 
-def _tiles(box: Box, tissue: Tissue, grid: Grid, tile_px: int, margin_px: int) -> tuple[Tile, ...]:
+def window_over(
+    box: Box,
+    grid: Grid,
+    tissue: TissueMask,
+    layout: WindowLayout,
+    *,
+    margin_px: int,
+    alignment_px: int,
+) -> Window:
+    """Return one window over a box of a grid, with the halo of the layout where the grid continues."""
+    halo = layout.halo_px
+    outer = Box(box.x0 - halo, box.y0 - halo, box.x1 + halo, box.y1 + halo).meet(grid.box)
+    x0, y0 = (start // alignment_px * alignment_px for start in outer[:2])
+    aligned = Box(x0, y0, x0 + _up(outer.x1 - x0, alignment_px), y0 + _up(outer.y1 - y0, alignment_px))
+    tile_px = _even(max(aligned.width, aligned.height), layout.tile_px, alignment_px)
+    return Window(box, aligned, _tiles(aligned, tissue, grid, tile_px, margin_px))
+
+
+def _tiles(box: Box, tissue: TissueMask, grid: Grid, tile_px: int, margin_px: int) -> tuple[Tile, ...]:
     tiles = TileGrid(box.width, box.height, tile_px, margin_px)
     moved = (Tile(tile.index, _moved(tile.core, box), _moved(tile.padded, box)) for tile in tiles)
-    return tuple(tile for tile in moved if tissue.meets(tile.core.meet(grid.box)))
+    return tuple(tile for tile in moved if tissue.covers(tile.core.meet(grid.box), grid))
 
 
 def _moved(box: Box, by: Box) -> Box:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sparseshot.errors import InputError
-from sparseshot.models.grid import (
+from sparseshot.models.detection_grid import (
     channels_from_offset,
     decode,
     encode,

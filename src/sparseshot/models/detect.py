@@ -1,0 +1,195 @@
+"""Detection: the place of every cell, by a YOLLO-style network."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sparseshot.cells import Cells
+from sparseshot.cells.seams import KEPT, OPEN, settle
+from sparseshot.images import Box, TissueMask
+from sparseshot.metrics import ScoredHits, mark_scores, scored_hits
+from sparseshot.models.detection_grid import decode, encode, offset_from_channels, size_from_channels
+from sparseshot.models.finder import (
+    PLACE_DECIMALS,
+    SCORE_DECIMALS,
+    Part,
+    SlideFrame,
+    in_reading_order,
+)
+from sparseshot.models.task import IGNORED, UNANNOTATED, Points, Target, target_and_annotated
+from sparseshot.models.windows import Window, WindowLayout
+from sparseshot.models.yollo import YOLLO
+
+MATCH_RADIUS_UM = 3.0
+"""How near a detection must be to a cell to match it, and to another to be suppressed by it."""
+
+
+@dataclass(frozen=True)
+class Detect:
+    """The place of every cell."""
+
+    name: ClassVar[str] = "detect"
+    score_name: ClassVar[str] = "F1"
+    paints_marks: ClassVar[bool] = False
+    out_channels: int = 1
+    width: int = 16
+    stride: int = 8
+    sizes: bool = False
+
+    def network(self) -> nn.Module:
+        """Return a YOLLO-style detector."""
+        return YOLLO(out_channels=self.out_channels, width=self.width, stride=self.stride, sizes=self.sizes)
+
+    def logits(self, output: Tensor) -> Tensor:
+        """Return the logits of the grid cells."""
+        return output[:, : self.out_channels]
+
+    def place_loss(
+        self, output: Tensor, target: Tensor, offset: Tensor | None, size: Tensor | None
+    ) -> Tensor:
+        """Smooth L1 on offsets, and on the logarithm of sizes where they are known, of annotated cells."""
+        n, row, col = torch.nonzero(target > 0, as_tuple=True)
+        if offset is None or not len(n):
+            return output.sum() * 0
+        channels = output[n, :, row, col].float()
+        k = self.out_channels
+        loss = F.smooth_l1_loss(
+            offset_from_channels(channels[:, k : k + 2]), offset[n, :, row, col], beta=0.1
+        )
+        if self.sizes and size is not None:
+            wanted = size[n, :, row, col]
+            known = torch.isfinite(wanted) & (wanted > 0)
+            guess = size_from_channels(channels[:, k + 2 :], stride=self.stride)
+            if known.any():
+                loss = loss + F.smooth_l1_loss(guess[known].log(), wanted[known].log(), beta=0.1)
+        return loss
+
+    def target(self, label: NDArray[np.int16], points: Points) -> Target:
+        """Return the grid of the marks; regions and certain negatives are annotated background."""
+        middle = slice(self.stride // 2, None, self.stride)
+        ground, annotated = target_and_annotated(label[middle, middle])
+        positive = points.target > 0
+        shape = (label.shape[0], label.shape[1])
+        grid, negative = (
+            encode(points.xy[chosen], label_of, shape_px=shape, stride=self.stride, size=points.size[chosen])
+            for chosen, label_of in (
+                (positive, points.target[positive]),
+                (~positive, np.ones((~positive).sum(), np.int64)),
+            )
+        )
+        target = np.where(ground == IGNORED, IGNORED, grid.label)
+        annotated = (annotated | (grid.label > 0) | (negative.label > 0)) & (target != IGNORED)
+        return Target(target, annotated, grid.offset, grid.size)
+
+    def finder(
+        self, frame: SlideFrame, tissue: TissueMask, *, threshold: float, margin_px: int
+    ) -> "Detector":
+        """Return the finder of places."""
+        return Detector(self, frame, tissue, threshold, margin_px)
+
+
+@dataclass(frozen=True, eq=False)
+class Detector:
+    """A :class:`~sparseshot.models.finder.Finder` of places.
+
+    The output of a grid cell depends on the pixels within its margin only, and each grid cell is read in the
+    tile whose core holds it. So the result does not depend on the tiles.
+    """
+
+    task: Detect
+    frame: SlideFrame
+    tissue: TissueMask
+    threshold: float
+    margin_px: int
+    radius_um: float = MATCH_RADIUS_UM
+
+    def layout(self, tile_px: int) -> WindowLayout:
+        """Make each tile a window: a place is in one tile or in another."""
+        return WindowLayout(tile_px, window_px=tile_px)
+
+    def settings(self) -> dict[str, float]:
+        """Return everything that decides the result besides model and slide."""
+        return {"suppression_radius_um": self.radius_um}
+
+    def reduce(self, output: Tensor) -> Part:
+        """Cut off the margin."""
+        margin = self.margin_px // self.task.stride
+        rows, columns = output.shape[2] - margin, output.shape[3] - margin
+        return (output[:, :, margin:rows, margin:columns].cpu(),)
+
+    def find(self, window: Window, parts: Sequence[Part]) -> Cells:
+        """Decode the cells of the tiles of a window, on tissue only and before any suppression."""
+        tiles = [
+            self._decoded(tile.core.meet(self.frame.grid.box), output)
+            for tile, (output,) in zip(window.tiles, parts, strict=True)
+        ]
+        return Cells.concatenate([self.frame.no_cells(), *tiles])
+
+    def _decoded(self, core: Box, output: Tensor) -> Cells:
+        stride, channels, grid = self.task.stride, self.task.out_channels, self.frame.grid
+        output = output[:, : -(-core.height // stride), : -(-core.width // stride)].clone()
+        column, row = (np.arange(size) + 0.5 for size in (output.shape[2], output.shape[1]))
+        tissue = self.tissue.at(core.x0 + stride * column, core.y0 + stride * row, grid)
+        # Glass is background for certain, whether it has no logit of its own or the first.
+        output[0, ~tissue] = -math.inf if channels == 1 else math.inf
+        found = decode(
+            output, out_channels=channels, stride=stride, threshold=self.threshold - 10**-SCORE_DECIMALS
+        )
+        # Rounded first, and then compared: what is written is what was decided on.
+        score = np.round(found.score.astype(np.float64), SCORE_DECIMALS)
+        kept = score >= self.threshold
+        sizes = None if found.size is None else np.round(found.size[kept] * grid.mpp, PLACE_DECIMALS)
+        return self.frame.cells(
+            grid.to_level0(found.xy[kept] + (core.x0, core.y0)),
+            label=found.label[kept] - 1,
+            score=score[kept],
+            measurements={} if sizes is None else {"Width µm": sizes[:, 0], "Height µm": sizes[:, 1]},
+        )
+
+    def settle(self, cells: Cells, *, next_y0: float) -> tuple[Cells, Cells]:
+        """Suppress; return the cells that are certain to stay, and those that the next band decides."""
+        # An offset reaches half a grid cell over the border of a tile.
+        edge_y = (next_y0 - self.task.stride / 2) * self.frame.grid.downsample - 10**-PLACE_DECIMALS
+        cells = in_reading_order(cells)
+        assert cells.score is not None
+        state = settle(cells.xy, cells.score, radius=self.radius_um / self.frame.mpp, edge_y=edge_y)
+        return cells[state == KEPT], cells[state == OPEN]
+
+    def hits(
+        self, window: Window, parts: Sequence[Part], truth: Cells, counted: NDArray[np.bool_]
+    ) -> ScoredHits:
+        """Score the detections, from the lowest threshold up, against the places of the cells."""
+        # Suppression starts at the highest score, so a threshold may be applied before or after it.
+        found = self._where(window, parts, counted)
+        assert found.score is not None
+        return scored_hits(truth.xy, found.xy, found.score, radius=MATCH_RADIUS_UM / self.frame.mpp)
+
+    def mark_scores(
+        self, window: Window, parts: Sequence[Part], label: NDArray[np.int16], xy: NDArray[np.float64]
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return the highest score near each mark, and the scores of all detections."""
+        found = self._where(window, parts, label > IGNORED)
+        assert found.score is not None
+        radius = MATCH_RADIUS_UM / self.frame.mpp
+        return mark_scores(self.frame.grid.to_level0(xy), found.xy, found.score, radius=radius), found.score
+
+    def confident(self, window: Window, parts: Sequence[Part], label: NDArray[np.int16]) -> Cells:
+        """Return the detections in unannotated places."""
+        return self._where(window, parts, label == UNANNOTATED)
+
+    def _where(self, window: Window, parts: Sequence[Part], counted: NDArray[np.bool_]) -> Cells:
+        """Return the detections on the counted pixels of the window's core."""
+        found, _ = self.settle(self.find(window, parts), next_y0=math.inf)
+        grid, core = self.frame.grid, window.core
+        xy = np.floor(grid.from_level0(found.xy)).astype(np.intp)
+        xy = np.minimum(xy, (grid.width - 1, grid.height - 1))  # the far edge belongs to the last pixel
+        inside = ((xy >= core[:2]) & (xy < core[2:])).all(axis=1)
+        column, row = (xy[inside] - core[:2]).T
+        return found[inside][counted[row, column]]

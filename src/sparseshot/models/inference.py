@@ -1,0 +1,106 @@
+"""A network over a region of a slide: the one way from pixels to cells."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sparseshot.cells import Cells
+from sparseshot.images import Box, Slide, TissueMask
+from sparseshot.models.colour import network_input
+from sparseshot.models.finder import Finder, Part, SlideFrame
+from sparseshot.models.task import Task
+from sparseshot.models.windows import Window, window_over
+
+TILE_PX = 1024
+"""Default side of a tile: a margin of 48 pixels adds a fifth to its area."""
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Switch a network to evaluation for the block, and back to the mode it was in."""
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        network.train(was_training)
+
+
+def forward(network: nn.Module, images: NDArray[np.uint8], *, bfloat16: bool = False) -> Tensor:
+    """Map images ``(N, H, W, 3)`` to float32 outputs ``(N, channels, rows, cols)`` on the same device."""
+    device = next(network.parameters()).device
+    # Seen as (N, 3, H, W), bytes in the order of (N, H, W, 3) are what PyTorch calls channels_last.
+    batch = torch.from_numpy(images).to(device, non_blocking=True).permute(0, 3, 1, 2)
+    with evaluating(network), torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+        output: Tensor = network(network_input(batch)).float()
+    return output
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The outputs of a network over a box of a slide.
+
+    Attributes:
+        frame: of the slide.
+        finder: turns the outputs into cells or scores.
+        window: the box, its surroundings, and its tiles.
+        parts: reduced outputs of the tiles.
+    """
+
+    frame: SlideFrame
+    finder: Finder
+    window: Window
+    parts: Sequence[Part]
+
+    @property
+    def cells(self) -> Cells:
+        """The cells of the box, in level-0 pixels."""
+        found, _ = self.finder.settle(self.finder.find(self.window, self.parts), next_y0=float("inf"))
+        low, high = self.frame.grid.to_level0(self.window.core).reshape(2, 2)
+        return found[((found.xy >= low) & (found.xy <= high)).all(axis=1)]
+
+
+def look_at(
+    network: nn.Module,
+    task: Task,
+    slide: Slide,
+    frame: SlideFrame,
+    *,
+    threshold: float,
+    box: Box | None = None,
+    halo_px: int | None = None,
+    tissue: TissueMask | None = None,
+) -> Region:
+    """Run a network over a box of a slide.
+
+    Args:
+        network: with ``margin_px``, how far an output looks, and ``alignment_px``, where tiles may begin;
+            one without runs over the box as one tile.
+        task: of the network.
+        slide: to read.
+        frame: of the slide, at the resolution of the network.
+        threshold: probability at which something is a cell.
+        box: in pixels of the frame's grid; None for all of it.
+        halo_px: how far around the box to look; None: as far as a cell may extend, which finding needs.
+        tissue: mask of the slide; None: tissue everywhere.
+    """
+    margin = int(getattr(network, "margin_px", 0))
+    tissue = tissue or TissueMask.everywhere(slide)
+    finder = task.finder(frame, tissue, threshold=threshold, margin_px=margin)
+    box = box or frame.grid.box
+    layout = finder.layout(TILE_PX if margin else max(box.width, box.height))
+    if halo_px is not None:
+        layout = replace(layout, halo_px=halo_px)
+    alignment = int(getattr(network, "alignment_px", task.stride))
+    window = window_over(box, frame.grid, tissue, layout, margin_px=margin, alignment_px=alignment)
+    parts = []
+    for tile in window.tiles:
+        output = forward(network, slide.read(frame.grid, tile.padded)[None])
+        parts.append(tuple(each[0] for each in finder.reduce(output)))
+    return Region(frame, finder, window, parts)

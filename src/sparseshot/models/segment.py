@@ -1,0 +1,214 @@
+"""Segmentation: the outline of every cell, by a U-Net."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import shapely
+import torch
+from numpy.typing import NDArray
+from scipy import ndimage
+from torch import Tensor, nn
+
+from sparseshot.cells import Cells, trace
+from sparseshot.images import TissueMask
+from sparseshot.metrics import ScoredHits
+from sparseshot.models.contours import contours
+from sparseshot.models.detection_grid import foreground_probability
+from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Part, SlideFrame, in_reading_order
+from sparseshot.models.instances import split
+from sparseshot.models.task import IGNORED, UNANNOTATED, Points, Target, target_and_annotated
+from sparseshot.models.unet import UNet
+from sparseshot.models.windows import Window, WindowLayout
+
+WINDOW_PX = 4096
+"""Side of what is split into cells at once: large compared with its halo, small compared with memory."""
+
+_BAND_WINDOWS = 4
+"""A shard holds at most about a hundred thousand outlines."""
+
+_STEPS = 10**SCORE_DECIMALS
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The class of every pixel."""
+
+    name: ClassVar[str] = "segment"
+    score_name: ClassVar[str] = "Dice"
+    paints_marks: ClassVar[bool] = True
+    stride: ClassVar[int] = 1
+    out_channels: int = 1
+    width: int = 16
+    depth: int = 3
+    mark_radius_um: float = 3.0
+
+    def network(self) -> nn.Module:
+        """Return a U-Net."""
+        return UNet(out_channels=self.out_channels, width=self.width, depth=self.depth)
+
+    def logits(self, output: Tensor) -> Tensor:
+        """Return the output: it is all logits."""
+        return output
+
+    def place_loss(
+        self,
+        output: Tensor,
+        target: Tensor,  # noqa: ARG002
+        offset: Tensor | None,  # noqa: ARG002
+        size: Tensor | None,  # noqa: ARG002
+    ) -> Tensor:
+        """Return zero: there are no other outputs."""
+        return output.new_zeros(())
+
+    def target(self, label: NDArray[np.int16], points: Points) -> Target:  # noqa: ARG002
+        """Return the label map as a target."""
+        return Target(*target_and_annotated(label))
+
+    def finder(
+        self, frame: SlideFrame, tissue: TissueMask, *, threshold: float, margin_px: int
+    ) -> "Segmenter":
+        """Return the finder of outlines."""
+        return Segmenter(frame, tissue, threshold, margin_px, mark_radius_um=self.mark_radius_um)
+
+
+@dataclass(frozen=True, eq=False)
+class Segmenter:
+    """A :class:`~sparseshot.models.finder.Finder` of outlines.
+
+    A window is its core and a halo as wide as a cell may extend. A cell belongs to the window whose core
+    holds its peak, where it lies whole; so the result does not depend on windows or tiles.
+
+    Attributes:
+        reach_um: objects that extend farther than this from their peak are left out.
+        least_um2: smaller ones are left out too.
+        waist_um: how much narrower, in radius, a waist must be to separate two cells.
+        hole_um2: holes smaller than this are filled.
+        mark_radius_um: radius of the disc that stands for a true cell without outline.
+    """
+
+    frame: SlideFrame
+    tissue: TissueMask
+    threshold: float
+    margin_px: int
+    reach_um: float = 50.0
+    least_um2: float = 5.0
+    waist_um: float = 0.2
+    hole_um2: float = 10.0
+    window_px: int = WINDOW_PX
+    mark_radius_um: float = 3.0
+
+    def layout(self, tile_px: int) -> WindowLayout:
+        """Add a halo to each window, a little wider because heights are smoothed."""
+        halo = round(self.reach_um / self.frame.grid.mpp) + 16
+        return WindowLayout(tile_px, self.window_px, halo_px=halo, band_windows=_BAND_WINDOWS)
+
+    def settings(self) -> dict[str, float]:
+        """Return everything that decides the result besides model and slide."""
+        return {
+            "largest_reach_um": self.reach_um,
+            "least_area_um2": self.least_um2,
+            "waist_um": self.waist_um,
+            "hole_um2": self.hole_um2,
+        }
+
+    def reduce(self, output: Tensor) -> Part:
+        """Cut off the margin; keep the foreground probability in steps of 0.0001, and the class."""
+        margin = self.margin_px
+        rows, columns = output.shape[2] - margin, output.shape[3] - margin
+        logits = output[:, :, margin:rows, margin:columns]
+        p = (foreground_probability(logits) * _STEPS).round_().to(torch.int16).cpu()
+        if logits.shape[1] == 1:
+            return (p,)
+        return p, logits[:, 1:].argmax(dim=1).to(torch.uint8).cpu()
+
+    def find(self, window: Window, parts: Sequence[Part]) -> Cells:
+        """Join the tiles of a window, and return the cells that belong to it."""
+        grid, box, core = self.frame.grid, window.box, window.core
+        p, kind = self._joined(window, parts)
+        cells = split(
+            p >= self.threshold * _STEPS,
+            waist_px=max(0.4, self.waist_um / grid.mpp),  # the stairs of pixels are waists of about 0.3
+            hole_px=round(self.hole_um2 / grid.mpp**2),
+            cap_px=round(self.reach_um / grid.mpp),
+        )
+        row, column = cells.peak[:, 0] + box.y0, cells.peak[:, 1] + box.x0
+        own = (row >= core.y0) & (row < core.y1) & (column >= core.x0) & (column < core.x1)
+        own &= cells.reach_px * grid.mpp <= self.reach_um
+        own &= cells.area_px * grid.mpp**2 >= self.least_um2
+        cells = cells.chosen(own)
+        total, votes = cells.tallies(p, kind, count=len(self.frame.classes))
+        outline = self._on_slide(contours(cells.labels, x0=box.x0, y0=box.y0))
+        return self.frame.cells(
+            shapely.get_coordinates(shapely.centroid(outline)),
+            label=votes.argmax(axis=1),
+            score=np.round(total / (cells.area_px * _STEPS), SCORE_DECIMALS),
+            outline=outline,
+        )
+
+    def settle(self, cells: Cells, *, next_y0: float) -> tuple[Cells, Cells]:  # noqa: ARG002
+        """Return all: a window decides about its own cells alone."""
+        return in_reading_order(cells), cells[:0]
+
+    def hits(
+        self, window: Window, parts: Sequence[Part], truth: Cells, counted: NDArray[np.bool_]
+    ) -> ScoredHits:
+        """Score each pixel; it is a hit inside a true cell."""
+        grid = self.frame.grid
+        radius_px = self.mark_radius_um / grid.mpp
+        inside = grid.rasterise(truth, window.core, by="instance", radius_px=radius_px)[counted] > 0
+        return ScoredHits(self._probability(window, parts)[counted], inside, int(inside.sum()))
+
+    def mark_scores(
+        self,
+        window: Window,
+        parts: Sequence[Part],
+        label: NDArray[np.int16],
+        xy: NDArray[np.float64],  # noqa: ARG002
+    ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return the probability of the marked pixels, and that of all."""
+        p = self._probability(window, parts)
+        return p[label > 0], p[label > IGNORED]
+
+    def confident(self, window: Window, parts: Sequence[Part], label: NDArray[np.int16]) -> Cells:
+        """Return the connected unannotated pixels of one class above the threshold."""
+        core = window.core.within(window.box)
+        p, kind = (each[core] for each in self._joined(window, parts))
+        confident = (p > self.threshold * _STEPS) & (label == UNANNOTATED)
+        found = []
+        for index in range(len(self.frame.classes)):
+            pieces, _ = ndimage.label(confident & (kind == index))
+            _, _, outline = trace(pieces)
+            outline = self._on_slide(shapely.transform(outline, lambda xy: xy + window.core[:2]))
+            xy = shapely.get_coordinates(shapely.centroid(outline))
+            found.append(
+                self.frame.cells(xy, label=np.full(len(xy), index), score=np.ones(len(xy)), outline=outline)
+            )
+        return Cells.concatenate(found)
+
+    def _probability(self, window: Window, parts: Sequence[Part]) -> NDArray[np.float32]:
+        p, _ = self._joined(window, parts)
+        return p[window.core.within(window.box)].astype(np.float32) / np.float32(_STEPS)
+
+    def _joined(self, window: Window, parts: Sequence[Part]) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
+        """Return probability and class of each pixel of a window; 0 outside the grid and on glass."""
+        box, grid = window.box, self.frame.grid
+        p = np.zeros((box.height, box.width), np.int16)
+        kind = np.zeros((box.height, box.width), np.uint8)
+        for tile, part in zip(window.tiles, parts, strict=True):
+            inside = tile.core.meet(box).meet(grid.box)
+            place, own = inside.within(box), inside.within(tile.core)
+            x, y = np.arange(inside.x0, inside.x1) + 0.5, np.arange(inside.y0, inside.y1) + 0.5
+            p[place] = part[0].numpy()[own] * self.tissue.at(x, y, grid)
+            if len(part) > 1:
+                kind[place] = part[1].numpy()[own]
+        return p, kind
+
+    def _on_slide(self, outline: NDArray[np.object_]) -> NDArray[np.object_]:
+        """Convert outlines from the grid to level 0, clipped to the slide."""
+        on_slide: NDArray[np.object_] = shapely.transform(
+            outline,
+            lambda xy: np.clip(np.round(self.frame.grid.to_level0(xy), PLACE_DECIMALS), 0, self.frame.size),
+        )
+        return on_slide

@@ -1,0 +1,103 @@
+"""What a task decides: its network, its targets, its loss beside the logits, and how cells are found.
+
+To add a task, write one module with a class that has the members of :class:`Task`, and name it in
+:data:`sparseshot.models.tasks.TASKS`.
+"""
+
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sparseshot.images import TissueMask
+from sparseshot.models.finder import Finder, SlideFrame
+
+UNANNOTATED = 0
+CERTAIN_BACKGROUND = -1
+IGNORED = -100
+"""Values of a label map beside the classes 1…C."""
+
+
+class Points(NamedTuple):
+    """Marks as points, in pixels.
+
+    Attributes:
+        xy: ``(K, 2)``.
+        target: ``(K,)`` int16, 0 for certain negatives, 1…C.
+        size: ``(K, 2)`` width and height, NaN where a mark has no outline.
+    """
+
+    xy: NDArray[np.float64]
+    target: NDArray[np.int16]
+    size: NDArray[np.float64]
+
+
+class Target(NamedTuple):
+    """What a network should output for a crop; ``*`` is ``H, W``, or ``rows, cols`` of the detector's grid.
+
+    Attributes:
+        target: ``(*)`` int64: 0, 1…C, −100 ignored.
+        annotated: ``(*)`` bool.
+        offset: ``(2, *)`` float32 for a detector; else None.
+        size: ``(2, *)`` float32 for a detector, NaN where unknown; else None.
+    """
+
+    target: NDArray[np.int64]
+    annotated: NDArray[np.bool_]
+    offset: NDArray[np.float32] | None = None
+    size: NDArray[np.float32] | None = None
+
+
+class Task(Protocol):
+    """Members of a task.
+
+    Attributes:
+        name: on the command line.
+        score_name: Dice or F1.
+        paints_marks: the label map shows marks; otherwise only regions, and marks are points.
+        out_channels: logits for each location.
+        stride: pixels to a location.
+    """
+
+    name: ClassVar[str]
+    score_name: ClassVar[str]
+    paints_marks: ClassVar[bool]
+
+    @property
+    def out_channels(self) -> int: ...  # noqa: D102
+    @property
+    def stride(self) -> int: ...  # noqa: D102
+
+    def network(self) -> nn.Module:
+        """Return a network with fresh weights."""
+        ...
+
+    def logits(self, output: Tensor) -> Tensor:
+        """Return the part of the output that a loss of :mod:`sparseshot.losses` takes."""
+        ...
+
+    def place_loss(
+        self, output: Tensor, target: Tensor, offset: Tensor | None, size: Tensor | None
+    ) -> Tensor:
+        """Return the loss of the other outputs, learned from annotated cells only."""
+        ...
+
+    def target(self, label: NDArray[np.int16], points: Points) -> Target:
+        """Return the target of a crop.
+
+        Args:
+            label: ``(H, W)`` 1…C, :data:`UNANNOTATED`, :data:`CERTAIN_BACKGROUND` or :data:`IGNORED`.
+            points: the marks of the crop, in its pixels.
+        """
+        ...
+
+    def finder(self, frame: SlideFrame, tissue: TissueMask, *, threshold: float, margin_px: int) -> Finder:
+        """Return what turns outputs over a slide into cells."""
+        ...
+
+
+def target_and_annotated(label: NDArray[np.int16]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Split a label map into the target and where it is certain."""
+    background = label == CERTAIN_BACKGROUND
+    return np.where(background, 0, label).astype(np.int64), (label > 0) | background
