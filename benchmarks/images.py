@@ -16,7 +16,7 @@ from PIL import Image
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import Box, Grid, TileGrid, open_slide, read_ahead
-from sparseshot.images.openslide_file import OpenSlidePyramid
+from sparseshot.images.openslide_file import OpenSlideFile
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.resample import resample
 
@@ -96,8 +96,9 @@ def _by_openslide(path: Path, margin: int, ratio: float) -> None:
 
 
 def _over_openslide(path: Path) -> PyramidSlide:
-    pyramid = OpenSlidePyramid(path)
-    return PyramidSlide(pyramid, mpp=pyramid.mpp or 0.25)
+    slide = OpenSlideFile(path)
+    slide.mpp = slide.stated_mpp or 0.25
+    return slide
 
 
 def _by_ours(opened: Callable[[Path], PyramidSlide], path: Path, margin: int, ratio: float) -> None:

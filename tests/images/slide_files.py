@@ -12,6 +12,8 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image
 
+from sparseshot.images.openslide_file import OpenSlideFile
+
 TILE = 64
 APERIO = "Aperio Image Library v12\n{w}x{h} [0,0 {w}x{h}] (64x64) JPEG/RGB Q=90|AppMag = 40|MPP = {mpp}"
 
@@ -156,3 +158,10 @@ def corrupt_tile(path: Path, *, column: int, row: int) -> None:
     data = bytearray(path.read_bytes())
     data[start : start + count] = np.random.default_rng(5).bytes(count)
     path.write_bytes(data)
+
+
+def by_openslide(path: Path, mpp: float = 0.25) -> OpenSlideFile:
+    """Open a file by OpenSlide, although another reader would be chosen."""
+    slide = OpenSlideFile(path)
+    slide.mpp = mpp
+    return slide

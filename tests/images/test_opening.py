@@ -12,9 +12,9 @@ from tests.images import slide_files
 
 from sparseshot.errors import DataNotFoundError, InputError, SlideError
 from sparseshot.images import Box, open_slide, read_region
-from sparseshot.images.openslide_file import OpenSlidePyramid
-from sparseshot.images.pyramid import Pyramid, PyramidSlide
-from sparseshot.images.tiff import TiffPyramid
+from sparseshot.images.openslide_file import OpenSlideFile
+from sparseshot.images.pyramid import PyramidSlide
+from sparseshot.images.tiff import TiledTiff
 
 IMAGE = slide_files.tissue(403, 301)
 CODECS = ["none", "deflate", "deflate-predicted", "jpeg-rgb", "jpeg-ycbcr"]
@@ -30,7 +30,7 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
 
 
 def of_openslide(path: Path) -> PyramidSlide:
-    return PyramidSlide(OpenSlidePyramid(path), mpp=0.25)
+    return slide_files.by_openslide(path)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_every_layout_gives_its_pixels_levels_and_mpp(tmp_path: Path, name: str)
 def test_every_codec_gives_the_bytes_that_openslide_gives(tmp_path: Path, codec: str) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec=codec)
     with open_slide(path) as ours, of_openslide(path) as theirs:
-        assert isinstance(ours._pyramid, TiffPyramid)
+        assert isinstance(ours, TiledTiff)
         assert np.abs(read_region(ours, 0, 0, 403, 301).astype(int) - IMAGE).max() <= LOSSLESS[codec]
         np.testing.assert_array_equal(read_region(ours, 0, 0, 403, 301), read_region(theirs, 0, 0, 403, 301))
 
@@ -203,7 +203,7 @@ def test_a_tile_that_claims_to_be_huge_is_not_decoded(tmp_path: Path, codec: str
 def test_jpeg_2000_is_read_and_its_truncation_seen(tmp_path: Path) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec="jpeg2000")
     with open_slide(path) as slide:
-        assert isinstance(slide._pyramid, TiffPyramid)
+        assert isinstance(slide, TiledTiff)
         np.testing.assert_array_equal(read_region(slide, 0, 0, 403, 301), IMAGE)
     with tifffile.TiffFile(path, mode="r+") as file:
         counts = file.pages.first.tags["TileByteCounts"]
@@ -219,7 +219,7 @@ def test_imagecodecs_is_used_where_it_is_installed(tmp_path: Path, codec: str) -
     pytest.importorskip("imagecodecs", reason="imagecodecs is not needed and not installed")
     tifffile.imwrite(tmp_path / "a.tif", IMAGE, tile=(64, 64), photometric="rgb", compression=codec)
     with open_slide(tmp_path / "a.tif", mpp=0.25) as slide:
-        assert isinstance(slide._pyramid, TiffPyramid)
+        assert isinstance(slide, TiledTiff)
         np.testing.assert_array_equal(read_region(slide, 0, 0, 403, 301), IMAGE)
 
 
@@ -228,7 +228,7 @@ def test_a_tiled_tiff_of_another_codec_goes_through_openslide(tmp_path: Path) ->
     path = tmp_path / "a.tif"
     slide_files.write_pyramid(path, IMAGE, codec="lzw")
     with open_slide(path) as slide:
-        assert isinstance(slide._pyramid, OpenSlidePyramid)
+        assert isinstance(slide, OpenSlideFile)
         assert slide.mpp == pytest.approx(0.25)
         np.testing.assert_array_equal(read_region(slide, 0, 0, 403, 301), IMAGE)
 
@@ -361,7 +361,7 @@ def test_what_was_not_scanned_is_white(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_levels_of_odd_sizes_do_not_depend_on_where_a_read_begins(tmp_path: Path) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", slide_files.tissue(1623, 1111), levels=(1, 4))
-    pyramid: Pyramid = OpenSlidePyramid(path)
+    pyramid = OpenSlideFile(path)
     assert openslide.OpenSlide(path).level_downsamples[1] != 4  # the case that OpenSlide interpolates
     whole = pyramid.read_level(1, Box(0, 0, 405, 277))
     for box in (Box(1, 1, 50, 60), Box(100, 120, 300, 260), Box(127, 128, 405, 277), Box(300, 200, 301, 201)):

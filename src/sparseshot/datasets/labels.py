@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 from scipy.spatial import KDTree
 
 from sparseshot.cells import Cells, read_cells, trace
-from sparseshot.errors import DataNotFoundError, FormatError
+from sparseshot.errors import DataNotFoundError, FormatError, SlideError
+from sparseshot.images import read_image
 
 _SAME_PLACE_PX = 3.0
 """A classified point this near to a detected one is the same nucleus, clicked again."""
@@ -45,7 +45,15 @@ def _as_classes(cells: Cells, classes: tuple[str, ...]) -> Cells:
 
 def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
     """Read a mask of one cell, 255 nucleus and 128 cytoplasm; the nucleus becomes a second outline."""
-    mask = _grey(path, size_px)
+    try:
+        mask = read_image(path)[:, :, 0]
+    except SlideError as error:
+        raise FormatError(path, error.problem) from error
+    if mask.shape != size_px[::-1]:
+        raise FormatError(
+            path,
+            f"is {mask.shape[1]} × {mask.shape[0]}, its image {size_px[0]} × {size_px[1]}; one is another's",
+        )
     unknown = np.setdiff1d(mask, (0, 128, 255))
     if len(unknown):
         raise FormatError(path, f"has the value {unknown[0]}; a mask of this set has 0, 128 and 255")
@@ -54,20 +62,6 @@ def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -
     if len(nucleus) != len(outline):
         raise FormatError(path, "has a cell without a nucleus; a mask of this set has both")
     return Cells(xy, classes=classes, id=ids, outline=outline, nucleus=nucleus)
-
-
-def _grey(path: Path, size_px: tuple[int, int]) -> NDArray[np.uint8]:
-    try:
-        with Image.open(path) as image:
-            if image.size != size_px:
-                raise FormatError(
-                    path,
-                    f"has {image.width} × {image.height} pixels, but its image {size_px[0]} × {size_px[1]}; "
-                    "one of them belongs to another image",
-                )
-            return np.asarray(image.convert("L"))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise FormatError(path, f"cannot be read as a mask ({error}); copy it again") from error
 
 
 def _brca_m2c(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:

@@ -1,4 +1,4 @@
-"""Unpacking of untrusted archives: nothing outside the folder, no links, no more bytes than declared."""
+"""Unpacking of untrusted archives: nothing outside the folder, no links, no more bytes than allowed."""
 
 import gzip
 import lzma
@@ -8,17 +8,13 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from sparseshot.errors import FormatError, OutputError
 
 MAX_BYTES = 64 * 2**30
 MAX_FILES = 1_000_000
-_CHUNK = 2**20
 _BROKEN = (
     zipfile.BadZipFile,
     tarfile.TarError,
@@ -32,13 +28,6 @@ _BROKEN = (
 )
 
 
-@dataclass(frozen=True)
-class _Member:
-    name: str
-    size: int
-    file: IO[bytes]
-
-
 def unpack(archive: Path | str, folder: Path | str, *, max_bytes: int = MAX_BYTES) -> list[Path]:
     """Unpack a zip or tar file into a folder; return the new entries.
 
@@ -48,7 +37,8 @@ def unpack(archive: Path | str, folder: Path | str, *, max_bytes: int = MAX_BYTE
     archive, folder = Path(archive), Path(folder)
     try:
         with tempfile.TemporaryDirectory(prefix=".unpack-", dir=folder) as temporary:
-            _write_members(archive, Path(temporary), max_bytes)
+            extract = _extract_zip if zipfile.is_zipfile(archive) else _extract_tar
+            extract(archive, Path(temporary), max_bytes)
             return _move_in(Path(temporary), folder)
     except _BROKEN as error:
         raise FormatError(archive, f"cannot be unpacked ({error}); download it again") from error
@@ -59,70 +49,50 @@ def is_archive(path: Path | str) -> bool:
     return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
 
 
-def _write_members(archive: Path, folder: Path, max_bytes: int) -> None:
-    total = 0
-    for number, member in enumerate(_members(archive)):
-        target = folder / _inside(archive, member.name)
-        total += member.size
-        if number >= MAX_FILES or total > max_bytes:
-            raise FormatError(
-                archive,
-                f"unpacks to more than {max_bytes / 2**30:.3g} GiB or {MAX_FILES:,} files; do not trust it",
-            )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with target.open("xb") as file:
-                _copy(archive, member, file)
-        except FileExistsError as error:
-            raise FormatError(archive, f"holds {member.name!r} twice; do not trust it") from error
-
-
-def _copy(archive: Path, member: _Member, file: IO[bytes]) -> None:
-    left = member.size
-    while chunk := member.file.read(min(_CHUNK, left + 1)):
-        left -= len(chunk)
-        if left < 0:
-            raise FormatError(archive, f"{member.name!r} is larger than declared; do not trust it")
-        file.write(chunk)
-
-
-def _inside(archive: Path, name: str) -> PurePosixPath:
-    """Return the path of a member; raise if it leads out of the folder."""
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or not path.parts or ":" in path.parts[0]:
-        raise FormatError(archive, f"holds {name!r}, which leads out of the folder; do not trust it")
-    return path
-
-
-def _members(archive: Path) -> Iterator[_Member]:
-    opened = _zip_members(archive) if zipfile.is_zipfile(archive) else _tar_members(archive)
-    for member in opened:
-        parts = PurePosixPath(member.name).parts
-        if "__MACOSX" not in parts and parts[-1:] != (".DS_Store",):
-            yield member
-
-
-def _zip_members(archive: Path) -> Iterator[_Member]:
+def _extract_zip(archive: Path, folder: Path, max_bytes: int) -> None:
     with zipfile.ZipFile(archive) as file:
-        for info in file.infolist():
-            mode = info.external_attr >> 16
-            if stat.S_IFMT(mode) not in {0, stat.S_IFREG, stat.S_IFDIR}:
+        members = [info for info in file.infolist() if not (info.is_dir() or _is_from_macos(info.filename))]
+        for info in members:
+            if stat.S_IFMT(info.external_attr >> 16) not in {0, stat.S_IFREG}:
                 raise FormatError(archive, f"holds a link or device {info.filename!r}; do not trust it")
-            if not info.is_dir():
-                with file.open(info) as content:
-                    yield _Member(info.filename, info.file_size, content)
+        _check(archive, ((info.filename, info.file_size) for info in members), max_bytes)
+        file.extractall(folder, members)
 
 
-def _tar_members(archive: Path) -> Iterator[_Member]:
+def _extract_tar(archive: Path, folder: Path, max_bytes: int) -> None:
     with tarfile.open(archive) as file:
-        for info in file:
-            if info.isdir():
-                continue
-            content = file.extractfile(info) if info.isreg() else None
-            if content is None:
+        file.extraction_filter = tarfile.data_filter
+        members = [info for info in file if not (info.isdir() or _is_from_macos(info.name))]
+        for info in members:
+            if not info.isreg():
                 raise FormatError(archive, f"holds a link or device {info.name!r}; do not trust it")
-            with closing(content):
-                yield _Member(info.name, info.size, content)
+        _check(archive, ((info.name, info.size) for info in members), max_bytes)
+        file.extractall(folder, members)
+
+
+def _is_from_macos(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return "__MACOSX" in parts or parts[-1:] == (".DS_Store",)
+
+
+def _check(archive: Path, members: Iterable[tuple[str, int]], max_bytes: int) -> None:
+    """Raise if a name leads out of the folder or occurs twice, or if there are too many files or bytes.
+
+    Neither zipfile nor tarfile unpacks more bytes of a member than its declared size.
+    """
+    total = 0
+    names = set()
+    for name, size in members:
+        path = PurePosixPath(name.replace("\\", "/"))
+        if path.is_absolute() or ".." in path.parts or not path.parts or ":" in path.parts[0]:
+            raise FormatError(archive, f"holds {name!r}, which leads out of the folder; do not trust it")
+        if path in names:
+            raise FormatError(archive, f"holds {name!r} twice; do not trust it")
+        names.add(path)
+        total += size
+        if len(names) > MAX_FILES or total > max_bytes:
+            limit = f"{max_bytes / 2**30:.3g} GiB or {MAX_FILES:,} files"
+            raise FormatError(archive, f"unpacks to more than {limit}; do not trust it")
 
 
 def _move_in(unpacked: Path, folder: Path) -> list[Path]:

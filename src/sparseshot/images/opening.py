@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import DataNotFoundError, InputError, SlideError
 from sparseshot.images.codecs import BrokenLayout, UnknownLayout
-from sparseshot.images.openslide_file import OpenSlidePyramid
+from sparseshot.images.openslide_file import OpenSlideFile
 from sparseshot.images.pixel_size import image_mpp
 from sparseshot.images.plain_image import TIFF_MAGIC, read_image
-from sparseshot.images.pyramid import Pyramid, PyramidSlide
+from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Box
-from sparseshot.images.tiff import TiffPyramid
+from sparseshot.images.tiff import TiledTiff
 
 _TIFF_VENDORS = {None, "aperio", "generic-tiff"}
 """Simple TIFFs, read faster without OpenSlide; None is a file that OpenSlide does not recognise."""
@@ -47,49 +47,45 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
     if path.is_dir():
         raise SlideError(path, "is a folder; give a file, e.g. any one file of a DICOM series")
     try:
-        pyramid = _pyramid(path)
+        slide = _opened(path)
     except OSError as error:
         raise SlideError(
             path, f"cannot be read ({error.strerror or error}); check its permissions"
         ) from error
+    mpp = mpp or slide.stated_mpp or image_mpp(path)
     if mpp is None:
-        mpp = pyramid.mpp or image_mpp(path)
-    if mpp is None:
-        pyramid.close()
+        slide.close()
         raise SlideError(
             path,
             "the file does not state its pixel size; give it in µm with --mpp 0.25 or mpp=0.25 "
             "(40x is about 0.25, 20x about 0.5)",
         )
-    return PyramidSlide(pyramid, mpp=mpp)
+    slide.mpp = mpp
+    return slide
 
 
-def _pyramid(path: Path) -> Pyramid:
+def _opened(path: Path) -> PyramidSlide:
     with path.open("rb") as file:
         is_tiff = file.read(4) in TIFF_MAGIC
     vendor = openslide.OpenSlide.detect_format(path)
     if not (is_tiff and vendor in _TIFF_VENDORS):
-        return OpenSlidePyramid(path) if vendor else ImagePyramid(path)
+        return OpenSlideFile(path) if vendor else PlainImage(path)
     try:
-        return TiffPyramid(path)
+        return TiledTiff(path)
     except UnknownLayout as unknown:
         ask_openslide = vendor is not None and not isinstance(unknown, BrokenLayout)
         try:
-            return OpenSlidePyramid(path) if ask_openslide else ImagePyramid(path)
+            return OpenSlideFile(path) if ask_openslide else PlainImage(path)
         except SlideError as error:
             raise SlideError(path, f"{error.problem} (read as tiles: {unknown})") from error
 
 
-class ImagePyramid:
-    """A plain image as a pyramid of one level, see :class:`sparseshot.images.pyramid.Pyramid`."""
-
-    vendor = "image"
+class PlainImage(PyramidSlide):
+    """A plain image as a slide of one level."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self._pixels = read_image(path)
-        self.sizes = ((self._pixels.shape[1], self._pixels.shape[0]),)
-        self.mpp = None
+        super().__init__(path, vendor="image", levels=[(self._pixels.shape[1], self._pixels.shape[0])])
 
     def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:  # noqa: ARG002  there is only one
         """Return a copy from the decoded image."""
@@ -97,4 +93,5 @@ class ImagePyramid:
 
     def close(self) -> None:
         """Drop the pixels."""
+        super().close()
         self._pixels = np.empty((0, 0, 3), np.uint8)

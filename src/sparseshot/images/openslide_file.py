@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from sparseshot.errors import SlideError
 from sparseshot.images.pixel_size import plausible
 from sparseshot.images.plain_image import as_rgb
-from sparseshot.images.pyramid import downsamples
+from sparseshot.images.pyramid import PyramidSlide, downsamples
 from sparseshot.images.slide import Box
 
 _CACHE_BYTES = 2**28
 _BLOCK_PX = 128
 
 
-class OpenSlidePyramid:
-    """The levels of a file that OpenSlide reads, see :class:`sparseshot.images.pyramid.Pyramid`.
+class OpenSlideFile(PyramidSlide):
+    """A file that OpenSlide reads.
 
     Where a file states the bounds of the scanned area (MRXS, SCN), the slide is that area and coordinates
     start at its corner, as in QuPath.
@@ -31,16 +31,20 @@ class OpenSlidePyramid:
         self._cache = openslide.OpenSlideCache(_CACHE_BYTES)
         self._slide = self._opened()
         properties = self._slide.properties
-        self.vendor = properties.get("openslide.vendor", "unknown")
         whole = self._slide.level_dimensions
         left, top, width, height = _bounds(properties, whole[0])
         self._corner = (left, top)
         self._quotients = self._slide.level_downsamples
-        self._downsamples = downsamples(whole)
+        steps = downsamples(whole)
         is_cut = (width, height) != whole[0]
-        cut = [(max(1, int(width / step)), max(1, int(height / step))) for step in self._downsamples]
-        self.sizes = tuple(cut if is_cut else whole)
-        self.mpp = plausible(*(float(properties.get(f"openslide.mpp-{axis}", "nan")) for axis in "xy"))
+        cut = [(max(1, int(width / step)), max(1, int(height / step))) for step in steps]
+        super().__init__(
+            path,
+            vendor=properties.get("openslide.vendor", "unknown"),
+            levels=cut if is_cut else whole,
+            stated_mpp=plausible(*(float(properties.get(f"openslide.mpp-{axis}", "nan")) for axis in "xy")),
+        )
+        self._steps = steps  # of the whole levels, before the cut
 
     def _opened(self) -> openslide.OpenSlide:
         try:
@@ -60,7 +64,7 @@ class OpenSlidePyramid:
         corners of fixed blocks, so that a pixel does not depend on the region.
         """
         step = self._quotients[level]
-        if step == self._downsamples[level]:
+        if step == self._steps[level]:
             return self._region(level, box)
         out = np.empty((box.height, box.width, 3), np.uint8)
         for y in range(box.y0 // _BLOCK_PX * _BLOCK_PX, box.y1, _BLOCK_PX):
@@ -71,7 +75,7 @@ class OpenSlidePyramid:
         return out
 
     def _region(self, level: int, box: Box) -> NDArray[np.uint8]:
-        (left, top), step, quotient = self._corner, self._downsamples[level], self._quotients[level]
+        (left, top), step, quotient = self._corner, self._steps[level], self._quotients[level]
         place = (round((left / step + box.x0) * quotient), round((top / step + box.y0) * quotient))
         slide = self._slide
         try:
@@ -98,6 +102,7 @@ class OpenSlidePyramid:
 
     def close(self) -> None:
         """Close the file."""
+        super().close()
         self._slide.close()
 
 

@@ -1,10 +1,11 @@
 """Slides stored as levels: choice of the level, and resampling to a grid."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,45 +18,32 @@ _PIECE_PX = 2**25
 """Pixels of a level in memory at once; a slide without coarse levels is reduced piece by piece."""
 
 
-class Pyramid(Protocol):
-    """The levels of one file. Reading is safe from any number of threads."""
+class PyramidSlide(ABC):
+    """A :class:`~sparseshot.images.slide.Slide` over the levels of a file.
 
-    @property
-    def path(self) -> Path:
-        """The file."""
+    Attributes:
+        path: the file.
+        vendor: kind of file.
+        levels: width and height of each level, the largest first.
+        downsamples: level-0 pixels per pixel of each level.
+        stated_mpp: µm per level-0 pixel if the file states a plausible value.
+        mpp: the value in use.
+    """
 
-    @property
-    def vendor(self) -> str:
-        """Kind of file."""
+    def __init__(
+        self, path: Path, *, vendor: str, levels: Sequence[tuple[int, int]], stated_mpp: float | None = None
+    ) -> None:
+        self._closed = False
+        self.path, self.name, self.vendor = path, path.name, vendor
+        self.levels = tuple(levels)
+        self.size = self.levels[0]
+        self.downsamples = downsamples(self.levels)
+        self.stated_mpp = stated_mpp
+        self.mpp = stated_mpp or math.nan
 
-    @property
-    def sizes(self) -> tuple[tuple[int, int], ...]:
-        """Width and height of each level, the largest first."""
-
-    @property
-    def mpp(self) -> float | None:
-        """µm per level-0 pixel if the file states a plausible value."""
-
+    @abstractmethod
     def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
         """Read RGB; the box lies inside the level, and areas that were not scanned are white."""
-
-    def close(self) -> None:
-        """Close the file."""
-
-
-class PyramidSlide:
-    """A :class:`~sparseshot.images.slide.Slide` over the levels of a file."""
-
-    def __init__(self, pyramid: Pyramid, *, mpp: float) -> None:
-        self._pyramid = pyramid
-        self._closed = False
-        self.path = pyramid.path
-        self.name = pyramid.path.name
-        self.vendor = pyramid.vendor
-        self.size = pyramid.sizes[0]
-        self.mpp = mpp
-        self.levels = pyramid.sizes
-        self.downsamples = downsamples(pyramid.sizes)
 
     def __repr__(self) -> str:
         (width, height), n = self.size, len(self.levels)
@@ -103,7 +91,7 @@ class PyramidSlide:
         x0, y0 = (min(math.floor(k * ratio), n - 1) - reach for k, n in ((box.x0, width), (box.y0, height)))
         source = Box(x0, y0, math.ceil(box.x1 * ratio) + reach, math.ceil(box.y1 * ratio) + reach)
         source = source.meet(Box(0, 0, width, height))
-        pixels = self._pyramid.read_level(level, source)
+        pixels = self.read_level(level, source)
         if ratio == 1 and pixels.shape[:2] == (box.height, box.width):
             return pixels
         return resample(
@@ -117,7 +105,6 @@ class PyramidSlide:
     def close(self) -> None:
         """Close the file."""
         self._closed = True
-        self._pyramid.close()
 
     def __enter__(self) -> Self:
         return self

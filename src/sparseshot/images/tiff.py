@@ -22,6 +22,7 @@ from sparseshot.errors import SlideError
 from sparseshot.images.codecs import BrokenLayout, UnknownLayout
 from sparseshot.images.pixel_size import tiff_mpp
 from sparseshot.images.plain_image import as_rgb
+from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Box
 from sparseshot.images.tiff_directory import TiffLevel, is_aperio, tiff_levels
 
@@ -32,22 +33,21 @@ _CACHE_BYTES = 2**28
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 
-class TiffPyramid:
-    """The levels of a tiled TIFF, see :class:`sparseshot.images.pyramid.Pyramid`.
+class TiledTiff(PyramidSlide):
+    """A tiled TIFF.
 
     Raises :class:`UnknownLayout` for files it does not read, for which OpenSlide is tried next.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         try:
             with tifffile.TiffFile(path) as file:
                 first = file.pages.first
-                self.vendor = "aperio" if is_aperio(first) else "ome-tiff" if file.is_ome else "tiff"
+                vendor = "aperio" if is_aperio(first) else "ome-tiff" if file.is_ome else "tiff"
                 self._levels = tiff_levels(file)
-                self.mpp = tiff_mpp(first)
+                mpp = tiff_mpp(first)
         except UnknownLayout as unknown:
-            if self.vendor == "ome-tiff" and (first.samplesperpixel, first.planarconfig) != (3, 1):
+            if vendor == "ome-tiff" and (first.samplesperpixel, first.planarconfig) != (3, 1):
                 # Other readers would show only its first channel.
                 raise SlideError(path, f"this OME-TIFF cannot be read: {unknown}") from unknown
             raise
@@ -55,7 +55,8 @@ class TiffPyramid:
             raise
         except Exception as error:  # parsing an untrusted file may raise anything
             raise BrokenLayout(f"its directory cannot be read ({error})") from error
-        self.sizes = tuple((level.width, level.height) for level in self._levels)
+        sizes = [(level.width, level.height) for level in self._levels]
+        super().__init__(path, vendor=vendor, levels=sizes, stated_mpp=mpp)
         self._file = _SharedFile(path)
         end = max(int((p.offsets + p.counts).max()) for level in self._levels for p in level.planes)
         if end > self._file.size:
@@ -86,7 +87,7 @@ class TiffPyramid:
         try:
             return self._decoded(level, row * layer.across + column)
         except (OSError, OverflowError, SyntaxError, ValueError) as error:
-            scale = self.sizes[0][0] / layer.width
+            scale = self.size[0] / layer.width
             x, y = round(column * layer.tile_width * scale), round(row * layer.tile_height * scale)
             raise SlideError(
                 self.path,
@@ -96,6 +97,7 @@ class TiffPyramid:
 
     def close(self) -> None:
         """Close the file and drop the decoded tiles."""
+        super().close()
         self._file.close()
         self._decoded.cache_clear()
 
