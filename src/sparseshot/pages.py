@@ -38,6 +38,10 @@ class Picture:
         return self.draw()
 
 
+Parts = list[str | Picture]
+"""A page as Markdown blocks and pictures."""
+
+
 def escape(text: object) -> str:
     r"""Return text as Markdown that shows it literally, in one line.
 

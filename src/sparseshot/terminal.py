@@ -25,6 +25,11 @@ class Begin(Protocol):
         """Return the function that shows its progress; ``done`` is what an earlier call finished."""
 
 
+def no_progress(title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:  # noqa: ARG001
+    """Begin a piece of work whose progress is not shown."""
+    return lambda done, total=None, note="": None  # noqa: ARG005
+
+
 def printable(text: object) -> str:
     r"""Return text with control characters escaped, which a terminal would obey.
 

@@ -13,7 +13,7 @@ import pytest
 
 from sparseshot.cells import read_cells
 from sparseshot.cli import main
-from sparseshot.demo import QUICK, Demo, DemoPlan, Step, run_demo, stages
+from sparseshot.demo import QUICK, Demo, DemoPlan, run_demo, stages
 from sparseshot.demo.demo_folder import DemoFolder
 from sparseshot.demo.demo_page import make_page
 from sparseshot.demo.judging import judge
@@ -22,6 +22,7 @@ from sparseshot.errors import OutputError, SparseshotError
 from sparseshot.files import locked
 from sparseshot.images import open_slide
 from sparseshot.prediction import read_prediction
+from sparseshot.terminal import Begin, Report
 
 TINY = DemoPlan(
     losses=("ce", "ece"),
@@ -35,11 +36,23 @@ TINY = DemoPlan(
 )
 
 
+Step = tuple[str, int, int | None]
+
+
+def recording(steps: list[Step]) -> Begin:
+    """Record title, done and total of everything that is reported."""
+
+    def begin(title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:
+        return lambda done, total=None, note="": steps.append((title, done, total))
+
+    return begin
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, list[Step]]:
     """Return one finished demo; tests that change it take a copy."""
     steps: list[Step] = []
-    return run_demo(tmp_path_factory.mktemp("demo") / "out", TINY, report=steps.append), steps
+    return run_demo(tmp_path_factory.mktemp("demo") / "out", TINY, begin=recording(steps)), steps
 
 
 @pytest.fixture
@@ -80,8 +93,8 @@ def test_everything_is_there(made: tuple[Demo, list[Step]]) -> None:
         own = folder.of_loss(loss)
         cells = read_cells(own.cells)
         assert len(cells) == len(read_prediction(own.found)) == len(read_cells(own.found / "qupath.zip"))
-    assert {step.title for step in steps} == {"slide", "ce", "ece", "page"}
-    assert all(0 <= step.done <= step.total for step in steps)
+    assert {title for title, _, _ in steps} == {"slide", "ce", "ece", "page"}
+    assert all(total is None or 0 <= done <= total for _, done, total in steps)
     assert half_written(folder.path) == []
 
 
@@ -133,7 +146,7 @@ def test_the_page_shows_the_numbers(made: tuple[Demo, list[Step]]) -> None:
 def test_a_second_call_does_nothing(copy: DemoFolder) -> None:
     before = contents(copy.path)
     steps: list[Step] = []
-    demo = run_demo(copy.path, TINY, report=steps.append)
+    demo = run_demo(copy.path, TINY, begin=recording(steps))
     assert demo.was_there
     assert steps == []
     assert contents(copy.path) == before
@@ -204,12 +217,12 @@ def test_ctrl_c_leaves_nothing_half_written(copy: DemoFolder, monkeypatch: pytes
     monkeypatch.setattr(stages, "worker_command", lambda loss: (sys.executable, "-c", BUSY))
     pid = copy.of_loss("ece").path / "pid"
 
-    def press(step: Step) -> None:
+    def press(done: int, total: int | None = None, note: str = "") -> None:
         if pid.exists():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_demo(copy.path, TINY, report=press)
+        run_demo(copy.path, TINY, begin=lambda title, total=None, **more: press)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
     assert half_written(copy.path) == []

@@ -136,7 +136,7 @@ def test_an_unknown_name_lists_the_shipped_experiments() -> None:
             "[[grid]] 1",
             ["no loss 'foacl'", "'focal'", "weak"],
         ),
-        ('"brca-m2c"]', '"brca-m3c"]', "[[grid]] 1", ["'brca-m3c'", "did you mean brca_m2c", "monuseg"]),
+        ('"brca-m2c"]', '"brca-m3c"]', "[[grid]] 1", ["'brca-m3c'", "did you mean 'brca_m2c'", "monuseg"]),
         (
             '["detect"]',
             '["detct"]',
@@ -238,7 +238,7 @@ class TestData:
 
     def test_an_empty_data_set_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "data" / "tnbc").mkdir(parents=True)
-        with pytest.raises(DataNotFoundError, match="holds no image of TNBC"):
+        with pytest.raises(DataNotFoundError, match="no image of TNBC"):
             Subject("tnbc").check_data(tmp_path / "data")
 
     def test_a_set_without_test_images_is_an_error(self, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Missing runs are run, each in its own process, and survive interruptions."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,11 +16,8 @@ from tests.experiments.tiny_data import experiment_text, tiny_tnbc
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.experiments import Results, read_experiment, run_experiment
 from sparseshot.experiments.executor import worker_environment
-from sparseshot.experiments.experiment import Run
 from sparseshot.experiments.folders import read_json, run_folder
-from sparseshot.experiments.progress import ExperimentProgress
-from sparseshot.experiments.results import Result
-from sparseshot.experiments.running import Outcome, choose
+from sparseshot.experiments.running import Outcome, choose, steps_done
 from sparseshot.files import locked, write_json
 
 # Replaces a training; the name of its loss selects its behaviour. Its metrics were written before.
@@ -46,24 +44,6 @@ shutil.copy(os.path.join(made, os.path.basename(folder) + ".json"), os.path.join
 """
 
 
-class Listener(ExperimentProgress):
-    """Records progress events."""
-
-    def __init__(self) -> None:
-        self.order: list[str] = []
-        self.counts = (0, 0)
-        self.left: list[float] = []
-
-    def begun(self, done: int, missing: int) -> None:
-        self.counts = (done, missing)
-
-    def started(self, run: Run) -> None:
-        self.order.append(run.name)
-
-    def ended(self, result: Result, seconds: float, seconds_left: float) -> None:
-        self.left.append(seconds_left)
-
-
 class Sweep:
     """An experiment with made workers."""
 
@@ -75,18 +55,18 @@ class Sweep:
         self.made.mkdir()
         for run in read_experiment(self.path).runs:
             write_json(self.made / f"{run.name}.json", metrics_of(run, *plausible(run)))
-        self.listener = Listener()
+        self.lines: list[str] = []
 
     def command(self, folder: Path) -> Sequence[str]:
         return (sys.executable, "-c", WORKER, str(folder), str(self.made))
 
     def run(self, **options: object) -> Outcome:
-        self.listener = Listener()
+        self.lines = []
         return run_experiment(
             read_experiment(self.path),
             root=self.root,
             out=self.out,
-            progress=self.listener,
+            say=self.lines.append,
             command=self.command,
             **options,  # type: ignore[arg-type]  # a test names what it wants
         )
@@ -102,14 +82,16 @@ def test_all_runs_are_done_in_order_and_a_second_call_does_nothing(tmp_path: Pat
     sweep = Sweep(tmp_path, fractions=[0.5, 1.0])
     outcome = sweep.run(jobs=1)
     assert outcome.ran == 4
-    assert sweep.listener.counts == (0, 4)
-    assert sweep.listener.order[:2] == ["tnbc-segment-ece-1-s0", "tnbc-segment-ce-1-s0"]
-    assert sweep.listener.left[-1] == 0
+    assert sweep.lines[0] == "0 of 4 runs are done, 4 to do"
+    assert re.match(
+        r"\[1/4\] tnbc-segment-ece-1-s0: Dice 0\.\d+ at 0\.5, 0\.\d+ calibrated, \d+ s; about", sweep.lines[1]
+    )
+    assert sweep.lines[2].startswith("[2/4] tnbc-segment-ce-1-s0: ")
+    assert "left" not in sweep.lines[4]
     assert [result.state for result in outcome.results] == ["done"] * 4
     again = sweep.run(jobs=1)
     assert again.ran == 0
-    assert sweep.listener.counts == (4, 0)
-    assert sweep.listener.order == []
+    assert sweep.lines == ["4 of 4 runs are done, 0 to do"]
     assert [result.score("half") for result in again.results] == [
         result.score("half") for result in outcome.results
     ]
@@ -158,7 +140,8 @@ def test_runs_side_by_side_share_the_cores(tmp_path: Path, monkeypatch: pytest.M
     assert worker_environment(0, 20)["OMP_NUM_THREADS"] == "1"
     sweep = Sweep(tmp_path)
     sweep.run(jobs=2)
-    assert [sweep.starts(name)[0][1] for name in sweep.listener.order] == ["4", "4"]
+    names = ("tnbc-segment-ece-0.5-s0", "tnbc-segment-ce-0.5-s0")
+    assert [sweep.starts(name)[0][1] for name in names] == ["4", "4"]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert worker_environment(0, 8)["OMP_NUM_THREADS"] == "3", "an explicit setting is kept"
 
@@ -203,7 +186,7 @@ def test_an_empty_data_set_stops_before_anything_is_written(tmp_path: Path) -> N
     sweep = Sweep(tmp_path)
     for path in sweep.root.rglob("*.png"):
         path.unlink()
-    with pytest.raises((DataNotFoundError, FormatError), match="holds no image of TNBC"):
+    with pytest.raises((DataNotFoundError, FormatError), match="no image of TNBC"):
         sweep.run()
     assert not sweep.out.exists()
 
@@ -230,6 +213,7 @@ sys.path.insert(0, sys.argv[1])
 from tests.experiments.test_running import Sweep
 sweep = object.__new__(Sweep)
 tmp = Path(sys.argv[2])
+sweep.lines = []
 sweep.root, sweep.out, sweep.made, sweep.path = tmp / "data", tmp / "out", tmp / "made", tmp / "mine.toml"
 try:
     sweep.run(jobs=2)
@@ -282,3 +266,19 @@ def test_the_plan_is_kept(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     sweep.run()
     assert read_json(sweep.out / "plans" / "mine.json")["title"] == "Tiny"
+
+
+def test_steps_add_up_over_rounds(tmp_path: Path) -> None:
+    for folder, step in (("rounds/1", 400), (".", 30)):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "log.csv").write_text(f"step,loss\n{step},0.4\n")
+    assert steps_done(tmp_path) == 430
+    assert steps_done(tmp_path / "nowhere") == 0
+
+
+def test_progress_shows_the_runs_at_work(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, losses=["ce"])
+    notes = []
+    sweep.run(begin=lambda title, total: lambda done, note="": notes.append((title, total, done, note)))
+    assert notes[0] == ("runs", 1, 0, "tnbc-segment-ce-0.5-s0 0/8")
+    assert notes[-1] == ("runs", 1, 1, "")

@@ -12,6 +12,6 @@
 """
 
 from sparseshot.demo.demo_plan import FULL, LOSSES, QUICK, DemoPlan
-from sparseshot.demo.stages import Demo, Step, run_demo
+from sparseshot.demo.stages import Demo, run_demo
 
-__all__ = ["FULL", "LOSSES", "QUICK", "Demo", "DemoPlan", "Step", "run_demo"]
+__all__ = ["FULL", "LOSSES", "QUICK", "Demo", "DemoPlan", "run_demo"]

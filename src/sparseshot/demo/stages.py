@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +17,10 @@ from sparseshot.demo.judging import judge
 from sparseshot.errors import SparseshotError
 from sparseshot.experiments.executor import Job, LocalProcesses, exit_message
 from sparseshot.experiments.folders import read_json
-from sparseshot.experiments.progress import steps_done
+from sparseshot.experiments.running import steps_done
 from sparseshot.files import locked, replacing, write_json
 from sparseshot.prediction.manifest import Manifest
-
-
-@dataclass(frozen=True)
-class Step:
-    """Progress of one stage: ``done`` of ``total``, and what is being done."""
-
-    title: str
-    done: int
-    total: int
-    note: str = ""
+from sparseshot.terminal import Begin, no_progress
 
 
 @dataclass(frozen=True)
@@ -47,10 +38,7 @@ class Demo:
     was_there: bool
 
 
-Report = Callable[[Step], None]
-
-
-def run_demo(out: Path, plan: DemoPlan = FULL, *, report: Report = lambda _: None) -> Demo:
+def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) -> Demo:
     """Make the slide, train and predict with each loss, judge, write the page; or do what is left of it.
 
     After an interruption of any kind the same call resumes.
@@ -58,7 +46,7 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, report: Report = lambda _: Non
     Args:
         out: the folder; must be new, empty, or of a demo with the same plan.
         plan: what to make.
-        report: receives progress.
+        begin: shows progress.
 
     Raises:
         OutputError: the folder holds something else, or another process is at work in it.
@@ -72,20 +60,20 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, report: Report = lambda _: Non
         resumed = folder.truth.exists()
         folder.remove_temporary_files()
         try:
-            _make_slide(folder, report)
-            _find_cells(folder, report)
-            report(Step("page", 0, 1, "counting and drawing"))
+            _make_slide(folder, begin)
+            _find_cells(folder, begin)
+            report = begin("page", 1, note="counting and drawing")
             judged = judge(folder, seconds=time.perf_counter() - start, resumed=resumed)
             write_json(folder.numbers, judged.numbers)
             with replacing(folder.page) as temporary:
                 temporary.write_text(make_page(folder, judged), encoding="utf-8")
-            report(Step("page", 1, 1))
+            report(1)
         finally:
             folder.remove_temporary_files()
     return Demo(folder, dict(read_json(folder.numbers)), was_there=False)
 
 
-def _make_slide(folder: DemoFolder, report: Report) -> None:
+def _make_slide(folder: DemoFolder, begin: Begin) -> None:
     """Write the slide, all its cells, and the marks."""
     tissue, plan = folder.plan.tissue(), folder.plan
     cells = tissue.cells()
@@ -94,19 +82,17 @@ def _make_slide(folder: DemoFolder, report: Report) -> None:
     if not folder.marks.exists():
         write_cells(cells[plan.is_marked(cells)], folder.marks)
     if not folder.slide.exists():
-
-        def progress(done: int, total: int) -> None:
-            report(Step("slide", done, total, f"{plan.width_px:,} × {plan.height_px:,} pixels"))
-
-        write_pyramid(tissue, folder.slide, progress=progress)
+        report = begin("slide", note=f"{plan.width_px:,} × {plan.height_px:,} pixels")
+        write_pyramid(tissue, folder.slide, progress=report)
 
 
-def _find_cells(folder: DemoFolder, report: Report) -> None:
+def _find_cells(folder: DemoFolder, begin: Begin) -> None:
     """Train and predict with each loss in a process of its own, all at the same time."""
     missing = [loss for loss in folder.plan.losses if not folder.of_loss(loss).speed.exists()]
+    reports = {loss: begin(loss) for loss in missing}
     with closing(LocalProcesses(len(missing)).run(_jobs(folder, missing))) as statuses:
         for job, _, code in statuses:
-            report(_step(folder, job.name))
+            reports[job.name](*_progress(folder, job.name))
             if code or (code == 0 and not folder.of_loss(job.name).speed.is_file()):
                 message = exit_message(code, job.output)
                 raise SparseshotError(
@@ -126,11 +112,11 @@ def worker_command(loss: str) -> Sequence[str]:
     return (sys.executable, "-m", "sparseshot.demo.loss_worker", loss)
 
 
-def _step(folder: DemoFolder, loss: str) -> Step:
-    """Return the progress of a loss; each of its two predictions counts as a tenth of its training."""
+def _progress(folder: DemoFolder, loss: str) -> tuple[int, int, str]:
+    """Return done, total and note of a loss; a prediction counts as a tenth of the training."""
     own = folder.of_loss(loss)
     done, total = steps_done(own.run), folder.plan.steps
     manifests = [Manifest.load(each) for each in (own.candidates, own.found)]
     predicted = sum(manifest is not None and manifest.finished for manifest in manifests)
     note = "starting" if not done else "training" if done < total else "predicting the slide"
-    return Step(loss, 10 * done + total * predicted, 10 * total + total * len(manifests), note)
+    return 10 * done + total * predicted, 10 * total + total * len(manifests), note

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -28,35 +27,25 @@ TABLES: Mapping[str, str] = MappingProxyType(
 """Its three tables."""
 
 
-@dataclass(frozen=True)
-class PaperSet:
-    """A data set of the paper.
-
-    Attributes:
-        title: its name in the paper.
-        same: whether ours is the same set; if not, ours replaces it.
-    """
-
-    title: str
-    same: bool = True
-
-
-SETS: Mapping[str, PaperSet] = MappingProxyType(
+SETS: Mapping[str, str] = MappingProxyType(
     {
-        "tnbc": PaperSet("TNBC"),
-        "consep": PaperSet("CoNSeP"),
-        "cpm15": PaperSet("CPM15"),
-        "cpm17": PaperSet("CPM17"),
-        "crchisto": PaperSet("CRCHisto"),
-        "kumar": PaperSet("Kumar"),
-        "monuseg": PaperSet("MoNuSeg"),
-        "wbc_nuclick": PaperSet("WBC-NuClick"),
-        "wbc_zheng": PaperSet("WBC-NuClick", same=False),
-        "til": PaperSet("TIL"),
-        "brca_m2c": PaperSet("TIL", same=False),
+        "tnbc": "TNBC",
+        "consep": "CoNSeP",
+        "cpm15": "CPM15",
+        "cpm17": "CPM17",
+        "crchisto": "CRCHisto",
+        "kumar": "Kumar",
+        "monuseg": "MoNuSeg",
+        "wbc_nuclick": "WBC-NuClick",
+        "wbc_zheng": "WBC-NuClick",
+        "til": "TIL",
+        "brca_m2c": "TIL",
     }
 )
-"""The paper's data sets by the names of our catalogue."""
+"""The paper's names of its data sets, by the names of our catalogue."""
+
+REPLACEMENTS = ("wbc_zheng", "brca_m2c")
+"""Our data sets that replace one of the paper's, which is not public."""
 
 
 def paper_source() -> str:
@@ -74,7 +63,7 @@ def paper_curve(dataset: str, task: str, loss: str) -> Mapping[float, float] | N
     if dataset not in SETS or loss not in METHODS:
         return None
     figure = _numbers()[FIGURES[task]]
-    values = figure["datasets"].get(SETS[dataset].title, {}).get(METHODS[loss])
+    values = figure["datasets"].get(SETS[dataset], {}).get(METHODS[loss])
     return None if values is None else MappingProxyType(dict(zip(figure["fractions"], values, strict=True)))
 
 

@@ -15,17 +15,6 @@ POINTS: Mapping[Point, str] = {"half": "threshold 0.5", "calibrated": "calibrate
 
 
 @dataclass(frozen=True)
-class Failure:
-    """Why a run failed."""
-
-    kind: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.message}"
-
-
-@dataclass(frozen=True)
 class Result:
     """A run and its result.
 
@@ -39,7 +28,7 @@ class Result:
     run: Run
     folder: Path
     metrics: Mapping[str, Any] | None = None
-    failure: Failure | None = None
+    failure: str | None = None
 
     @classmethod
     def read(cls, run: Run, out: Path) -> Self:
@@ -49,7 +38,7 @@ class Result:
             return cls(run, folder, metrics=read_json(folder / METRICS))
         if (folder / ERROR).is_file():
             error = read_json(folder / ERROR)
-            return cls(run, folder, failure=Failure(str(error.get("kind")), str(error.get("message"))))
+            return cls(run, folder, failure=f"{error.get('kind')}: {error.get('message')}")
         return cls(run, folder)
 
     @property
@@ -70,6 +59,15 @@ class Result:
             return None
         values = [kinds[point] for kinds in self.metrics["exclusive_recall"].values() if point in kinds]
         return sum(values) / len(values) if values else None
+
+    def __str__(self) -> str:
+        if self.failure is not None:
+            return f"failed, {self.failure}"
+        half, calibrated = self.score("half"), self.score("calibrated")
+        if half is None:
+            return "not run"
+        text = f"{'Dice' if self.run.task == 'segment' else 'F1'} {half:.3f} at 0.5"
+        return text if calibrated is None else f"{text}, {calibrated:.3f} calibrated"
 
     @property
     def seconds(self) -> float:

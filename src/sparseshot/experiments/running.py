@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from sparseshot.experiments.executor import Executor, Job, LocalProcesses, defau
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.folders import (
     ERROR,
+    LOG,
     METRICS,
     OUTPUT,
     RUN,
@@ -22,11 +24,15 @@ from sparseshot.experiments.folders import (
     run_folder,
     write_error,
 )
-from sparseshot.experiments.progress import ExperimentProgress
 from sparseshot.experiments.results import Result
 from sparseshot.files import locked, write_json
+from sparseshot.terminal import Begin, Report, duration, no_progress
+from sparseshot.training.logs import read_log
+
+_REPORT_SECONDS = 1.0  # between two looks at the logs, which take a while to read in long runs
 
 Command = Callable[[Path], Sequence[str]]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,8 @@ def run_experiment(
     out: Path,
     jobs: int | None = None,
     only: Sequence[str] = (),
-    progress: ExperimentProgress | None = None,
+    say: Say = lambda _: None,
+    begin: Begin | None = None,
     command: Command | None = None,
 ) -> Outcome:
     """Run what is missing; a run that fails is recorded as failed, and the others continue.
@@ -67,7 +74,8 @@ def run_experiment(
         out: folder of plans and runs; several experiments may share one, and then share their runs.
         jobs: runs at a time; None for one per GPU, else as many as cores and memory allow.
         only: patterns of run names, as ``tnbc-*``; empty for all.
-        progress: receives progress events.
+        say: receives a line at the start and for each run that ended.
+        begin: shows progress between those lines.
         command: returns the command that does the run in a folder; None for a Python process.
     """
     runs = choose(experiment.runs, only)
@@ -80,15 +88,15 @@ def run_experiment(
     with locked(out):
         write_json(plan_path(out, experiment.name), experiment.as_json())
         before = [Result.read(run, out).seconds for run in runs if run not in missing]
-        progress = progress or ExperimentProgress()
-        progress.begun(len(before), len(missing))
+        say(f"{len(before)} of {len(runs)} runs are done, {len(missing)} to do")
         _run_all(
             missing,
             out,
             jobs=_jobs(missing, out, root and root.resolve(), command or _command),
             executor=LocalProcesses(jobs or default_slots()),
-            progress=progress,
             earlier_seconds=before,
+            say=say,
+            report=(begin or no_progress)("runs", len(missing)),
         )
     return Outcome(tuple(Result.read(run, out) for run in runs), ran=len(missing))
 
@@ -109,28 +117,40 @@ def _run_all(
     *,
     jobs: Iterator[Job],
     executor: Executor,
-    progress: ExperimentProgress,
     earlier_seconds: Sequence[float],
+    say: Say,
+    report: Report,
 ) -> None:
     by_name = {run.name: run for run in runs}
-    taken, working = list(earlier_seconds), dict[str, float]()
-    started = 0
+    seconds_of, working = list(earlier_seconds), dict[str, float]()
+    done, next_report = 0, 0.0
     with closing(executor.run(jobs)) as statuses:
         for job, seconds, code in statuses:
-            run = by_name[job.name]
-            if job.name not in working:
-                started += 1
-                progress.started(run)
             working[job.name] = seconds
             if code is None:
-                progress.working(run, run_folder(out, run.name))
+                if (now := time.monotonic()) >= next_report:
+                    next_report = now + _REPORT_SECONDS
+                    report(done, note=", ".join(_steps(by_name[name], out) for name in working))
                 continue
             del working[job.name]
-            taken.append(seconds)
-            mean = sum(taken) / len(taken)
+            seconds_of.append(seconds)
+            done += 1
+            mean = sum(seconds_of) / len(seconds_of)
             rest = sum(max(0.0, mean - other) for other in working.values())
-            left = (rest + mean * (len(runs) - started)) / executor.slots
-            progress.ended(_result(run, out, code), seconds, left)
+            left = (rest + mean * (len(runs) - done - len(working))) / executor.slots
+            line = f"[{done}/{len(runs)}] {job.name}: {_result(by_name[job.name], out, code)}, "
+            say(line + duration(seconds) + (f"; about {duration(left)} left" if done < len(runs) else ""))
+            report(done)
+
+
+def _steps(run: Run, out: Path) -> str:
+    return f"{run.name} {steps_done(run_folder(out, run.name))}/{run.config().steps * run.method.rounds}"
+
+
+def steps_done(folder: Path) -> int:
+    """Return the steps a training has done, over its rounds."""
+    logs = [folder / LOG, *folder.glob(f"rounds/*/{LOG}")]
+    return sum(int(lines[-1]["step"]) for lines in map(read_log, logs) if lines)
 
 
 def _result(run: Run, out: Path, code: int) -> Result:

@@ -3,11 +3,10 @@
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sparseshot.errors import DataNotFoundError, FormatError
+from sparseshot.errors import DataNotFoundError, FormatError, unknown_name
 
 T = TypeVar("T", str, int, float)
 _KINDS = {str: "a string in quotes", int: "a whole number", float: "a number"}
@@ -49,9 +48,7 @@ class TomlTable:
     def check_known(self, name: object, known: Collection[str], *, kind: str) -> None:
         """Raise if a name is not one of the known ones."""
         if name not in known:
-            near = get_close_matches(str(name), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise self.error(f"there is no {kind} {name!r}{hint} Known are {', '.join(known)}")
+            raise self.error(unknown_name(kind, name, known))
 
     def table(self, key: str) -> Self:
         """Return a table in this one; an empty one if there is none."""

@@ -145,8 +145,8 @@ def test_estimates_of_how_much_was_marked_stand_beside_the_truth(tmp_path: Path)
     figure = pictures(report_of(tmp_path / "adaptive"))["marked-share.svg"]
     assert b"<svg" in figure.content
     (estimates,) = figure.draw.args[0].values()  # type: ignore[attr-defined]
-    assert [estimate.true for estimate in estimates] == pytest.approx(FRACTIONS)
-    assert [estimate.found for estimate in estimates] == pytest.approx([0.9 * f for f in FRACTIONS])
+    assert [estimate["true"] for estimate in estimates] == pytest.approx(FRACTIONS)
+    assert [estimate["found"] for estimate in estimates] == pytest.approx([0.9 * f for f in FRACTIONS])
 
 
 def test_images_with_a_restrictive_licence_are_not_shown(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import typer
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import echo, print_json, print_table
-from sparseshot.terminal import Report, progress_bars
+from sparseshot.terminal import progress_bars
 
 if TYPE_CHECKING:
-    from sparseshot.demo import Demo, Step
+    from sparseshot.demo import Demo
 
 
 @app.command(rich_help_panel=options.TRAINING)
@@ -34,14 +34,7 @@ def demo(
     from sparseshot.demo import FULL, QUICK, run_demo
 
     with resumable(), progress_bars() as begin:
-        bars: dict[str, Report] = {}
-
-        def report(step: "Step") -> None:
-            if step.title not in bars:
-                bars[step.title] = begin(step.title)
-            bars[step.title](step.done, step.total, step.note)
-
-        done = run_demo(out, QUICK if quick else FULL, report=report)
+        done = run_demo(out, QUICK if quick else FULL, begin=begin)
     if as_json:
         print_json(done.numbers)
     else:

@@ -9,6 +9,7 @@ from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.errors import InputError
+from sparseshot.terminal import printable, progress_bars
 
 if TYPE_CHECKING:
     from sparseshot.experiments import Outcome
@@ -42,7 +43,6 @@ def experiment(
     Example: `sparseshot experiment tnbc-headline --root data --out runs`
     """
     from sparseshot.experiments import open_experiment, run_experiment
-    from sparseshot.experiments.progress import terminal_progress
     from sparseshot.experiments.running import choose
 
     if list_them:
@@ -60,8 +60,10 @@ def experiment(
         return
     if out is None:
         raise InputError("choose a folder for the runs: --out DIR")
-    with resumable(), terminal_progress() as progress:
-        outcome = run_experiment(chosen, root=root, out=out, jobs=jobs, only=only or (), progress=progress)
+    with resumable(), progress_bars() as begin:
+        outcome = run_experiment(
+            chosen, root=root, out=out, jobs=jobs, only=only or (), say=_say, begin=begin
+        )
     _show(outcome, out, as_json)
     if outcome.failed:
         raise typer.Exit(1)
@@ -118,6 +120,10 @@ def report(
         return
     for path in written:
         echo(path)
+
+
+def _say(line: str) -> None:
+    typer.echo(printable(line), err=True)  # which a bar on the terminal lets through
 
 
 def _list_experiments(as_json: bool) -> None:

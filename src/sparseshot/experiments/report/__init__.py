@@ -13,7 +13,7 @@ from sparseshot.experiments.report.raw import raw_metrics, write_raw_metrics
 from sparseshot.experiments.report.scores import comparison_section, paper_table_section, summary
 from sparseshot.experiments.results import Results
 from sparseshot.files import replacing
-from sparseshot.pages import Picture, to_html, to_markdown
+from sparseshot.pages import Parts, Picture, to_html, to_markdown
 
 __all__ = ["make_report", "raw_metrics", "write_raw_metrics", "write_report"]
 
@@ -24,7 +24,7 @@ def make_report(
     about: str | None = None,
     against: Sequence[str] = (),
     restricted_images: bool = False,
-) -> list[str | Picture]:
+) -> Parts:
     """Return the report as Markdown and pictures; the same runs make the same report.
 
     Args:

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from sparseshot.errors import InputError
 from sparseshot.experiments.experiment import Method
-from sparseshot.experiments.paper import SETS, paper_curve
+from sparseshot.experiments.paper import paper_curve
 from sparseshot.experiments.results import Point, Result, Results
 from sparseshot.experiments.subjects import Subject
 
@@ -15,18 +14,6 @@ MEASURES: Mapping[str, str] = {"segment": "Dice", "detect": "F1"}
 
 FEW = (0.1, 0.2, 0.3, 0.4)
 """Fractions for which the paper makes its claim."""
-
-
-class Focus(NamedTuple):
-    """Short names of the method a report is about and of the first ones it is compared with."""
-
-    first: str
-    others: tuple[str, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All of them in order."""
-        return (self.first, *self.others)
 
 
 @dataclass(frozen=True)
@@ -151,8 +138,10 @@ def compare(results: Results) -> list[Comparison]:
     ]
 
 
-def choose_focus(comparisons: Sequence[Comparison], first: str | None, others: Sequence[str]) -> Focus:
-    """Return the given methods; by default exclusive cross-entropy and its first baselines, if they ran."""
+def choose_focus(
+    comparisons: Sequence[Comparison], first: str | None, others: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the method a report is about, then those it is compared with first, by their short names."""
     names = list(dict.fromkeys(row.method.name for comparison in comparisons for row in comparison.rows))
     for name in (first, *others):
         if name is not None and name not in names:
@@ -160,7 +149,7 @@ def choose_focus(comparisons: Sequence[Comparison], first: str | None, others: S
     first = first or next((name for name in ("ece", *names) if name in names and name not in others), "ece")
     rest = [name for name in names if name != first]
     usual = [name for name in ("adaptive", "ece", "ce") if name in rest] or rest[:1]
-    return Focus(first, tuple(others or usual))
+    return (first, *(others or usual))
 
 
 def make_row(subject: Subject, task: str, runs: Sequence[Result]) -> Row:
@@ -172,12 +161,6 @@ def make_row(subject: Subject, task: str, runs: Sequence[Result]) -> Row:
     plain = not method.options and method.rounds == 1 and not subject.classes
     paper = paper_curve(subject.dataset, task, method.loss) if plain else None
     return Row(method, tuple(by_fraction), by_fraction, paper or {})
-
-
-def paper_title(subject: Subject) -> str:
-    """Return which set the paper's numbers are of."""
-    known = SETS[subject.dataset]
-    return known.title if known.same else f"{known.title}, which {subject.title} replaces"
 
 
 def percent(fraction: float) -> str:

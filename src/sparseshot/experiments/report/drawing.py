@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from sparseshot.experiments.panels import COLUMNS, IMAGES, read_panel
 from sparseshot.experiments.report.comparisons import Comparison, Row, percent
-from sparseshot.experiments.report.estimates import Estimate
 from sparseshot.experiments.results import POINTS, Result
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; a loss has the same one everywhere.
@@ -45,6 +44,7 @@ STYLE: Any = {  # the type of its keys differs between versions
     "svg.hashsalt": "sparseshot",  # the same figure is the same file
 }
 _SHOWN_PX = 160
+_LEGEND_COLUMNS = 3
 _PANEL_TITLES = {"image": "image", "marks": "marks", "truth": "ground truth"}
 _EXCLUSION = {
     "excluded": "excluded unannotated locations, %",
@@ -61,7 +61,8 @@ def draw_curves(comparison: Comparison) -> bytes:
     styles = _line_styles(comparison.rows)
     bars = len(comparison.fractions) == 1
     with rc_context(STYLE):
-        canvas = Figure(figsize=(9.6, 3.8), layout="constrained")
+        height = 3.8 + 0.2 * ((len(comparison.rows) + 1) // _LEGEND_COLUMNS)
+        canvas = Figure(figsize=(9.6, height), layout="constrained")
         axes = canvas.subplots(1, 2, sharey=True)
         for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
             for place, row in enumerate(comparison.rows):
@@ -113,7 +114,7 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
         return as_svg(canvas)
 
 
-def draw_shares(estimates: Mapping[str, Sequence[Estimate]]) -> bytes:
+def draw_shares(estimates: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
     """Draw estimated over true shares of marks, a colour for each comparison; SVG."""
     colours = [*COLOURS.values(), *_FURTHER]
     with rc_context(STYLE):
@@ -121,7 +122,7 @@ def draw_shares(estimates: Mapping[str, Sequence[Estimate]]) -> bytes:
         axis = canvas.subplots()
         axis.plot([0, 100], [0, 100], color="#9aa3ad", lw=1, ls="--", label="exact")
         for number, (title, points) in enumerate(estimates.items()):
-            x, y = ([100 * getattr(point, end) for point in points] for end in ("true", "found"))
+            x, y = ([100 * point[end] for point in points] for end in ("true", "found"))
             colour, marker = colours[number % len(colours)], "os^Dv"[number % 5]
             axis.plot(x, y, ls="none", marker=marker, color=colour, ms=6, alpha=0.85, label=title)
         axis.set_xlabel("marked cells, %")
@@ -172,7 +173,7 @@ def _line_styles(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
 def _legend(
     canvas: Figure, rows: Sequence[Row], styles: Mapping[str, tuple[str, str]], *, bars: bool
 ) -> None:
-    """Add a legend below, with as many columns as fit; the figure grows by its height."""
+    """Add a legend below the figure."""
     handles: list[Any] = []
     for row in rows:
         colour, marker = styles[row.method.name]
@@ -184,13 +185,7 @@ def _legend(
         )
     if any(row.paper for row in rows):
         handles.append(Line2D([], [], color="#666666", lw=1, ls="--", label="the paper"))
-    for columns in range(min(5, len(handles)), 0, -1):
-        legend = canvas.legend(handles=handles, loc="outside lower center", ncols=columns)
-        size = legend.get_window_extent()
-        if size.width <= canvas.bbox.width or columns == 1:
-            break
-        legend.remove()
-    canvas.set_figheight(canvas.get_figheight() + size.height / canvas.dpi)
+    canvas.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
 
 
 def as_svg(canvas: Figure) -> bytes:

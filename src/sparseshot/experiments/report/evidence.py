@@ -5,16 +5,16 @@ from functools import partial
 
 from sparseshot.experiments.folders import LOG
 from sparseshot.experiments.panels import IMAGES, read_panel
-from sparseshot.experiments.report.comparisons import Comparison, Focus, percent
+from sparseshot.experiments.report.comparisons import Comparison, percent
 from sparseshot.experiments.report.drawing import draw_exclusion, draw_panels, draw_shares
 from sparseshot.experiments.report.estimates import read_estimate
-from sparseshot.pages import Picture, escape
+from sparseshot.pages import Parts, Picture, escape
 from sparseshot.training.logs import numbers_of, read_log
 
 _FREE_LICENCES = ("CC BY 4", "CC BY-SA", "CC0", "BSD", "MIT", "Apache", "GPL", "public domain")
 
 
-def exclusion(comparisons: Sequence[Comparison]) -> list[str | Picture]:
+def exclusion(comparisons: Sequence[Comparison]) -> Parts:
     """Return the section on what was excluded during training."""
     figures = []
     for comparison in comparisons:
@@ -39,7 +39,7 @@ def exclusion(comparisons: Sequence[Comparison]) -> list[str | Picture]:
     ]
 
 
-def marked_share(comparisons: Sequence[Comparison]) -> list[str | Picture]:
+def marked_share(comparisons: Sequence[Comparison]) -> Parts:
     """Return the section on estimates of the share of cells that is marked."""
     estimates = {}
     for comparison in comparisons:
@@ -58,9 +58,9 @@ def marked_share(comparisons: Sequence[Comparison]) -> list[str | Picture]:
     ]
 
 
-def panels(comparisons: Sequence[Comparison], focus: Focus, *, restricted: bool) -> list[str | Picture]:
+def panels(comparisons: Sequence[Comparison], focus: Sequence[str], *, restricted: bool) -> Parts:
     """Return the section of example images at about 30 % of the marks, where licences permit it."""
-    parts: list[str | Picture] = []
+    parts: Parts = []
     withheld = []
     for comparison in comparisons:
         subject = comparison.subject
@@ -69,7 +69,7 @@ def panels(comparisons: Sequence[Comparison], focus: Focus, *, restricted: bool)
             continue
         done = [
             result
-            for name in reversed(focus.names)
+            for name in reversed(focus)
             if (row := comparison.row(name)) is not None
             for results in row.results.values()
             for result in results
@@ -79,7 +79,7 @@ def panels(comparisons: Sequence[Comparison], focus: Focus, *, restricted: bool)
             continue
         nearest = min({result.run.fraction for result in done}, key=lambda fraction: abs(fraction - 0.3))
         chosen = {r.run.method.name: r for r in reversed(done) if r.run.fraction == nearest}
-        shown = [chosen[name] for name in reversed(focus.names) if name in chosen]
+        shown = [chosen[name] for name in reversed(focus) if name in chosen]
         caption = (
             f"{escape(comparison.title)}, {percent(nearest)} of the marks: a training image above, a test "
             f"image below. Green: true positive, red: false positive, blue: missed. "

@@ -9,13 +9,13 @@ from sparseshot.experiments.experiment import Experiment
 from sparseshot.experiments.paper import paper_source
 from sparseshot.experiments.report.comparisons import TASK_WORDS
 from sparseshot.experiments.results import Result, Results
-from sparseshot.pages import Picture, code, escape, table
+from sparseshot.pages import Parts, code, escape, table
 from sparseshot.terminal import duration
 
 
-def provenance(results: Results) -> list[str | Picture]:
+def provenance(results: Results) -> Parts:
     """Return the commands, their cost, and what went wrong."""
-    parts: list[str | Picture] = ["## Runs"]
+    parts: Parts = ["## Runs"]
     for experiment in results.experiments:
         states = [result.state for result in results.of(experiment)]
         parts.append(f"{code(_command(experiment))}: {states.count('done')} of {len(states)} runs.")

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from sparseshot.experiments.report.comparisons import TASK_WORDS, Comparison, Focus
+from sparseshot.experiments.report.comparisons import TASK_WORDS, Comparison
 from sparseshot.experiments.report.statistics import FEWEST_PAIRS, PairedTest, mean_ranks, paired_tests
 from sparseshot.experiments.results import POINTS, Point
-from sparseshot.pages import Picture, code, escape, table
+from sparseshot.pages import Parts, code, escape, table
 
 
-def ranking(comparisons: Sequence[Comparison], focus: Focus) -> list[str | Picture]:
+def ranking(comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
     """Rank the methods over data sets and fractions, and test the first against each of the others."""
-    parts: list[str | Picture] = []
+    parts: Parts = []
     for task, word in TASK_WORDS.items():
         chosen = [comparison for comparison in comparisons if comparison.task == task]
         titles = {row.method.name: escape(row.method.title) for c in chosen for row in c.rows}
@@ -22,13 +22,13 @@ def ranking(comparisons: Sequence[Comparison], focus: Focus) -> list[str | Pictu
             ranks, places = mean_ranks({name: scores[name] for name in everywhere})
             if places < 2 or len(ranks) < 2:
                 continue
-            tests = paired_tests(focus.first, scores) if scores.get(focus.first) else []
+            tests = paired_tests(focus[0], scores) if scores.get(focus[0]) else []
             by_other = {test.other: test for test in tests}
             rows = []
             for name in [*sorted(ranks, key=ranks.__getitem__), *(n for n in by_other if n not in ranks)]:
                 rank = f"{ranks[name]:.2f}" if name in ranks else ""
                 rows.append([titles[name], rank, *_test_cells(by_other.get(name))])
-            better = f"{code(focus.first)} better in"
+            better = f"{code(focus[0])} better in"
             header = ["method", "mean rank", "pairs", better, "median difference", "p (Holm)"]
             parts.append(f"### {word.capitalize()}, {threshold}")
             parts.append(table(header, rows))
@@ -37,7 +37,7 @@ def ranking(comparisons: Sequence[Comparison], focus: Focus) -> list[str | Pictu
         return []
     intro = (
         "Mean rank over pairs of data set and fraction; 1 is best, ties share a rank. "
-        f"{code(focus.first)} is tested against each other method by Wilcoxon's signed-rank test, two-sided, "
+        f"{code(focus[0])} is tested against each other method by Wilcoxon's signed-rank test, two-sided, "
         f"corrected by Holm within a table. With fewer than {FEWEST_PAIRS} differing pairs there is no test. "
         "The fractions of one data set share their test images and are nested, so the pairs are not "
         "independent and p is too small."

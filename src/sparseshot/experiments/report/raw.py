@@ -59,7 +59,7 @@ def _run(result: Result) -> dict[str, Any]:
                 name: _rounded(values) for name, values in result.metrics["exclusive_recall"].items()
             }
         if (estimate := read_estimate(result)) is not None:
-            entry["marked_share"] = _rounded(estimate._asdict())
+            entry["marked_share"] = _rounded(estimate)
         entry["marks"] = result.metrics["training"]["marks"]
         entry["seconds"] = round(result.seconds, 1)
         entry["memory_mb"] = None if result.memory_bytes is None else round(result.memory_bytes / 1e6)

@@ -4,22 +4,20 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sparseshot.experiments.experiment import Experiment
-from sparseshot.experiments.paper import SETS, paper_table
+from sparseshot.experiments.paper import REPLACEMENTS, SETS, paper_table
 from sparseshot.experiments.report.comparisons import (
     FEW,
     MEASURES,
     Comparison,
-    Focus,
     Row,
     Spread,
     make_row,
-    paper_title,
     percent,
 )
 from sparseshot.experiments.report.drawing import draw_curves
 from sparseshot.experiments.report.statistics import area
 from sparseshot.experiments.results import POINTS, Point, Result, Results
-from sparseshot.pages import Picture, escape, table
+from sparseshot.pages import Parts, Picture, escape, table
 
 MISSING = {"missing": "–", "failed": "failed", "done": "", "": ""}
 """Entry of a table for a run without a score."""
@@ -31,10 +29,10 @@ _LEGEND = (
 )
 
 
-def summary(results: Results, comparisons: Sequence[Comparison], focus: Focus) -> list[str | Picture]:
+def summary(results: Results, comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
     """Return the title, the purpose, the state of the runs, and the headline table."""
     one = len(results.experiments) == 1
-    parts: list[str | Picture] = [f"# {escape(results.experiments[0].title) if one else 'Experiments'}"]
+    parts: Parts = [f"# {escape(results.experiments[0].title) if one else 'Experiments'}"]
     for experiment in results.experiments:
         title = "" if one else f"**{escape(experiment.title)}.** "
         parts.append(title + escape(experiment.about))
@@ -49,9 +47,9 @@ def summary(results: Results, comparisons: Sequence[Comparison], focus: Focus) -
     return parts + _headline(comparisons, focus)
 
 
-def _headline(comparisons: Sequence[Comparison], focus: Focus) -> list[str | Picture]:
+def _headline(comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
     """Return the scores with few marks and with all, and how much of the latter is kept with few."""
-    chosen = [(c, row) for c in comparisons for name in focus.names if (row := c.row(name)) is not None]
+    chosen = [(c, row) for c in comparisons for name in focus if (row := c.row(name)) is not None]
     chosen = [(comparison, row) for comparison, row in chosen if row.kept("half")]
     if not chosen:
         return []
@@ -71,9 +69,9 @@ def _headline(comparisons: Sequence[Comparison], focus: Focus) -> list[str | Pic
     return ["## Summary", table(header, rows, text_columns=2), legend]
 
 
-def comparison_section(comparison: Comparison) -> list[str | Picture]:
+def comparison_section(comparison: Comparison) -> Parts:
     """Return the curves and scores of one data set and task."""
-    parts: list[str | Picture] = [f"## {escape(comparison.title)}"]
+    parts: Parts = [f"## {escape(comparison.title)}"]
     paper = any(row.paper for row in comparison.rows)
     if any(row.curve("half") for row in comparison.rows):
         caption = (
@@ -82,8 +80,11 @@ def comparison_section(comparison: Comparison) -> list[str | Picture]:
         )
         parts.append(Picture(f"{comparison.name}-curves.svg", caption, partial(draw_curves, comparison)))
     parts += [_scores(comparison), _LEGEND]
-    if paper and not SETS[comparison.subject.dataset].same:
-        parts.append(f"*The paper's numbers are of {escape(paper_title(comparison.subject))}.*")
+    if paper and comparison.subject.dataset in REPLACEMENTS:
+        theirs = SETS[comparison.subject.dataset]
+        parts.append(
+            f"*The paper's numbers are of {theirs}, which {escape(comparison.subject.title)} replaces.*"
+        )
     return parts
 
 
@@ -115,7 +116,7 @@ def _area(comparison: Comparison, row: Row, point: Point, means: Mapping[float, 
     return ("", "") if value is None else (f"{value:.3f}", str(len(fractions)))
 
 
-def paper_table_section(experiment: Experiment, results: Results) -> list[str | Picture]:
+def paper_table_section(experiment: Experiment, results: Results) -> Parts:
     """Return an experiment that reproduces a table of the paper, with the paper's numbers beside ours."""
     assert experiment.paper_table is not None
     recall = experiment.paper_table == "exclusive_recall"
