@@ -76,7 +76,7 @@ def test_check_of_a_wrong_folder_is_one_line(tmp_path: Path, capsys: pytest.Capt
 
 def test_an_unknown_name_lists_the_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "check", "tnbb", "--root", str(tmp_path)]) == 2
-    assert "did you mean tnbc?" in capsys.readouterr().err
+    assert "did you mean 'tnbc'?" in capsys.readouterr().err
 
 
 def test_fetch_of_a_set_without_address_says_where_to_get_it(
