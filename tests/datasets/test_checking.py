@@ -1,10 +1,12 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.datasets import small_datasets
 
 from sparseshot.datasets import check, dataset_info
+from sparseshot.datasets.catalogue import Count
 
 
 def problems(root: Path) -> tuple[str, ...]:
@@ -16,11 +18,13 @@ def problems(root: Path) -> tuple[str, ...]:
 def test_a_whole_set_is_ok(tmp_path: Path) -> None:
     small_datasets.cpm15(tmp_path, 15)
     seen: list[tuple[int, int]] = []
-    report = check(dataset_info("cpm15"), tmp_path, progress=lambda done, total: seen.append((done, total)))
+    info = replace(dataset_info("cpm15"), published=Count(15, 45))
+    report = check(info, tmp_path, progress=lambda done, total: seen.append((done, total)))
     assert report.ok
     assert [(part.part, part.images, part.cells, part.state) for part in report.parts] == [
         ("train", 10, 30, "ok"),
         ("test", 5, 15, "ok"),
+        ("published in all", 15, 45, "ok"),
     ]
     assert report.used == {"train": 10, "test": 5}
     assert seen[-1] == (14, 15)
@@ -29,8 +33,28 @@ def test_a_whole_set_is_ok(tmp_path: Path) -> None:
 def test_missing_images_are_counted_by_part(tmp_path: Path) -> None:
     small_datasets.cpm15(tmp_path, 12)
     report = check(dataset_info("cpm15"), tmp_path)
-    assert [part.state for part in report.parts] == ["ok", "3 images missing"]
+    assert [part.state for part in report.parts][:2] == ["ok", "3 images missing"]
     assert not report.ok
+
+
+def test_another_number_of_cells_than_published_is_a_failure(tmp_path: Path) -> None:
+    small_datasets.cpm15(tmp_path, 15)
+    report = check(dataset_info("cpm15"), tmp_path)
+    assert [(part.cells_expected, part.state) for part in report.parts] == [
+        (None, "ok"),
+        (None, "ok"),
+        (2905, "-2,860 cells"),
+    ]
+    assert not report.ok
+
+
+def test_a_part_without_cells_is_not_ok(tmp_path: Path) -> None:
+    name = "TCGA-A7-A0DA-01Z-00-DX1_1_1_1000_1000_0.93"
+    small_datasets.image(tmp_path / "images" / f"{name}.png")
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / f"{name}_gt_class_coords.txt").write_text("")
+    report = check(dataset_info("brca_m2c"), tmp_path)
+    assert (report.parts[-1].part, report.parts[-1].state) == ("other", "no cells")
 
 
 def test_more_images_than_published_are_told(tmp_path: Path) -> None:
@@ -39,7 +63,7 @@ def test_more_images_than_published_are_told(tmp_path: Path) -> None:
     small_datasets.hovernet(tmp_path / "Labels" / "mine.mat")
     report = check(dataset_info("cpm15"), tmp_path)
     assert report.used["left out"] == 1
-    assert report.parts[-1].part == "other"
+    assert report.parts[-2].part == "other"
 
 
 def test_every_file_that_is_wrong_is_named(tmp_path: Path) -> None:

@@ -197,6 +197,20 @@ def test_crchisto_takes_classes_from_the_second_part_and_keeps_the_others(tmp_pa
     np.testing.assert_allclose(sample.cells.of_class("inflammatory").xy, [small_datasets.CENTRES[0]])
 
 
+def test_crchisto_has_as_many_cells_as_its_detection_file(tmp_path: Path) -> None:
+    at_the_edge = [(0.2, 7.0), (40.4, 30.4)]  # counted from 1, so that the image begins at 0.5
+    one_based = np.array([*small_datasets.CENTRES, *at_the_edge])
+    small_datasets.image(tmp_path / "Detection" / "img7" / "img7.bmp")
+    small_datasets.mat(tmp_path / "Detection" / "img7" / "img7_detection.mat", detection=one_based)
+    for kind in ("epithelial", "fibroblast", "inflammatory", "others"):
+        points = np.array([(8.0, 24.0), one_based[0]]) if kind == "others" else np.empty((0, 2))
+        small_datasets.mat(tmp_path / "Classification" / "img7" / f"img7_{kind}.mat", detection=points)
+    with pytest.warns(RepairWarning, match="1 classified points without a detected nucleus left out"):
+        sample = one("crchisto", tmp_path)
+    assert sample.cells.counts()["others"] == 1
+    np.testing.assert_allclose(sample.cells.xy[-2:], [(0, 6.5), (39.9, 29.9)])
+
+
 def test_crchisto_without_its_second_part_has_points_without_a_class(tmp_path: Path) -> None:
     small_datasets.image(tmp_path / "Detection" / "img1" / "img1.bmp")
     small_datasets.mat(

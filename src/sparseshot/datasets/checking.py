@@ -31,6 +31,8 @@ class PartReport:
         if self.images_expected is not None and self.images != self.images_expected:
             less = self.images_expected - self.images
             return f"{less} images missing" if less > 0 else f"{-less} images more than published"
+        if self.images and not self.cells:
+            return "no cells"
         if self.cells_expected is not None and self.cells != self.cells_expected:
             return f"{self.cells - self.cells_expected:+,} cells"
         return "ok"
@@ -43,7 +45,7 @@ class Report:
     Attributes:
         name: name of the data set.
         folder: its folder.
-        parts: one row per published part.
+        parts: one row per published part; and the total where only that of the cells is known.
         used: number of images of each split; unused ones are counted as ``left out``.
         problems: files that are missing, unreadable or inconsistent, one line each.
         mended: what is repaired on reading, e.g. cells outside their image; not a failure.
@@ -104,18 +106,16 @@ def check(
             cells[entry.part] += len(tried.sample.cells)
             problems += _broken_image(tried.sample)
     used: Counter[str] = Counter(entry.split or "left out" for entry in layout.entries)
-    parts = tuple(
-        PartReport(
-            part,
-            images[part],
-            expected.images if (expected := info.expected.get(part)) else None,
-            cells[part],
-            expected.cells if expected else None,
-        )
-        for part in dict.fromkeys([*info.expected, *images])
-    )
+    parts = []
+    for part in dict.fromkeys([*info.expected, *images]):
+        expected = info.expected.get(part)
+        counts = (None, None) if expected is None else (expected.images, expected.cells)
+        parts.append(PartReport(part, images[part], counts[0], cells[part], counts[1]))
+    if info.published.cells is not None and any(count.cells is None for count in info.expected.values()):
+        total = (images.total(), None, cells.total(), info.published.cells)
+        parts.append(PartReport("published in all", *total))
     ordered = {split: used[split] for split in (*SPLITS, "left out") if used[split]}
-    return Report(info.name, layout.folder, parts, ordered, tuple(problems), tuple(mended))
+    return Report(info.name, layout.folder, tuple(parts), ordered, tuple(problems), tuple(mended))
 
 
 def _broken_image(sample: Sample) -> list[str]:

@@ -1,5 +1,6 @@
 """Readers of the labels of one image: common formats, and formats that only one set uses."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from sparseshot.cells import Cells, read_cells, trace
-from sparseshot.errors import DataNotFoundError, FormatError, SlideError
+from sparseshot.errors import DataNotFoundError, FormatError, RepairWarning, SlideError
 from sparseshot.images import read_image
 
 _SAME_PLACE_PX = 3.0
-"""A classified point this near to a detected one is the same nucleus, clicked again."""
+"""A classified point within this distance of a detected one is the same nucleus."""
 
 
 class Reader(Protocol):
@@ -78,35 +79,38 @@ def _brca_m2c(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) ->
 def _crchisto(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
     """Read the detected points, and their classes from the files of the classification part.
 
-    A nucleus is in the one file of all detected points, and most are in the file of their class too. Those
-    that are not have no class.
+    The detection file has every nucleus. A classified point gives its class to the nearest detected one;
+    nuclei without a classified point have no class, and classified points without a nucleus are left out.
     """
     name = path.parent.name
     folder = path.parents[2] / "Classification" / name
-    points = read_cells(path, size_px=size_px).xy
+    points = _points(path, size_px)
     label = np.full(len(points), -1, np.int16)
-    for number, kind in enumerate(classes) if folder.is_dir() else ():
+    tree = KDTree(points) if len(points) else None
+    for number, kind in enumerate(classes) if folder.is_dir() and tree else ():
         file = folder / f"{name}_{kind}.mat"
         if not file.is_file():
             raise DataNotFoundError(file, "no such file beside those of the other classes; copy it again")
-        points, label = _with_class(points, label, read_cells(file, size_px=size_px).xy, number)
+        classified = _points(file, size_px)
+        if len(classified):
+            _, nearest = tree.query(classified, distance_upper_bound=_SAME_PLACE_PX)
+            _warn(file, int((nearest == len(points)).sum()), "classified points without a detected nucleus")
+            label[nearest[nearest < len(points)]] = number
     return Cells(points, classes=classes, label=label)
 
 
-def _with_class(
-    points: NDArray[np.float64], label: NDArray[np.int16], classified: NDArray[np.float64], number: int
-) -> tuple[NDArray[np.float64], NDArray[np.int16]]:
-    """Return the points nearest to the classified ones their class; one that has none near is added."""
-    if not len(classified):
-        return points, label
-    nearest = np.full(len(classified), len(points))
-    if len(points):
-        _, nearest = KDTree(points).query(classified, distance_upper_bound=_SAME_PLACE_PX)
-    here = nearest < len(points)
-    label = label.copy()
-    label[nearest[here]] = number
-    added = classified[~here]
-    return np.concatenate([points, added]), np.concatenate([label, np.full(len(added), number, np.int16)])
+def _points(path: Path, size_px: tuple[int, int]) -> NDArray[np.float64]:
+    """Read points; those less than a pixel outside the image are moved onto its edge."""
+    xy = read_cells(path).xy
+    inside = np.clip(xy, 0, np.nextafter(size_px, 0))
+    outside = (np.abs(inside - xy) >= 1).any(axis=1)
+    _warn(path, int(outside.sum()), f"points outside of the {size_px[0]} × {size_px[1]} image")
+    return np.asarray(inside[~outside])
+
+
+def _warn(path: Path, count: int, what: str) -> None:
+    if count:
+        warnings.warn(RepairWarning(f"{path}: {count} {what} left out"), stacklevel=2)
 
 
 READERS: Mapping[str, Reader] = MappingProxyType(

@@ -159,7 +159,7 @@ def _show(report: "Report", info: "DatasetInfo") -> None:
             f"{part.images:,}",
             "" if part.images_expected is None else f"{part.images_expected:,}",
             f"{part.cells:,}",
-            "not counted" if part.cells_expected is None else f"{part.cells_expected:,}",
+            "" if part.cells_expected is None else f"{part.cells_expected:,}",
             part.state,
         )
         for part in report.parts
