@@ -25,11 +25,11 @@ from tests.prediction.victim import SLIDE, TILE_PX, make_run, predict_here
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import DataNotFoundError, FormatError, OutputError, SparseshotError
+from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.images.slide import Box
 from sparseshot.prediction import Model, Progress, Throughput, predict, predict_slide, read_prediction
 from sparseshot.prediction import export as exporting
 from sparseshot.prediction.manifest import Manifest
-from sparseshot.prediction.naming import slide_fingerprint
 
 
 @pytest.fixture(scope="module")

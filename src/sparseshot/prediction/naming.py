@@ -1,16 +1,12 @@
 """Where the result of a slide goes: a folder of its own inside the output folder, whatever its name."""
 
-import hashlib
-import os
 import re
 import unicodedata
 from pathlib import Path
 
 from sparseshot.errors import OutputError
-from sparseshot.images.slide import Slide
 
 _LONGEST_BYTES = 100
-_ENDS_BYTES = 2**20
 # Names that Windows keeps for devices.
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 
@@ -25,25 +21,6 @@ def safe_name(name: str, *, suffix: str = "") -> str:
     text = text.encode()[:_LONGEST_BYTES].decode(errors="ignore").strip(" .")
     text = text if text and not _DEVICES.match(text) else f"slide {text}".strip()
     return text + suffix
-
-
-def slide_fingerprint(slide: Slide) -> str:
-    """Tell one slide from another, wherever it lies: by its size and both ends of its file.
-
-    A whole slide has gigabytes; its two ends hold its directory and differ between any two.
-    """
-    digest = hashlib.sha256(f"{slide.size} {slide.mpp!r}".encode())
-    path: Path | None = getattr(slide, "path", None)
-    if path is None:
-        digest.update(repr(slide).encode())
-        return digest.hexdigest()
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        digest.update(str(size).encode())
-        for start in (0, max(0, size - _ENDS_BYTES)):
-            file.seek(start)
-            digest.update(file.read(_ENDS_BYTES))
-    return digest.hexdigest()
 
 
 def folder_inside(out: Path, name: str, *, suffix: str = "") -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.errors import OutputError
+from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.images.slide import Box, Slide
 from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import Finder, SlideFrame
@@ -18,7 +19,6 @@ from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Through
 from sparseshot.prediction.export import PredictionSummary, export, read_summary
 from sparseshot.prediction.manifest import SHARDS, UNDECIDED, Broken, File, Manifest, Shard, claim
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.naming import slide_fingerprint
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
 from sparseshot.images import open_slide
+from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.engine import DEFAULT_PACE, Progress, Throughput
 from sparseshot.prediction.export import PredictionSummary
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.naming import folder_inside, slide_fingerprint
+from sparseshot.prediction.naming import folder_inside
 from sparseshot.prediction.predict import predict_slide
 from sparseshot.training.pairs import IMAGE_SUFFIXES
 
