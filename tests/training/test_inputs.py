@@ -91,12 +91,12 @@ def test_settings_come_from_profile_file_and_command(tmp_path: Path) -> None:
     config = make_config("paper", file, {"steps": 5})
     assert (config.steps, config.batch, config.width) == (5, 2, 64)
     file.write_text("stepps = 7\n")
-    with pytest.raises(InputError, match="did you mean steps"):
+    with pytest.raises(InputError, match="did you mean 'steps'"):
         make_config("quick", file, {})
     file.write_text("steps = = 7\n")
     with pytest.raises(FormatError, match="is not TOML"):
         make_config("quick", file, {})
-    with pytest.raises(InputError, match="there are quick, paper"):
+    with pytest.raises(InputError, match="quick, paper"):
         make_config("slow", None, {})
 
 
@@ -165,6 +165,6 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
     assert (tmp_path / "weak" / "rounds" / "1" / "model.pt").exists()
     assert (tmp_path / "weak" / "model.pt").exists()
     assert main(["train", "--out", str(run)]) == 2
-    assert "say what to train on" in capsys.readouterr().err
+    assert "--dataset with --root" in capsys.readouterr().err
     assert main([*command, "--out", str(run), "--steps", "6", "--mpp", "0.5", "--loss", "cee"]) == 2
     assert "did you mean 'ce'" in capsys.readouterr().err

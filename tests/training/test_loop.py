@@ -279,7 +279,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoint(tmp_path: Path, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OutputError, match="make room and give the same command again"):
+    with pytest.raises(OutputError, match="make room"):
         checkpoint.save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir() if p.name != "run"] == ["a.pt"]
@@ -289,7 +289,7 @@ def test_what_is_not_a_checkpoint_says_so(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such file"):
         Checkpoint.load(tmp_path / "no.pt")
     (tmp_path / "text.pt").write_text("hello")
-    with pytest.raises(CheckpointError, match="is not a checkpoint, or is broken"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint"):
         Checkpoint.load(tmp_path / "text.pt")
     torch.save({"weights": {}}, tmp_path / "other.pt")
     with pytest.raises(CheckpointError, match="not a checkpoint of sparseshot"):
@@ -300,7 +300,7 @@ def test_what_is_not_a_checkpoint_says_so(tmp_path: Path) -> None:
     checkpoint = run(tiny_config(steps=2), tmp_path / "run")
     whole = (tmp_path / "run" / "model.pt").read_bytes()
     (tmp_path / "cut.pt").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(CheckpointError, match="broken"):
+    with pytest.raises(CheckpointError, match="damaged"):
         Checkpoint.load(tmp_path / "cut.pt")
     assert checkpoint.step == 2
 

@@ -1,4 +1,4 @@
-"""Networks that find cells: a U-Net for outlines, a YOLLO-style detector for places."""
+"""Networks and tasks: a U-Net for outlines, a YOLLO-style detector for places."""
 
 from sparseshot.models.detection_grid import decode, encode, foreground_probability
 from sparseshot.models.unet import UNet

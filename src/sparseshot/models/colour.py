@@ -1,4 +1,4 @@
-"""From uint8 pixels to what a network takes, with or without a change of stain."""
+"""Network inputs from uint8 pixels, with or without stain augmentation."""
 
 import numpy as np
 import torch
@@ -20,9 +20,9 @@ def network_input(image: Tensor) -> Tensor:
 
 
 def draw_stain_jitter(random: np.random.Generator, *, strength: float) -> NDArray[np.float32]:
-    """Draw a 3 × 4 map of optical densities: each stain stronger or weaker, and the light a little too.
+    """Draw a 3 × 4 map of optical densities that scales each stain, and the light a little.
 
-    The first three columns mix the channels, the last shifts them. Strength 0 gives the identity.
+    The first three columns mix the channels, the last shifts them. Strength 0 is the identity.
     """
     scale = 1 + strength * random.uniform(-1, 1, 3)
     shift = 0.25 * strength * random.uniform(-1, 1, 3)
@@ -31,7 +31,7 @@ def draw_stain_jitter(random: np.random.Generator, *, strength: float) -> NDArra
 
 
 def jittered_network_input(image: Tensor, jitter: Tensor) -> Tensor:
-    """Change the stain of each image, then do as :func:`network_input`.
+    """Change the stain of each image, then apply :func:`network_input`.
 
     Args:
         image: uint8 ``(N, 3, H, W)``.

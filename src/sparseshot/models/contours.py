@@ -1,4 +1,4 @@
-"""Smooth outlines of objects from the stairs of their pixels."""
+"""Smooth outlines of objects from their pixels."""
 
 import numpy as np
 import shapely
@@ -12,14 +12,14 @@ TOLERANCE_PX = 0.5
 
 
 def contours(pieces: NDArray[np.int32], *, x0: int, y0: int) -> NDArray[np.object_]:
-    """Draw each outline through the middles of its pixels' edges, without holes, simplified to half a pixel.
+    """Return each outline through the midpoints of its pixel edges, without holes, simplified to 0.5 px.
 
-    The middles lie nearer to what was outlined than the corners of the stairs: drawn pixel by pixel and drawn
-    so, ellipses of the size of nuclei overlap the true ones by 0.94 and by 0.95, with 39 and with 14 corners.
+    Midpoints are nearer to the true outline than pixel corners: the IoU of ellipses of the size of nuclei
+    with the true ones is 0.95 with 14 vertices, instead of 0.94 with 39.
 
     Args:
-        pieces: ``(H, W)`` objects numbered from 1, without a gap; the pixels of each hang together by edges.
-        x0: added to every x before anything else, so that the result does not depend on the window.
+        pieces: ``(H, W)`` objects numbered from 1, without a gap; each is edge-connected.
+        x0: added to every x first, so that the result does not depend on the window.
         y0: added to every y.
 
     >>> y, x = np.mgrid[:20, :20]
@@ -36,7 +36,7 @@ def contours(pieces: NDArray[np.int32], *, x0: int, y0: int) -> NDArray[np.objec
     drawn = shapely.from_ragged_array(
         shapely.GeometryType.POLYGON, vertices, (offsets(counts), np.arange(len(shells) + 1))
     )
-    # The slow way, which breaks no outline, only where the fast way breaks one.
+    # The slow way, which keeps outlines valid, only where the fast way breaks one.
     simple: NDArray[np.object_] = shapely.simplify(drawn, TOLERANCE_PX, preserve_topology=False)
     broken = (shapely.get_type_id(simple) != shapely.GeometryType.POLYGON) | ~shapely.is_valid(simple)
     broken |= shapely.is_empty(simple)
@@ -48,7 +48,7 @@ def contours(pieces: NDArray[np.int32], *, x0: int, y0: int) -> NDArray[np.objec
 def _middles(
     xy: NDArray[np.int32], first: NDArray[np.int64], end: NDArray[np.int64], x0: int, y0: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the middle of every edge of a pixel along closed rings, each closed by its first again."""
+    """Return the midpoint of every pixel edge along closed rings."""
     length = 0
     for ring in range(len(first)):
         for k in range(first[ring], end[ring] - 1):

@@ -38,6 +38,7 @@ class Detect:
     name: ClassVar[str] = "detect"
     score_name: ClassVar[str] = "F1"
     paints_marks: ClassVar[bool] = False
+    bytes_per_cell: ClassVar[int] = 70
     out_channels: int = 1
     width: int = 16
     stride: int = 8

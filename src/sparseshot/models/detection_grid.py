@@ -1,9 +1,9 @@
-"""Points on a grid and back: how the detector's targets and outputs are written.
+"""Targets and outputs of the detector: points on a grid and back.
 
 Grid cell ``(row, col)`` covers the pixels ``col·stride ≤ x < (col + 1)·stride``, and likewise in y. A point
-is told by the cell it lies in and its offset in that cell. The network's offset channel ``o`` means
-``2σ(o) − ½`` cells: it reaches half a cell over each border, so that a centre on a border, which either
-neighbour may claim, is within reach of both without saturating the sigmoid. The size channels ``s`` mean
+is its cell and its offset in that cell. The network's offset channel ``o`` means ``2σ(o) − ½`` cells: it
+reaches half a cell over each border, so that both neighbours can predict a centre on their border without
+saturating the sigmoid. The size channels ``s`` mean
 ``stride · exp(s)`` pixels.
 """
 
@@ -22,7 +22,7 @@ _SIZE_LIMIT = 8.0  # exp(8) grid cells: far above any cell, far below overflow
 
 
 class GridTarget(NamedTuple):
-    """What a detector should say, as maps over the grid.
+    """Maps over the grid that a detector should output.
 
     Attributes:
         label: ``(rows, cols)`` int64, 0 or 1…C.
@@ -43,16 +43,16 @@ def encode(
     stride: int,
     size: NDArray[np.floating] | None = None,
 ) -> GridTarget:
-    """Write points as a grid.
+    """Encode points as a grid.
 
     Args:
-        xy: ``(K, 2)`` places in pixels; those outside the image are left out.
+        xy: ``(K, 2)`` places in pixels; those outside the image are dropped.
         label: ``(K,)`` 1…C.
         shape_px: height and width of the image.
         stride: pixels to a grid cell.
         size: ``(K, 2)`` width and height in pixels, NaN where unknown.
 
-    Of several points in one grid cell the one nearest its middle stays.
+    Of several points in one grid cell the one nearest its centre is kept.
 
     >>> target = encode(np.array([[9.0, 2.0]]), np.array([1]), shape_px=(16, 16), stride=8)
     >>> target.label
@@ -72,7 +72,7 @@ def encode(
     xy, label = xy[inside], label[inside]
     place = np.floor(xy / stride).astype(np.intp)
     offset = xy / stride - place
-    # Written from the farthest to the nearest: the last one written stays.
+    # From the farthest to the nearest: the last one written stays.
     order = np.argsort(-((offset - 0.5) ** 2).sum(axis=1), kind="stable")
     col, row = place[order].T
     target.label[row, col] = label[order]
@@ -83,7 +83,7 @@ def encode(
 
 
 def offset_from_channels(channels: Tensor) -> Tensor:
-    """Read offset channels: ``2σ(o) − ½`` grid cells."""
+    """Decode offset channels: ``2σ(o) − ½`` grid cells."""
     return 2 * torch.sigmoid(channels) - 0.5
 
 
@@ -93,19 +93,19 @@ def channels_from_offset(offset: Tensor) -> Tensor:
 
 
 def size_from_channels(channels: Tensor, *, stride: int) -> Tensor:
-    """Read size channels: ``stride · exp(s)`` pixels."""
+    """Decode size channels: ``stride · exp(s)`` pixels."""
     return stride * torch.exp(channels.clamp(-_SIZE_LIMIT, _SIZE_LIMIT))
 
 
 @dataclass(frozen=True)
 class Found:
-    """Objects read off a grid, in no particular order.
+    """Detections, in no particular order.
 
     Attributes:
         xy: ``(K, 2)`` float64 pixels.
         score: ``(K,)`` float32 probability of any foreground.
         label: ``(K,)`` int64, 1…C, the most probable class.
-        size: ``(K, 2)`` float64 pixels, or None where the network gives none.
+        size: ``(K, 2)`` float64 pixels, or None if the network has no size channels.
     """
 
     xy: NDArray[np.float64]
@@ -115,7 +115,7 @@ class Found:
 
 
 def decode(output: Tensor, *, out_channels: int, stride: int, threshold: float) -> Found:
-    """Read the objects off one image's output ``(channels, rows, cols)``: grid cells with p ≥ threshold."""
+    """Decode one image's output ``(channels, rows, cols)``: grid cells with p ≥ threshold."""
     sizes = output.shape[0] == out_channels + 4
     if output.ndim != 3 or (not sizes and output.shape[0] != out_channels + 2):
         raise InputError(

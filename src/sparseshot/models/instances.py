@@ -1,8 +1,8 @@
-"""From a map of probabilities to single objects: threshold, fill holes, split where a shape has a waist.
+"""Instances from a mask: fill holes, split objects at waists.
 
-An object depends on its own neighbourhood only, never on the window it was looked at through. Distances are
-exact, and pixels are flooded in an order told by height and place alone; so what is not cut by the edge of a
-window comes out the same in every window.
+An object depends on its own neighbourhood only, not on the window. Distances are exact, and pixels are
+flooded in an order given by height and place alone; so an object that no window edge cuts is the same in
+every window.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Instances(NamedTuple):
 
     Attributes:
         labels: ``(H, W)`` int32, 0 or 1…N.
-        peak: ``(N, 2)`` int64 row and column of the highest pixel of each object: the place that owns it.
+        peak: ``(N, 2)`` int64 row and column of the highest pixel of each object.
         reach_px: ``(N,)`` distance from there to the farthest pixel of the object.
         area_px: ``(N,)`` number of pixels.
     """
@@ -31,14 +31,14 @@ class Instances(NamedTuple):
     area_px: NDArray[np.int64]
 
     def chosen(self, which: NDArray[np.bool_]) -> "Instances":
-        """Keep some, numbered anew."""
+        """Return some of them, renumbered."""
         number = np.concatenate([[0], np.where(which, np.cumsum(which), 0)]).astype(np.int32)
         return Instances(number[self.labels], self.peak[which], self.reach_px[which], self.area_px[which])
 
     def tallies(
         self, values: NDArray[np.int16], kinds: NDArray[np.uint8], *, count: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return of each object the sum of ``values``, and how many pixels are of each of ``count`` kinds."""
+        """Return each object's sum of ``values`` and its number of pixels of each of ``count`` kinds."""
         sums: tuple[NDArray[np.int64], NDArray[np.int64]] = _tallies(
             self.labels, values, kinds, len(self.peak), count
         )
@@ -46,16 +46,16 @@ class Instances(NamedTuple):
 
 
 def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int) -> Instances:
-    """Split a mask into objects, each in one piece by edges.
+    """Split a mask into edge-connected objects.
 
-    Height is the distance to the background, a little smoothed. From the highest pixel down, a pixel without
-    a higher neighbour begins an object, any other joins that of its highest neighbour. Where two objects
-    meet, the lower one ends as part of the higher one, unless it rises at least ``waist_px`` above the place
-    where they meet.
+    Height is the distance to the background, slightly smoothed. From the highest pixel down, a pixel without
+    a higher neighbour begins an object; any other joins the object of its highest neighbour. Where two
+    objects meet, the lower one becomes part of the higher one, unless it rises at least ``waist_px`` above
+    the place where they meet.
 
     Args:
         mask: ``(H, W)``.
-        waist_px: how much narrower, in radius, a waist must be to be a border between two objects.
+        waist_px: how much narrower, in radius, a waist must be to separate two objects.
         hole_px: holes of fewer pixels are filled first.
         cap_px: distances beyond this count as this.
 
@@ -77,10 +77,10 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
 
 @compiled
 def _without_holes(mask: NDArray[np.bool_], hole_px: int) -> NDArray[np.bool_]:
-    """Fill pieces of background of fewer pixels than ``hole_px`` that do not touch the border of the array.
+    """Fill background pieces of fewer than ``hole_px`` pixels that do not touch the border of the array.
 
-    From a pixel of background its piece is walked until it is known to be too large. The next pixel then most
-    often has a neighbour of which that is known already.
+    A piece is walked until it is known to be too large. The next pixel then usually has a neighbour for
+    which that is known already.
     """
     rows, columns = mask.shape
     filled = mask.copy()
@@ -118,10 +118,7 @@ def _without_holes(mask: NDArray[np.bool_], hole_px: int) -> NDArray[np.bool_]:
 
 @compiled
 def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
-    """Count distances in levels, and take the stairs out of them: weights 1 2 1 down and across.
-
-    There is a border of one pixel of background around the result.
-    """
+    """Return distances in levels, smoothed by weights 1 2 1 in x and y, with a border of background."""
     rows, columns = squared.shape
     level = np.zeros((rows + 2, columns + 2), np.int32)
     for row in range(rows):
@@ -142,9 +139,9 @@ def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
 
 @compiled
 def _squared_distance(mask: NDArray[np.bool_], cap: int) -> NDArray[np.int32]:
-    """Return the squared distance to the nearest background pixel, at most ``cap`` squared, exactly.
+    """Return the exact squared distance to the nearest background pixel, at most ``cap`` squared.
 
-    First along each row, then for each pixel up and down as far as that can still be nearer. All outside the
+    First along each row, then for each pixel up and down as far as a nearer one is possible. Outside the
     array is background.
     """
     rows, columns = mask.shape
@@ -185,9 +182,9 @@ def _root(parent: NDArray[np.int32], label: int) -> int:
 def _flood(
     order: NDArray[np.int64], height: NDArray[np.uint16], waist: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the labels, and the flat index of the peak of each; ``order`` goes from the highest pixel down.
+    """Return the labels, and the flat index of the peak of each; ``order`` is from the highest pixel down.
 
-    The border of one pixel around ``height`` is background, so that every pixel in the order has neighbours.
+    The border of ``height`` is background, so every pixel in the order has four neighbours.
     """
     labels = np.zeros(height.shape, np.int32)
     flat, level = labels.ravel(), height.ravel()

@@ -56,6 +56,7 @@ class Task(Protocol):
         name: on the command line.
         score_name: Dice or F1.
         paints_marks: the label map shows marks; otherwise only regions, and marks are points.
+        bytes_per_cell: of shard and QuPath file together, measured.
         out_channels: logits for each location.
         stride: pixels to a location.
     """
@@ -63,6 +64,7 @@ class Task(Protocol):
     name: ClassVar[str]
     score_name: ClassVar[str]
     paints_marks: ClassVar[bool]
+    bytes_per_cell: ClassVar[int]
 
     @property
     def out_channels(self) -> int: ...  # noqa: D102

@@ -8,12 +8,12 @@ from sparseshot.errors import InputError
 
 
 class UNet(nn.Module):
-    """Return each pixel its logits; any input size.
+    """U-Net with logits for each pixel; any input size.
 
     Args:
         out_channels: 1 for one class, C + 1 for C classes and background.
         width: channels of the first level; each level below has twice as many.
-        depth: how many times the image is halved.
+        depth: number of halvings.
 
     >>> UNet(width=4, depth=2).eval()(torch.zeros(2, 3, 37, 50)).shape
     torch.Size([2, 1, 37, 50])
@@ -38,14 +38,14 @@ class UNet(nn.Module):
 
     @property
     def alignment_px(self) -> int:
-        """Where a tile may begin: multiples of this see the same pooling windows as the whole image."""
+        """Tiles that begin at multiples of this see the same pooling windows as the whole image."""
         return 1 << self.depth
 
     @property
     def margin_px(self) -> int:
-        """How far a pixel's logits look, rounded up to the alignment.
+        """Receptive field around a pixel, rounded up to the alignment.
 
-        Two 3 × 3 convolutions look 2 pixels of their level; down the levels and up again that is
+        Two 3 × 3 convolutions reach 2 pixels of their level; down the levels and up again that is
         2 · (2 · (1 + 2 + … + 2^(depth−1)) + 2^depth); pooling and its inverse add at most 2^depth − 1.
         """
         reach: int = 2 * (2 * (2**self.depth - 1) + 2**self.depth) + 2**self.depth - 1

@@ -1,9 +1,9 @@
-"""A detector after YOLLO: one look, one grid, one box kind.
+"""A detector after YOLLO.
 
-"You Only Look on Lymphocytes Once" (van Rijthoven et al., MIDL 2018) cuts YOLO down for one kind of small
-object. Its list of layers is not public, so this network is YOLLO-style: fully convolutional, 3 × 3
-convolution, batch normalisation and LeakyReLU, and for each grid cell whether an object's centre lies in it,
-where in it, and, if wished, how large the object is.
+"You Only Look on Lymphocytes Once" (van Rijthoven et al., MIDL 2018) reduces YOLO to one kind of small
+object. Its layers are not public, so this network is YOLLO-style: fully convolutional, 3 × 3 convolution,
+batch normalisation and LeakyReLU; for each grid cell the probability that an object's centre lies in it, the
+offset of the centre and, optionally, the size of the object.
 """
 
 import torch
@@ -15,7 +15,7 @@ STRIDES = (4, 8, 16)
 
 
 class YOLLO(nn.Module):
-    """Return each grid cell its logits, an offset and, if wished, a size.
+    """Logits, an offset and optionally a size for each grid cell.
 
     Args:
         out_channels: 1 for one class, C + 1 for C classes and background.
@@ -23,8 +23,8 @@ class YOLLO(nn.Module):
         stride: pixels to a grid cell: 8 (4 µm at 0.5 µm/px), 4 for crowded nuclei, or 16.
         sizes: predict width and height of the object too.
 
-    The output has ``out_channels`` logits, then 2 offset channels, then 2 size channels if wished;
-    :mod:`sparseshot.models.grid` says what they mean.
+    The output has ``out_channels`` logits, then 2 offset channels, then 2 size channels with
+    ``sizes``; see :mod:`sparseshot.models.detection_grid`.
 
     >>> YOLLO(width=4, stride=8).eval()(torch.zeros(2, 3, 64, 50)).shape
     torch.Size([2, 3, 8, 7])
@@ -41,7 +41,7 @@ class YOLLO(nn.Module):
     ) -> None:
         super().__init__()
         if stride not in STRIDES:
-            raise InputError(f"stride is {stride}; YOLLO knows {', '.join(map(str, STRIDES))}")
+            raise InputError(f"stride is {stride}; choose one of {', '.join(map(str, STRIDES))}")
         if min(in_channels, out_channels, width) < 1:
             raise InputError(
                 f"YOLLO needs at least 1 of everything; got in_channels {in_channels}, "
@@ -66,12 +66,12 @@ class YOLLO(nn.Module):
 
     @property
     def alignment_px(self) -> int:
-        """Where a tile may begin, so that its grid is the whole image's grid."""
+        """Tiles that begin at multiples of this have the grid of the whole image."""
         return self.stride
 
     @property
     def margin_px(self) -> int:
-        """How far a grid cell looks beyond its own pixels, rounded up to whole grid cells."""
+        """Receptive field around a grid cell, rounded up to whole grid cells."""
         reach: int = 2 * (2 ** (self.halvings + 1) - 1) + 2 * self.stride
         return -(-reach // self.stride) * self.stride
 

@@ -1,4 +1,4 @@
-"""Every cell of a whole slide: tiles through a network, shards, resume, export."""
+"""Prediction of whole slides: tiles, shards, resume, export."""
 
 from sparseshot.prediction.engine import Progress, Throughput
 from sparseshot.prediction.export import PredictionSummary, read_prediction

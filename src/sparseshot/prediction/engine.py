@@ -1,37 +1,35 @@
-"""Tiles through the network: reading ahead of it, finding behind it."""
+"""Tiles through the network: reading ahead of it, finding cells behind it."""
 
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from sparseshot.cells import Cells
 from sparseshot.images.slide import Box, Slide
-from sparseshot.images.tiles import Tile
-from sparseshot.models.finder import Finder
+from sparseshot.models.finder import Finder, Part
 from sparseshot.models.windows import Band, Window
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.reading import read_tiles
 
 _BEHIND = 4
-"""Windows and bands that may wait to be worked on: a bound on memory."""
+"""Windows and bands that may wait for the finder: a bound on memory."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far it is.
+    """Progress on a slide.
 
     Attributes:
-        tiles: looked at so far, of ``of_tiles``; those of an earlier start are not counted.
-        of_tiles: to be looked at by this start.
-        mm2: area of these tiles.
+        tiles: predicted so far, without those of an earlier start.
+        of_tiles: to be predicted by this start.
+        mm2: area of the predicted tiles.
         cells: found so far, on the slide.
         seconds: since the start.
     """
@@ -45,11 +43,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Throughput:
-    """How fast, not what: none of these changes a result.
+    """Settings of speed and memory; none of them changes a result.
 
     Attributes:
-        batch: tiles that go through the network at once.
-        threads: that read ahead.
+        batch: tiles per forward pass.
+        threads: number of threads that read ahead.
         ahead: tiles read ahead; a bound on memory.
     """
 
@@ -66,12 +64,12 @@ class Engine:
     """One pass over some bands of a slide.
 
     Attributes:
-        slide: to be looked at.
-        model: to look with.
-        finder: turns what it says into cells.
-        pace: how fast.
-        carried: cells that the band before left undecided.
-        cells: decided so far.
+        slide: the slide.
+        model: the model.
+        finder: turns its outputs into cells.
+        pace: speed and memory.
+        carried: cells that the previous band left undecided.
+        cells: number of cells decided so far.
     """
 
     slide: Slide
@@ -80,6 +78,8 @@ class Engine:
     pace: Throughput
     carried: Cells
     cells: int = 0
+    _mm2: float = field(default=0.0, init=False)
+    _tiles: int = field(default=0, init=False)
 
     def run(
         self,
@@ -87,25 +87,31 @@ class Engine:
         close: Callable[[Band, Cells, Cells, dict[Box, str]], None],
         report: Callable[[Progress], None] | None = None,
     ) -> None:
-        """Look at every tile of the bands, from the first to the last.
+        """Predict every tile of the bands, from the first to the last.
 
         Args:
-            bands: in their order.
-            close: called once for each band, in order, in another thread: with the cells that are decided,
-                those carried over to the next band, and the places that could not be read.
+            bands: in order.
+            close: called once for each band, in order, in another thread, with the decided cells, those
+                carried over to the next band, and the places that could not be read.
             report: called after every batch.
         """
+        start, of_tiles = time.perf_counter(), sum(1 for band in bands for _ in band.tiles)
         boxes = (tile.padded for band in bands for _, tile in band.tiles)
         ahead = self.pace.ahead + self.pace.batch
         images = read_tiles(self.slide, boxes, mpp=self.model.mpp, threads=self.pace.threads, ahead=ahead)
         behind = ThreadPoolExecutor(1, thread_name_prefix="find")
         waiting: deque[Future[Any]] = deque()
-        tell = self._teller(sum(len(window.tiles) for band in bands for window in band.windows), report)
+
+        def tell() -> None:
+            if report:
+                seconds = time.perf_counter() - start
+                report(Progress(self._tiles, of_tiles, self._mm2, self.cells, seconds))
+
         try:
             for band in bands:
                 found: list[Future[Cells]] = []
                 broken: dict[Box, str] = {}
-                for window, parts in self._looked_at(band, images, broken, tell):
+                for window, parts in self._predicted(band, images, broken, tell):
                     found.append(behind.submit(self.finder.find, window, parts))
                     waiting.append(found[-1])
                     _wait(waiting, _BEHIND)
@@ -115,45 +121,30 @@ class Engine:
             images.close()
             behind.shutdown(cancel_futures=True)
 
-    def _looked_at(
+    def _predicted(
         self,
         band: Band,
         images: Iterator[tuple[NDArray[np.uint8], dict[Box, str]]],
         broken: dict[Box, str],
-        tell: Callable[[Sequence[tuple[Window, Tile]]], None],
-    ) -> Iterator[tuple[Window, list[tuple[Tensor, ...]]]]:
-        """Return each window of a band with its tiles, once all of them were predicted."""
-        parts: list[tuple[Tensor, ...]] = []
+        tell: Callable[[], None],
+    ) -> Iterator[tuple[Window, list[Part]]]:
+        """Yield each window of a band with the parts of its tiles."""
+        parts: list[Part] = []
         tiles = band.tiles
         # A batch never holds tiles of two bands, so that it is the same batch after a resume.
         while batch := list(islice(tiles, self.pace.batch)):
             pixels, holes = zip(*islice(images, len(batch)), strict=True)
-            taken = self.finder.reduce(self.model(np.stack(pixels)))
+            reduced = self.finder.reduce(self.model(np.stack(pixels)))
             for index, (window, tile) in enumerate(batch):
                 broken |= _own(holes[index], tile.core.meet(window.core))
-                parts.append(tuple(each[index] for each in taken))
+                parts.append(tuple(each[index] for each in reduced))
                 if len(parts) == len(window.tiles):
                     yield window, parts
                     parts = []
-            tell(batch)
-
-    def _teller(
-        self, of_tiles: int, report: Callable[[Progress], None] | None
-    ) -> Callable[[Sequence[tuple[Window, Tile]]], None]:
-        start, done, mm2 = time.perf_counter(), 0, 0.0
-        pixel_mm2 = (self.model.mpp / 1000) ** 2
-
-        def tell(batch: Sequence[tuple[Window, Tile]]) -> None:
-            nonlocal done, mm2
-            done += len(batch)
-            mm2 += (
-                sum(window.core.width * window.core.height / len(window.tiles) for window, _ in batch)
-                * pixel_mm2
-            )
-            if report:
-                report(Progress(done, of_tiles, mm2, self.cells, time.perf_counter() - start))
-
-        return tell
+                core_mm2 = window.core.width * window.core.height * (self.model.mpp / 1000) ** 2
+                self._mm2 += core_mm2 / len(window.tiles)
+            self._tiles += len(batch)
+            tell()
 
     def _close(
         self,
@@ -170,12 +161,12 @@ class Engine:
 
 
 def _own(pieces: dict[Box, str], core: Box) -> dict[Box, str]:
-    """Keep what lies in the core: each place is in one core, however many tiles meet it in their margin."""
+    """Return the pieces cut to the core: each place is in one core, but in the margin of several tiles."""
     own = {piece.meet(core): reason for piece, reason in pieces.items()}
     return {place: reason for place, reason in own.items() if place.width and place.height}
 
 
 def _wait(waiting: deque[Future[Any]], most: int) -> None:
-    """Wait until at most so many are left; an error in one of them is raised here."""
+    """Wait until at most ``most`` are left; an error in one of them is raised here."""
     while len(waiting) > most:
         waiting.popleft().result()

@@ -1,4 +1,4 @@
-"""What a prediction would take, before it is begun."""
+"""Time and disk space of a prediction, estimated from a few tiles."""
 
 import shutil
 from dataclasses import dataclass, replace
@@ -13,22 +13,20 @@ from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Through
 from sparseshot.prediction.model import Model
 
 _PROBED_WINDOWS, _PROBED_TILES = 5, 2
-_BYTES_PER_CELL = {"detect": 70, "segment": 600}
-"""Of shard and QuPath file together, measured; an outline has some twenty corners."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a slide would take.
+    """Estimated cost of a slide.
 
     Attributes:
         slide: its name.
-        tiles: that hold tissue.
-        glass_tiles: that do not, and cost nothing.
-        tissue_mm2: area to be looked at.
-        tiles_per_second: measured on a few of them.
-        cells: as many as these few let expect.
-        bytes: on disk, as a guess.
+        tiles: number of tiles with tissue.
+        glass_tiles: number of tiles without, which cost nothing.
+        tissue_mm2: area to predict.
+        tiles_per_second: measured on a few tiles.
+        cells: extrapolated from these tiles.
+        bytes: on disk, roughly.
         free_bytes: on the disk of the output folder.
     """
 
@@ -43,7 +41,7 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Time to look at all tiles."""
+        """Time for all tiles."""
         return self.tiles / self.tiles_per_second if self.tiles else 0.0
 
 
@@ -56,7 +54,7 @@ def estimate_slide(
     pace: Throughput = DEFAULT_PACE,
     only_tissue: bool = True,
 ) -> Estimate:
-    """Tell what :func:`~sparseshot.prediction.predict.predict_slide` would take; writes nothing."""
+    """Estimate the cost of :func:`~sparseshot.prediction.predict.predict_slide`; writes nothing."""
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
     everywhere = TissueMask.everywhere(slide)
     tissue = tissue_mask(slide) if only_tissue else everywhere
@@ -67,7 +65,7 @@ def estimate_slide(
     every = [window for band in plan(frame.grid, everywhere, layout, **sizes) for window in band.windows]
     tiles, of_all = (sum(len(window.tiles) for window in some) for some in (windows, every))
 
-    # Spread over the slide; the first is looked at once more, because a network's first look is slow.
+    # Spread over the slide; the first is predicted twice, because the first forward pass is slow.
     probed = [
         replace(window, tiles=window.tiles[:_PROBED_TILES])
         for window in windows[:: max(1, len(windows) // _PROBED_WINDOWS)][:_PROBED_WINDOWS]
@@ -78,7 +76,7 @@ def estimate_slide(
         engine.run([Band(0, tuple(part), float("inf"))], lambda *_: None, seen.append)
     speed = seen[-1].tiles / seen[-1].seconds if seen else 1.0
     cells = round(engine.cells * tiles / seen[-1].tiles) if seen else 0
-    there = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
+    existing = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
     return Estimate(
         slide=slide.name,
         tiles=tiles,
@@ -86,6 +84,6 @@ def estimate_slide(
         tissue_mm2=tissue.area_mm2,
         tiles_per_second=speed,
         cells=cells,
-        bytes=cells * _BYTES_PER_CELL[model.task.name] + 2**20,
-        free_bytes=shutil.disk_usage(there).free,
+        bytes=cells * model.task.bytes_per_cell + 2**20,
+        free_bytes=shutil.disk_usage(existing).free,
     )

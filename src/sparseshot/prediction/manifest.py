@@ -1,4 +1,4 @@
-"""What is in an output folder, whose it is, and how far it has come."""
+"""The manifest of an output folder: its identity, its shards, its progress."""
 
 import hashlib
 import json
@@ -40,12 +40,12 @@ class File:
 
     @classmethod
     def of(cls, folder: Path, name: str) -> Self:
-        """Look at a file that is there."""
+        """Return the record of an existing file."""
         with (folder / name).open("rb") as file:
             return cls(name, hashlib.file_digest(file, "sha256").hexdigest())
 
     def is_in(self, folder: Path) -> bool:
-        """Tell whether the file is there, byte for byte."""
+        """Return whether the file is present and unchanged."""
         try:
             return File.of(folder, self.name) == self
         except OSError:
@@ -54,7 +54,7 @@ class File:
 
 @dataclass(frozen=True)
 class Broken:
-    """A place of the slide that could not be read, in level-0 pixels, and why."""
+    """A place of the slide that could not be read, in level-0 pixels, and the reason."""
 
     x0: float
     y0: float
@@ -75,9 +75,9 @@ class Shard:
 
     Attributes:
         band: its index.
-        cells: how many.
+        cells: number of cells.
         file: their table.
-        carried: the table of those that the next band decides; gone when all is finished.
+        carried: the table of those that the next band decides; removed at the end.
         broken: places that could not be read.
     """
 
@@ -90,15 +90,15 @@ class Shard:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an output folder holds.
+    """Contents of an output folder.
 
     Attributes:
         identity: everything that decides the result: slide, model, threshold and so on.
-        layout: how tiles were laid; it does not change the cells, only how they are spread over shards.
-        bands: how many shards there will be.
-        shards: those that are done, in order.
-        files: what was made of all shards, once they are done.
-        finished: nothing is left to be done.
+        layout: sizes of tiles and windows, which decide how cells are spread over shards.
+        bands: number of shards in the end.
+        shards: the finished ones, in order.
+        files: exports of all shards.
+        finished: everything is written.
     """
 
     identity: Mapping[str, Any]
@@ -114,20 +114,20 @@ class Manifest:
         return tuple(place for shard in self.shards for place in shard.broken)
 
     def save(self, folder: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write atomically."""
         content = {"format": _FORMAT, "version": _VERSION, "sparseshot": __version__, **asdict(self)}
         write_json(folder / MANIFEST, content)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Read the manifest of a folder, None where there is none."""
+        """Read the manifest of a folder; None if there is none."""
         path = folder / MANIFEST
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["format"] != _FORMAT or content["version"] != _VERSION:
                 raise ValueError(f"it is version {content['version']} of {content['format']!r}")
             if not isinstance(content["identity"]["slide"]["fingerprint"], str):
-                raise TypeError("it does not tell of which slide")
+                raise TypeError("it has no slide fingerprint")
             return cls(
                 identity=content["identity"],
                 layout=WindowLayout(**content["layout"]),
@@ -144,13 +144,13 @@ class Manifest:
             ) from None
 
     def sound(self, folder: Path) -> Self:
-        """Return it with only what is there as it was written: what was damaged since is to be done again."""
+        """Return the manifest without files that were damaged or removed since."""
         count = 0
         while count < len(self.shards) and self.shards[count].file.is_in(folder):
             count += 1
         if count == len(self.shards) == self.bands:
             return replace(self, finished=self.finished and all(file.is_in(folder) for file in self.files))
-        # To go on in the middle takes what the last good band left undecided.
+        # A resume needs the cells that the last good band left undecided.
         while count and not self.shards[count - 1].carried.is_in(folder):
             count -= 1
         return replace(self, shards=self.shards[:count], finished=False)
@@ -161,10 +161,10 @@ def _shard(*, file: Any, carried: Any, broken: Any, band: int, cells: int) -> Sh
 
 
 def claim(folder: Path, identity: Mapping[str, Any], layout: WindowLayout, *, force: bool) -> Manifest:
-    """Make the folder ours, or see that it is; give what is known of it.
+    """Create the manifest of a folder, or return the one that is there.
 
     Raises:
-        OutputError: if it holds the result of another model, threshold or slide, or somebody's files.
+        OutputError: if it holds the result of another model, threshold or slide, or other files.
     """
     try:
         there = Manifest.load(folder)
@@ -209,14 +209,14 @@ def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str
 
 
 def _clear(folder: Path) -> None:
-    """Remove what an earlier prediction left; first what says that it is one."""
+    """Remove an earlier prediction, its manifest first."""
     (folder / MANIFEST).unlink(missing_ok=True)
     for path in (folder / SHARDS).glob("*.parquet"):
         path.unlink()
 
 
 def sweep(folder: Path) -> None:
-    """Remove what is only for going on, and pieces of files in whose writing somebody was killed."""
+    """Remove files that only a resume needs, and temporary files left by interrupted writes."""
     for pattern in (f"{SHARDS}/*.{UNDECIDED}.parquet", f"{SHARDS}/.*.part.*", ".*.part.*"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)

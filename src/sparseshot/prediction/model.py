@@ -1,4 +1,4 @@
-"""A trained network made ready to run over slides."""
+"""A trained network, ready to predict slides."""
 
 import hashlib
 from dataclasses import dataclass
@@ -23,17 +23,17 @@ from sparseshot.training.runs import run_checkpoint
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network, what it finds, and how it is run.
+    """A network with its task, threshold, device and precision.
 
     Attributes:
         network: in evaluation mode, on its device, batch normalisation folded into the convolutions.
         task: what its output means.
         classes: names of the classes it finds.
         mpp: resolution it works at, µm/px.
-        threshold: probability from which on something is a cell.
-        device: where it runs.
+        threshold: probability at which something is a cell.
+        device: of the network.
         precision: ``32``, or ``bf16`` for convolutions in bfloat16.
-        fingerprint: SHA-256 of weights and configuration: two models of one fingerprint find the same.
+        fingerprint: SHA-256 of weights and configuration.
     """
 
     network: nn.Module
@@ -67,13 +67,13 @@ class Model:
         device: str = "auto",
         precision: Precision = "auto",
     ) -> Self:
-        """Make a checkpoint ready.
+        """Prepare a checkpoint for prediction.
 
         Args:
             checkpoint: of a finished run.
-            network: one's own, if it was trained with one; it tells ``margin_px``, how far an output looks,
-                and ``alignment_px``, where tiles may begin.
-            threshold: None for the one that was calibrated in training.
+            network: a custom network, if it was trained with one; it has ``margin_px``, how far an output
+                looks, and ``alignment_px``, where tiles may begin.
+            threshold: None for the one calibrated in training.
             device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
             precision: ``auto`` takes bfloat16 where the hardware computes it.
         """
@@ -103,7 +103,7 @@ class Model:
 
     @property
     def margin_px(self) -> int:
-        """How many pixels beyond its own an output looks."""
+        """How many pixels beyond its own an output depends on."""
         margin: int = self.network.margin_px  # type: ignore[assignment]
         return margin
 
@@ -126,13 +126,13 @@ class Model:
         except torch.OutOfMemoryError as error:
             count, height, width, _ = images.shape
             raise SparseshotError(
-                f"{self.device} has no room for {count} tiles of {width} × {height} pixels at once; "
+                f"{self.device} has too little memory for {count} tiles of {width} × {height} pixels; "
                 "give a smaller --batch or --tile-px"
             ) from error
         if not is_number:
             raise SparseshotError(
-                "the network gives something that is not a number; "
-                + ("try --precision 32" if half else "was its training sound?")
+                "the network's output is not a number; "
+                + ("try --precision 32" if half else "train it again with a lower learning rate")
             )
         return output
 
@@ -147,10 +147,7 @@ def fingerprint(checkpoint: Checkpoint) -> str:
 
 
 def _folded(network: nn.Module) -> nn.Module:
-    """Fold batch normalisation into the convolution before it, wherever one follows the other in a row.
-
-    In evaluation both are linear, so that one convolution with other weights does the work of the two.
-    """
+    """Fold batch normalisation into the convolution before it: in evaluation both are linear."""
     for row in [module for module in network.modules() if isinstance(module, nn.Sequential)]:
         for index in range(len(row) - 1):
             first, second = row[index], row[index + 1]

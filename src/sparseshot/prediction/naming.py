@@ -1,4 +1,4 @@
-"""Where the result of a slide goes: a folder of its own inside the output folder, whatever its name."""
+"""Names of output folders, and fingerprints of slides."""
 
 import re
 import unicodedata
@@ -12,7 +12,7 @@ _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)
 
 
 def safe_name(name: str, *, suffix: str = "") -> str:
-    """Make a name that is one folder on every system: letters of any script, digits, ``_ .-``.
+    """Return a name that is one folder on every system: letters of any script, digits, ``_ .-``.
 
     >>> safe_name("../../etc/passwd"), safe_name("Schnitt 7 (Köln).svs"), safe_name("病理 1.tif")
     ('etc_passwd', 'Schnitt 7 _Köln_.svs', '病理 1.tif')

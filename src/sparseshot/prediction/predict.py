@@ -1,4 +1,4 @@
-"""Every cell of a slide, into a folder."""
+"""Prediction of one slide into a folder."""
 
 import errno
 import time
@@ -34,26 +34,25 @@ def predict_slide(
     force: bool = False,
     report: Callable[[Progress], None] | None = None,
 ) -> PredictionSummary:
-    """Find every cell of a slide, and write them into ``folder``.
+    """Find every cell of a slide and write them into ``folder``.
 
-    Band after band becomes a shard of GeoParquet. Stopped at any moment, by whatever, the same call goes on
-    after the last finished shard and ends with the same bytes. Memory does not grow with the slide.
+    Each band becomes a shard of GeoParquet. Interrupted at any moment, the same call resumes after the last
+    finished shard and ends with the same bytes. Memory does not grow with the slide.
 
-    Places of the slide that cannot be read are taken for glass and listed in the summary; the rest is
-    predicted.
+    Places of the slide that cannot be read count as glass and are listed in the summary.
 
     Args:
-        slide: to look at.
-        model: to look with.
-        folder: of this slide alone; made if it is not there.
-        tile_px: most pixels across a tile; does not change what is found.
-        pace: how fast; does not change what is found.
-        only_tissue: look at tissue only; glass then costs nothing.
+        slide: the slide.
+        model: the model.
+        folder: of this slide alone; created if missing.
+        tile_px: largest side of a tile.
+        pace: speed and memory.
+        only_tissue: predict tissue only; glass then costs nothing.
         force: replace the result of another model, threshold or slide.
-        report: called now and then with how far it is.
+        report: called with the progress after every batch.
 
     Raises:
-        OutputError: the folder holds something else, or there is no room.
+        OutputError: the folder holds something else, or the disk is full.
     """
     start = time.perf_counter()
     folder = Path(folder)
@@ -85,7 +84,7 @@ def predict_slide(
 
 
 def _identity(slide: Slide, model: Model, finder: Finder, *, only_tissue: bool) -> dict[str, Any]:
-    """Tell everything that decides what is found."""
+    """Return everything that decides the result."""
     return {
         "slide": {
             "name": slide.name,
@@ -107,7 +106,7 @@ def _identity(slide: Slide, model: Model, finder: Finder, *, only_tissue: bool) 
 
 
 class _ShardWriter:
-    """Keeps the manifest and the shards together: a shard counts once the manifest names it."""
+    """Writes shards; a shard counts once the manifest names it."""
 
     def __init__(self, folder: Path, manifest: Manifest, frame: SlideFrame) -> None:
         self.folder, self.manifest, self.frame = folder, manifest, frame
@@ -118,7 +117,7 @@ class _ShardWriter:
         return sum(shard.cells for shard in self.manifest.shards)
 
     def carried(self) -> Cells:
-        """Read what the last finished band left undecided."""
+        """Read the cells that the last finished band left undecided."""
         if not self.manifest.shards:
             return self.frame.no_cells()
         return read_cells(self.folder / self.manifest.shards[-1].carried.name)
@@ -141,7 +140,7 @@ class _ShardWriter:
 
 
 def _rows(broken: dict[Box, str]) -> dict[Box, str]:
-    """Join places that lie beside each other; of their reasons the first stays.
+    """Join places side by side; the first reason stays.
 
     >>> _rows({Box(0, 0, 64, 64): "a", Box(64, 0, 128, 64): "b", Box(0, 64, 64, 128): "c"})
     {Box(x0=0, y0=0, x1=128, y1=64): 'a', Box(x0=0, y0=64, x1=64, y1=128): 'c'}

@@ -1,4 +1,4 @@
-"""Reading the tiles of a slide, and what is left of a tile that is partly broken."""
+"""Reading the tiles of a slide, and the readable rest of damaged tiles."""
 
 from collections.abc import Generator, Iterable
 from contextlib import closing
@@ -11,15 +11,15 @@ from sparseshot.images.readahead import read_ahead
 from sparseshot.images.slide import Box, Grid, Slide
 
 PIECE_PX = 64
-"""What is broken is found in squares of this side, counted from the corner of the grid."""
+"""Damage is located in squares of this side, counted from the corner of the grid."""
 
 
 def read_tiles(
     slide: Slide, boxes: Iterable[Box], *, mpp: float, threads: int, ahead: int
 ) -> Generator[tuple[NDArray[np.uint8], dict[Box, str]], None, None]:
-    """Read boxes in their order, ahead of whoever takes them; white where the slide is broken.
+    """Read boxes in order, ahead of their use; white where the slide is damaged.
 
-    Gives the pixels and, for each square in which something cannot be read, why.
+    Yields the pixels and, for each square that cannot be read, the reason.
     """
     grid = Grid.over(slide, mpp)
     with closing(read_ahead(slide, grid, boxes, threads=threads, ahead=ahead)) as tiles:
@@ -28,7 +28,7 @@ def read_tiles(
 
 
 def _read_in_pieces(slide: Slide, grid: Grid, box: Box) -> tuple[NDArray[np.uint8], dict[Box, str]]:
-    """Read whole squares, so that what is taken for white is the same from every box that reaches it."""
+    """Read whole squares, so that the same pixels are white in every box that contains them."""
     pixels = np.full((box.height, box.width, 3), 255, np.uint8)
     broken = {}
     for y in range(box.y0 // PIECE_PX * PIECE_PX, box.y1, PIECE_PX):

@@ -1,4 +1,4 @@
-"""Many slides, one after the other: one that fails does not stop the others."""
+"""Prediction of several slides: one that fails does not stop the others."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from sparseshot.training.pairs import IMAGE_SUFFIXES
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a slide: a summary, or why there is none."""
+    """The result of a slide: a summary, or an error."""
 
     path: Path
     summary: PredictionSummary | None = None
@@ -28,14 +28,14 @@ class Outcome:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether all of the slide could be read."""
+        """Whether all of the slide could be read."""
         return self.summary is not None and not self.summary.broken
 
 
 def find_slides(paths: Sequence[Path]) -> list[Path]:
-    """Return the files, and for each folder the slides and images in it, by name; each once.
+    """Return the files, and the slides and images in the folders, sorted by name, without duplicates.
 
-    Of the files of a DICOM series, which lie in one folder, the first stands for all.
+    The first file of a DICOM series, whose files are in one folder, represents all.
     """
     found: dict[Path, None] = {}
     for path in paths:
@@ -68,15 +68,15 @@ def predict_slides(
     """Predict slides, each into a folder of its own inside ``out``.
 
     Args:
-        paths: of slides.
-        model: to look with.
-        out: the folder for all; made if it is not there.
-        mpp: µm of a level-0 pixel, for slides that do not tell.
-        tile_px: see :func:`~sparseshot.prediction.predict.predict_slide`, as for all that follow.
-        pace: how fast.
-        only_tissue: look at tissue only.
+        paths: of the slides.
+        model: the model.
+        out: folder of all results; created if missing.
+        mpp: µm per level-0 pixel, for slides that carry none.
+        tile_px: see :func:`~sparseshot.prediction.predict.predict_slide`, as for the following.
+        pace: speed and memory.
+        only_tissue: predict tissue only.
         force: replace results of another model.
-        begin: called with each path before it is opened; what it gives is told how far the slide is.
+        begin: called with each path before it is opened; what it returns receives the progress.
     """
     out.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
@@ -104,7 +104,7 @@ def predict_slides(
 
 
 def _folder(out: Path, slide: Slide, taken: set[Path]) -> Path:
-    """Choose the folder of a slide: its name, or, if that is another slide's, its name and fingerprint."""
+    """Return the folder of a slide: its name, with its fingerprint if the name is taken."""
     fingerprint = slide_fingerprint(slide)
     plain = folder_inside(out, slide.name)
     if plain in taken or _belongs_to_another(plain, fingerprint):

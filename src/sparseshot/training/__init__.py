@@ -1,4 +1,4 @@
-"""From marked images to a model: canvases, crops, the loop, checkpoints, thresholds, evaluation."""
+"""Training from annotated slides: crops, the loop, checkpoints, thresholds, evaluation."""
 
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint

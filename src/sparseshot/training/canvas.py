@@ -1,7 +1,7 @@
-"""What crops are cut from: an image or slide at the working resolution, with its marks painted on a map.
+"""Canvases: an image or slide at the working resolution, with a map of its marks.
 
-Both come in square blocks that are read and painted when first needed and then kept, so that a small image is
-decoded once and a slide of a hundred gigapixels costs only the blocks that crops touch.
+Both are made in square blocks, when first needed, and then cached. So a small image is decoded once, and a
+slide of a hundred gigapixels costs only the blocks that crops touch.
 """
 
 from collections import OrderedDict
@@ -27,7 +27,7 @@ class Patch(NamedTuple):
     Attributes:
         image: ``(H, W, 3)`` uint8.
         label: ``(H, W)`` int16: 1…C, :data:`UNANNOTATED`, :data:`CERTAIN_BACKGROUND` or :data:`IGNORED`.
-        truth: the same with every cell painted, where all are known (simulations); else None.
+        truth: the same with every cell, in simulations; else None.
     """
 
     image: NDArray[np.uint8]
@@ -36,7 +36,7 @@ class Patch(NamedTuple):
 
 
 class BlockCache:
-    """Blocks of many canvases, the least recently used leaving first when ``max_bytes`` is reached."""
+    """Blocks of several canvases; the least recently used are dropped first."""
 
     def __init__(self, max_bytes: int = 4 << 30) -> None:
         self._blocks: OrderedDict[tuple[int, int, int], Patch] = OrderedDict()
@@ -44,7 +44,7 @@ class BlockCache:
         self._bytes = 0
 
     def get(self, canvas: "Canvas", col: int, row: int) -> Patch:
-        """Return a block, painting it if it is not here."""
+        """Return a block, painting it if it is not cached."""
         key = (id(canvas), col, row)
         if key in self._blocks:
             self._blocks.move_to_end(key)
@@ -66,13 +66,13 @@ class Canvas:
     """One image or slide with its marks.
 
     Args:
-        slide: where pixels come from.
+        slide: the slide.
         marks: in level-0 pixels.
-        labelling: which marks count as what.
+        labelling: targets of the classes.
         mpp: working resolution.
-        truth: every cell there is, in simulations.
+        truth: every cell, in simulations.
         outlines: paint outlines (segmentation); otherwise only regions are painted, and marks are points.
-        radius_um: radius of the disc that stands for a mark without outline.
+        radius_um: radius of the disc that represents a mark without outline.
         ignored: boxes in working pixels that training must not see.
         tissue: boxes ``(x0, y0, x1, y1)`` in working pixels to draw places from, of one size; None: anywhere.
     """
@@ -157,7 +157,7 @@ class Canvas:
 
 
 class _Layer:
-    """Cells of a slide in level-0 pixels, to be painted block by block at the working resolution."""
+    """Cells of a slide, painted block by block at the working resolution."""
 
     def __init__(self, cells: Cells, grid: Grid, radius_px: float) -> None:
         self._cells = cells

@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, read without running anybody's code."""
+"""Checkpoints: written atomically, read without executing code."""
 
 import errno
 import platform
@@ -20,7 +20,7 @@ _VERSION = 1
 
 
 def versions() -> dict[str, str]:
-    """Versions of what decides a result."""
+    """Return the versions that decide a result."""
     return {
         "sparseshot": sparseshot.__version__,
         "python": platform.python_version(),
@@ -32,16 +32,16 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained, or half trained, model and all it takes to use it or to go on.
+    """A trained or partly trained model, with all that using or resuming it needs.
 
     Attributes:
-        config: how it was trained.
+        config: of the training.
         weights: of the network.
         step: optimiser steps done.
-        threshold: the operating point chosen from held-out marks; None before the first look at them.
+        threshold: the operating point chosen from held-out marks; None before the first validation.
         criterion: recall² / P(predicted positive) reached there; higher is better.
-        state: what going on needs besides (optimiser, schedule, loss); empty in a finished model.
-        versions: of what it was trained with.
+        state: of optimiser, schedule and loss, to resume from; empty in a finished model.
+        versions: that it was trained with.
     """
 
     config: TrainConfig
@@ -63,13 +63,13 @@ class Checkpoint:
         return self.config.mpp
 
     def network(self, network: nn.Module | None = None) -> nn.Module:
-        """Return the network with these weights, ready to predict; one's own network has to be handed in."""
+        """Return the network with these weights, in evaluation mode; a custom network has to be passed in."""
         network = network or self.config.make_task().network()
         network.load_state_dict(self.weights)
         return network.eval()
 
     def save(self, path: Path | str) -> None:
-        """Write to ``path``; if that fails, what stood there before stays."""
+        """Write to ``path``; if that fails, an earlier file stays."""
         content = {
             "format": _FORMAT,
             "version": _VERSION,
@@ -87,16 +87,16 @@ class Checkpoint:
             with replacing(path) as temporary:
                 torch.save(content, temporary)
         except (OSError, RuntimeError) as error:
-            # torch turns a full disk into a RuntimeError of its zip writer
+            # torch raises a RuntimeError of its zip writer if the disk is full
             full = isinstance(error, RuntimeError) or error.errno in {errno.ENOSPC, errno.EDQUOT}
-            cure = "the disk may be full; make room and give the same command again" if full else str(error)
+            cure = "the disk may be full; make room and run the same command again" if full else str(error)
             raise OutputError(
                 path, f"could not be written: {cure} (an earlier checkpoint is kept)"
             ) from error
 
     @classmethod
     def load(cls, path: Path | str, *, device: str | torch.device = "cpu") -> "Checkpoint":
-        """Read a checkpoint; one that is not ours, broken, or from a later version is a CheckpointError."""
+        """Read a checkpoint; a CheckpointError if it is foreign, damaged or from a later version."""
         path = Path(path)
         if not path.is_file():
             raise CheckpointError(path, "there is no such file; give a run folder or its model.pt")
@@ -104,7 +104,7 @@ class Checkpoint:
             content = torch.load(path, map_location=device, weights_only=True)
         except Exception as error:
             raise CheckpointError(
-                path, f"is not a checkpoint, or is broken ({type(error).__name__})"
+                path, f"is not a checkpoint, or is damaged ({type(error).__name__})"
             ) from error
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise CheckpointError(path, "is a PyTorch file, but not a checkpoint of sparseshot")

@@ -1,4 +1,4 @@
-"""How a model is trained, as one frozen value."""
+"""Configuration of a training run."""
 
 import json
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from sparseshot.training.machine import Precision
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Everything that decides what a training run becomes, besides its images and marks.
+    """Everything that decides a training run besides its images and marks.
 
-    The defaults are one set for every data set and both tasks, tuned on TNBC alone.
+    The defaults serve every data set and both tasks; they were tuned on TNBC alone.
 
     Attributes:
         task: ``segment`` (outlines) or ``detect`` (places).
@@ -29,19 +29,19 @@ class TrainConfig:
         negative_classes: classes whose marks are certain negatives.
         mpp: working resolution, µm/px.
         width: channels of the network's first level.
-        depth: halvings of the U-Net.
-        stride: pixels to a grid cell of the detector.
-        sizes: let the detector learn sizes too.
+        depth: number of halvings of the U-Net.
+        stride: pixels per grid cell of the detector.
+        sizes: predict the size of cells too (detector).
         steps: optimiser steps.
-        batch: crops a step, over all processes.
+        batch: crops per step, over all processes.
         crop_px: side of a crop in working pixels.
         learning_rate: highest rate of the one-cycle schedule.
         weight_decay: of AdamW.
-        near_marks: share of crops laid over a mark; the others lie anywhere in tissue.
-        stain_jitter: strength of the change of stain.
+        near_marks: share of crops that hold a mark; the others are anywhere in tissue.
+        stain_jitter: strength of the stain augmentation.
         mark_radius_um: radius of a mark without outline.
         seed: of weights, crops and everything else random.
-        validations: how often held-out marks are looked at.
+        validations: number of validations on held-out marks.
         checkpoint_every: steps between checkpoints.
         log_every: steps between lines of the log.
         precision: ``auto``, ``32`` or ``bf16``.
@@ -93,7 +93,7 @@ class TrainConfig:
                 raise InputError(f"{name} is {getattr(self, name)}; give a number above 0")
         if not 0 <= self.near_marks <= 1:
             raise InputError(f"near_marks is {self.near_marks}; give a share between 0 and 1")
-        make_loss(self.loss, self.loss_options)  # a wrong name or option shows here, not after loading images
+        make_loss(self.loss, self.loss_options)  # fails here, before any image is loaded
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "negative_classes", tuple(self.negative_classes))
@@ -106,11 +106,11 @@ class TrainConfig:
 
     @property
     def labelling(self) -> Labelling:
-        """Which marks count as what."""
+        """Targets of the classes."""
         return Labelling(self.classes, self.negative_classes)
 
     def make_task(self) -> Task:
-        """Make the task this configuration names."""
+        """Return the task."""
         kind = TASKS[self.task]
         own = {item.name: getattr(self, item.name) for item in fields(kind) if item.name != "out_channels"}
         return kind(out_channels=self.labelling.out_channels, **own)
@@ -130,7 +130,7 @@ class TrainConfig:
         known = {item.name for item in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
-            raise FormatError(source, f"has a setting {unknown[0]!r} that this version does not know")
+            raise FormatError(source, f"has a setting {unknown[0]!r} that is unknown to this version")
         return cls(**values)
 
 

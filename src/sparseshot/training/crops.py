@@ -1,9 +1,9 @@
-"""Batches of crops, each a pure function of seed and step: a resumed run sees what it would have seen."""
+"""Batches of crops, each a pure function of seed and step, so that a resumed run sees the same ones."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from sparseshot.models.task import Points, Task
 from sparseshot.training.canvas import BlockCache, Canvas
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-_AHEAD = 3  # batches made while the network works
+_AHEAD = 3  # batches prepared while the network works
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,13 @@ class CropBatch:
         return replace(self, **moved)
 
 
-class Crop(NamedTuple):
-    """One crop, its columns as in :class:`CropBatch`, the image as ``(H, W, 3)``."""
-
-    image: NDArray[np.uint8]
-    jitter: NDArray[np.float32]
-    target: NDArray[np.int64]
-    annotated: NDArray[np.bool_]
-    truth: NDArray[np.int64] | None
-    offset: NDArray[np.float32] | None
-    size: NDArray[np.float32] | None
-
-
 @dataclass(frozen=True)
 class CropPlan:
-    """How crops are drawn.
+    """Sampling of crops.
 
     Attributes:
         size_px: side of a crop.
-        near_marks: share of crops that hold a mark; the others lie anywhere.
+        near_marks: share of crops that hold a mark; the others are anywhere in tissue.
         stain_jitter: strength of the change of stain.
         task: makes the targets.
         seed: of every random choice.
@@ -104,19 +92,14 @@ class CropSource:
     def batch(self, step: int, items: Sequence[int]) -> CropBatch:
         """Draw the crops ``items`` of the batch of one step."""
         crops = [self._crop(step, item) for item in items]
-        image, jitter, target, annotated, truth, offset, size = zip(*crops, strict=True)
-        return CropBatch(
-            _stacked(image).permute(0, 3, 1, 2),
-            _stacked(jitter),
-            _stacked(target),
-            _stacked(annotated),
-            None if truth[0] is None else _stacked(truth),
-            None if offset[0] is None else _stacked(offset),
-            None if size[0] is None else _stacked(size),
-        )
+        columns: dict[str, Any] = {
+            name: None if first is None else torch.from_numpy(np.stack([crop[name] for crop in crops]))
+            for name, first in crops[0].items()
+        }
+        return CropBatch(**columns | {"image": columns["image"].permute(0, 3, 1, 2)})
 
     def ahead(self, steps: range, items: Sequence[int]) -> Iterator[CropBatch]:
-        """Return the batches of steps in order, made in a thread ahead of their use."""
+        """Yield the batches of steps in order, prepared in a thread ahead of their use."""
         with ThreadPoolExecutor(1, thread_name_prefix="crops") as pool:
             waiting: list[Future[CropBatch]] = []
             for step in steps:
@@ -126,7 +109,8 @@ class CropSource:
             while waiting:
                 yield waiting.pop(0).result()
 
-    def _crop(self, step: int, item: int) -> Crop:
+    def _crop(self, step: int, item: int) -> dict[str, Any]:
+        """Return one crop by the fields of :class:`CropBatch`, the image as ``(H, W, 3)``."""
         plan = self._plan
         random = np.random.Generator(np.random.Philox(key=[plan.seed, (step << 20) + item]))
         canvas, x0, y0 = self._place(random)
@@ -140,7 +124,7 @@ class CropSource:
             every = np.zeros_like(label) if patch.truth is None else _turned(patch.truth, turn)
             truth = plan.task.target(every, self._points(canvas.truth, x0, y0, turn)).target
         image = _turned(patch.image, turn)
-        return Crop(image, jitter, made.target, made.annotated, truth, made.offset, made.size)
+        return {"image": image, "jitter": jitter, "truth": truth, **made._asdict()}
 
     def _place(self, random: np.random.Generator) -> tuple[Canvas, int, int]:
         size = self._plan.size_px
@@ -164,12 +148,8 @@ class CropSource:
         return Points(xy, points.target[inside], extent)
 
 
-def _stacked(arrays: Sequence[NDArray[np.generic]]) -> Tensor:
-    return torch.from_numpy(np.stack(arrays))
-
-
 def _kept_inside(start: float, size: int, limit: int) -> int:
-    """Move a crop into the image; one larger than the image is laid about its middle."""
+    """Move a crop into the image; one larger than the image is centred on it."""
     if size >= limit:
         return (limit - size) // 2
     return int(np.clip(np.floor(start), 0, limit - size))
@@ -191,5 +171,5 @@ def _turned_points(
     if turn >= 4:
         x = size - x
     turned = np.stack([x, y], axis=1)
-    # A point on the left edge belongs to the square, one on the right does not, but turning swaps the edges.
+    # A point on the left edge is inside, one on the right edge outside, but turning swaps the edges.
     return np.minimum(turned, np.nextafter(size, 0)), extent[:, ::-1] if turn % 2 else extent

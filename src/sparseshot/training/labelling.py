@@ -1,4 +1,4 @@
-"""Which marks are positives, which are certain negatives, which do not count."""
+"""Targets of classes: positives, certain negatives, unused."""
 
 from dataclasses import dataclass, replace
 
@@ -14,13 +14,13 @@ UNUSED = -1
 
 @dataclass(frozen=True)
 class Labelling:
-    """How class names become targets.
+    """Mapping from class names to targets.
 
     Attributes:
-        classes: the classes to learn, in the order of the logits; empty: every mark is of one kind, "cell".
+        classes: the classes to learn, in the order of the logits; empty: every mark is a "cell".
         negative: classes whose marks are certain negatives.
 
-    Marks of any other class are not used: their places count as unannotated.
+    Marks of other classes are unused: their places count as unannotated.
 
     >>> cells = Cells([[1, 1], [2, 2], [3, 3]], classes=("tumour", "immune", "dust"), label=[0, 1, 2])
     >>> Labelling(classes=("immune",), negative=("dust",)).targets(cells)
@@ -35,26 +35,26 @@ class Labelling:
     def __post_init__(self) -> None:
         both = sorted(set(self.classes) & set(self.negative))
         if both:
-            raise InputError(f"{both[0]!r} is both to be learned and a negative; name it once")
+            raise InputError(f"{both[0]!r} is both a class to learn and a negative; name it once")
         if len(set(self.classes)) != len(self.classes):
             raise InputError(f"classes {self.classes} repeat a name")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the classes a model with this labelling finds."""
+        """Names of the classes that a model finds."""
         return self.classes or ("cell",)
 
     @property
     def out_channels(self) -> int:
-        """Logits of a model: 1 for one class, C + 1 for C classes and background."""
+        """Number of logits: 1 for one class, C + 1 for C classes and background."""
         return 1 if len(self.names) == 1 else len(self.names) + 1
 
     def targets(self, cells: Cells) -> NDArray[np.int16]:
-        """Return each cell its target: 1…C, :data:`NEGATIVE` or :data:`UNUSED`."""
+        """Return the target of each cell: 1…C, :data:`NEGATIVE` or :data:`UNUSED`."""
         wanted = {name: index + 1 for index, name in enumerate(self.classes)}
         rest = UNUSED if self.classes else 1
         by_class = [NEGATIVE if name in self.negative else wanted.get(name, rest) for name in cells.classes]
-        return np.array([*by_class, rest], np.int16)[cells.label]  # the last one serves label -1: no class
+        return np.array([*by_class, rest], np.int16)[cells.label]  # the last one is for label -1: no class
 
     def check(self, known: set[str]) -> None:
         """Raise if a named class is in none of the marks."""
@@ -65,7 +65,7 @@ class Labelling:
                 )
 
     def positives(self, cells: Cells) -> Cells:
-        """Return the cells of the classes to be learned, under this labelling's class names."""
+        """Return the cells of the classes to learn, with the class names of the model."""
         targets = self.targets(cells)
         return replace(cells[targets > 0], classes=self.names, label=targets[targets > 0] - 1, colors=None)
 

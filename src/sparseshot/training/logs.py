@@ -23,7 +23,7 @@ COLUMNS = (
 
 
 class RunLog:
-    """Lines of ``log.csv`` and TensorBoard scalars; a resumed run drops what it is about to do again."""
+    """Lines of ``log.csv`` and TensorBoard scalars; a resumed run drops the steps it repeats."""
 
     def __init__(self, folder: Path, *, start: int) -> None:
         from tensorboardX import SummaryWriter  # noqa: PLC0415  it loads protobuf, which only a run needs
@@ -45,7 +45,7 @@ class RunLog:
             self._board.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Write what is still in memory."""
+        """Flush."""
         self._board.close()
 
 

@@ -39,16 +39,16 @@ def train(
     fabric: Fabric | None = None,
     show: bool = True,
 ) -> Checkpoint:
-    """Train, or go on with, the run in ``folder``; give the finished model.
+    """Train or resume the run in ``folder``, and return the finished model.
 
     Args:
-        config: how.
-        canvases: what to learn from.
-        held_out: images whose marks choose the threshold and the best checkpoint.
-        folder: the run; a killed one goes on from its last checkpoint, a finished one is only loaded.
-        network: one's own, ``(N, 3, H, W)`` to the task's channels; None for the task's.
-        fabric: one's own, for machines and strategies beyond the configuration's.
-        show: a progress bar, on a terminal.
+        config: of the run.
+        canvases: to learn from.
+        held_out: marks that choose the threshold and the best checkpoint.
+        folder: of the run; it resumes from its last checkpoint, a finished one is only loaded.
+        network: a custom one, ``(N, 3, H, W)`` to the task's channels; None for the task's.
+        fabric: a custom one, for other machines and strategies.
+        show: show the progress.
     """
     fabric = fabric or make_fabric(config.precision)
     fabric.launch()
@@ -97,7 +97,7 @@ def train(
 
 
 class _Run:
-    """What changes while a model learns."""
+    """The state of a run."""
 
     def __init__(self, config: TrainConfig, network: nn.Module | None, fabric: Fabric) -> None:
         torch.manual_seed(config.seed)
@@ -131,8 +131,8 @@ class _Run:
         return module
 
     def learn(self, batch: CropBatch, *, watch: bool) -> dict[str, float | None]:
-        """Do one step; with ``watch``, tell how it went."""
-        # Seeded by step, so that a loss that draws at random draws the same after a resume.
+        """Do one step; with ``watch``, return the values to log."""
+        # Seeded by step, so that a loss with random draws repeats them after a resume.
         torch.manual_seed((self.config.seed << 32) + self.step)
         progress = self.step / max(1, self.config.steps - 1)
         image = jittered_network_input(batch.image, batch.jitter)
@@ -171,8 +171,8 @@ class _Run:
     def validate(self, held_out: Sequence[HeldOut], folder: Path) -> dict[str, float | None]:
         """Choose the threshold from held-out marks, and keep the weights unless earlier ones were better.
 
-        By more than twice the standard error, that is: few marks tell little, and while the learning rate
-        falls, later weights are better before anything is known of them.
+        Better by more than twice the standard error: few marks say little, and while the learning rate
+        falls, later weights are better a priori.
         """
         if not self.fabric.is_global_zero:
             return {}
@@ -186,7 +186,7 @@ class _Run:
         return {"criterion": criterion, "threshold": threshold}
 
     def checkpoint(self) -> Checkpoint:
-        """Return everything that going on needs."""
+        """Return everything that a resume needs."""
         state: dict[str, Any] = {
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
@@ -197,7 +197,7 @@ class _Run:
         return Checkpoint(self.config, self.module.state_dict(), self.step, state=state)
 
     def resume(self, path: Path) -> None:
-        """Go on from a checkpoint; one of another network or another version is a CheckpointError."""
+        """Resume from a checkpoint; a CheckpointError if it does not fit."""
         checkpoint = Checkpoint.load(path)
         try:
             self.module.load_state_dict(checkpoint.weights)
@@ -211,22 +211,22 @@ class _Run:
             writer = checkpoint.versions.get("sparseshot", "unknown")
             raise CheckpointError(
                 path,
-                "does not fit this network and loss; go on with the network it was begun with and the "
+                "does not fit this network and loss; resume with the network it was begun with and the "
                 f"sparseshot that wrote it ({writer}), or begin anew in another folder",
             ) from error
         self.step = checkpoint.step
 
 
 def claim(folder: Path, config: TrainConfig) -> None:
-    """Write the configuration, or see that the run that is there has the same."""
+    """Write the configuration of a run, or check that the existing run has the same."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "config.json"
     text = config.to_json()
     if path.exists():
-        there = TrainConfig.from_json(path.read_text(), source=path)
-        if there != config:
-            names = [n for n in vars(config) if getattr(there, n) != getattr(config, n)]
-            changes = ", ".join(f"{n} {getattr(there, n)!r} instead of {getattr(config, n)!r}" for n in names)
+        old = TrainConfig.from_json(path.read_text(), source=path)
+        if old != config:
+            names = [n for n in vars(config) if getattr(old, n) != getattr(config, n)]
+            changes = ", ".join(f"{n} {getattr(old, n)!r} instead of {getattr(config, n)!r}" for n in names)
             raise OutputError(
                 folder, f"holds a run with another configuration ({changes}); choose another folder"
             )
@@ -236,6 +236,6 @@ def claim(folder: Path, config: TrainConfig) -> None:
 
 
 def _finish(folder: Path) -> None:
-    """Make the best weights the model, and drop what only going on needed."""
+    """Make the best weights the model, and remove what only a resume needs."""
     (folder / BEST).replace(folder / MODEL)
     (folder / LAST).unlink(missing_ok=True)

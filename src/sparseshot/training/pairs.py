@@ -26,7 +26,7 @@ IMAGE_SUFFIXES = frozenset(
 
 
 def find_pairs(images: Sequence[Path], marks: Sequence[Path], file: Path | None) -> list[tuple[Path, Path]]:
-    """Pair images with marks: one with one, folder with folder, and what a CSV file says."""
+    """Pair images with marks: file with file, folder with folder, and the rows of a CSV file."""
     if len(images) != len(marks):
         raise InputError(f"{len(images)} slides and {len(marks)} files of marks; give one for each")
     pairs = [pair for image, mark in zip(images, marks, strict=True) for pair in pairs_of(image, mark)]

@@ -1,4 +1,4 @@
-"""Pictures of what a model was shown, what there is, what it found and where it was wrong."""
+"""Pictures of marks, truth, found cells and errors."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from sparseshot.training.checkpoint import Checkpoint
 
 GREEN, RED, BLUE, YELLOW = (0, 170, 60), (225, 40, 40), (40, 90, 255), (255, 200, 0)
 SIDE_PX = 256
-_TITLES = ("image", "marks given", "truth", "found", "right (green), wrong (red), missed (blue)")
+_TITLES = ("image", "marks given", "truth", "found", "correct (green), false (red), missed (blue)")
 _GAP, _HEAD = 4, 18
 
 

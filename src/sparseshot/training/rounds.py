@@ -46,14 +46,14 @@ def train_in_rounds(
     *,
     trainer: Trainer,
 ) -> Checkpoint:
-    """Train round after round; the last is the run in ``folder``, the others stand in ``folder/rounds``.
+    """Train in rounds; the last is the run in ``folder``, the others are in ``folder/rounds``.
 
     Args:
-        weak: how.
+        weak: number of rounds and confidence.
         config: of every round.
-        training: images with the marks people made.
-        folder: the run.
-        trainer: trains on marked images in a folder.
+        training: slides with the marks people made.
+        folder: of the run.
+        trainer: trains on slides in a folder.
     """
     marked = list(training)
     for number in range(1, weak.rounds):

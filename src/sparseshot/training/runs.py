@@ -1,15 +1,14 @@
-"""A run from its source to its model: what the command line and experiments call."""
+"""Runs: configure, train, evaluate."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
 
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, unknown_name
 from sparseshot.files import replacing
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
@@ -25,9 +24,9 @@ SOURCE = "source.json"
 
 
 def make_config(profile: str, file: Path | None, settings: Mapping[str, Any]) -> TrainConfig:
-    """Make a configuration from a profile, then a TOML file, then settings, each over the one before."""
+    """Return a configuration: settings override the TOML file, which overrides the profile."""
     if profile not in PROFILES:
-        raise InputError(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
+        raise InputError(unknown_name("profile", profile, PROFILES))
     values = dict(PROFILES[profile])
     if file is not None:
         try:
@@ -39,11 +38,7 @@ def make_config(profile: str, file: Path | None, settings: Mapping[str, Any]) ->
     known = [item.name for item in fields(TrainConfig)]
     for name in values:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise InputError(
-                f"{file or profile}: there is no setting {name!r}{hint} Known are {', '.join(known)}"
-            )
+            raise InputError(f"{file or profile}: {unknown_name('setting', name, known)}")
     return TrainConfig(**{**values, **settings})
 
 
