@@ -11,15 +11,12 @@ from ece_loss import BECEWithLogitsLoss
 from torch import Tensor
 
 from benchmarks.timing import print_table, seconds_in_turns
-from sparseshot.losses import LOSSES, ExclusiveCrossEntropy, Hints, make_loss
-from sparseshot.losses.exclusion import threshold_logit
-from sparseshot.losses.plain import Terms, plain_exclusive_cross_entropy
+from sparseshot.losses import LOSSES, Call, ExclusiveCrossEntropy, Hints, make_loss
+from sparseshot.losses.plain import plain_exclusive_cross_entropy
 from sparseshot.models import UNet
 
 Compute = Callable[[Tensor, Tensor], Tensor]
 MEASURED_PROGRESS = 0.5
-RHO = ExclusiveCrossEntropy().rho(MEASURED_PROGRESS)
-TERMS = Terms(threshold_logit(RHO), 0.2, 0.1, 1.0, None, "mean")
 
 
 def main() -> None:
@@ -43,9 +40,7 @@ def one_class() -> None:
         computed: dict[str, Callable[[], Tensor]] = {
             base: lambda: F.binary_cross_entropy_with_logits(logits[:, 0], floats),
             **{name: partial(sparseshot_loss(name), logits, target) for name in LOSSES},
-            "ece, written plainly in torch": lambda: plain_exclusive_cross_entropy(
-                logits, target, None, None, TERMS
-            ),
+            "ece, written plainly in torch": lambda: plainly(logits, target),
             "ece_loss, the authors' package": lambda: authors(
                 logits[:, 0], floats, unannotated_mapping=lambda t: t == 0
             ).mean(),
@@ -129,6 +124,11 @@ def sparseshot_loss(name: str) -> Compute:
         return loss(logits, target, progress=MEASURED_PROGRESS, hints=hints)
 
     return compute
+
+
+def plainly(logits: Tensor, target: Tensor) -> Tensor:
+    call = Call(logits, target, progress=MEASURED_PROGRESS)
+    return plain_exclusive_cross_entropy(call, ExclusiveCrossEntropy().terms(call), "mean")
 
 
 def backward(compute: Callable[[], Tensor], logits: Tensor) -> Callable[[], None]:

@@ -11,12 +11,12 @@ from torch import Tensor, multiprocessing, nn
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.losses import (
     AdaptiveExclusiveCrossEntropy,
+    Call,
     estimate_marked_share,
     exclusive_cross_entropy,
 )
 from sparseshot.losses.adaptive import attainable_f1
-from sparseshot.losses.histograms import LogitHistograms
-from sparseshot.losses.targets import read_batch
+from sparseshot.losses.logit_histograms import LogitHistograms
 
 N = 4000
 
@@ -92,12 +92,12 @@ def test_points_and_areas_have_their_own_threshold(size: int, rho: float) -> Non
     loss(logits, target)
     assert loss.log_values()["marked_share"] == pytest.approx(0.5)
     assert loss.log_values()["alpha"] == pytest.approx(0.25 / 0.75, rel=1e-4)
-    for p, left_out in ((rho - 0.01, False), (rho + 0.01, True)):
+    for p, expected in ((rho - 0.01, False), (rho + 0.01, True)):
         logit = torch.logit(torch.tensor(p))
         sure = torch.where(unmarked > 0, logit, -4.0).unsqueeze(1)
-        excluded = loss.excluded(sure, target)
+        excluded = loss.exclusion_mask(sure, target)
         assert excluded is not None
-        assert excluded[unmarked > 0].all() == left_out
+        assert excluded[unmarked > 0].all() == expected
         assert not excluded[unmarked == 0].any()
 
 
@@ -128,7 +128,8 @@ def test_marks_of_several_classes_are_counted_together_or_each_for_itself(togeth
     label[:, 2::5, 2::5] = 1
     label[:, 2:22:5, 2::5] = 2
     histograms = LogitHistograms(1 if together else 2, objects=True)
-    histograms.observe(read_batch(torch.randn(1, 3, 60, 60), label, None))
+    logits = torch.randn(1, 3, 60, 60, generator=torch.Generator().manual_seed(0))
+    histograms.observe(Call(logits, label).read())
     assert histograms.points
     assert histograms.marks.tolist() == ([144.0] if together else [96.0, 48.0])
 
@@ -220,7 +221,7 @@ def test_a_loss_that_goes_on_from_its_state_gives_the_same(classes: int, tmp_pat
 def test_some_background_always_stays_in() -> None:
     loss = AdaptiveExclusiveCrossEntropy()
     logits, target = torch.linspace(5, 9, 1000).unsqueeze(1), torch.zeros(1000).long()
-    excluded = loss.excluded(logits, target)
+    excluded = loss.exclusion_mask(logits, target)
     assert excluded is not None
     assert 0.4 < float(excluded.float().mean()) <= 0.5
 

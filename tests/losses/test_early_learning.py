@@ -6,20 +6,14 @@ import torch
 from torch import nn
 
 from sparseshot.errors import InputError
-from sparseshot.losses import (
-    EarlyLearningRegularisation,
-    EmaTeacher,
-    Hints,
-    cross_entropy,
-    early_learning_regularisation,
-)
+from sparseshot.losses import CrossEntropy, EarlyLearningRegularisation, EmaTeacher, Hints
 
 
 def test_by_hand() -> None:
     logits = torch.logit(torch.tensor([[0.8], [0.3]], dtype=torch.float64))
     teacher = torch.logit(torch.tensor([[0.9], [0.6]], dtype=torch.float64))
-    losses = early_learning_regularisation(
-        logits, torch.tensor([0, 1]), teacher_logits=teacher, strength=2.0, reduction="none"
+    losses = EarlyLearningRegularisation(strength=2.0, reduction="none")(
+        logits, torch.tensor([0, 1]), hints=Hints(teacher_logits=teacher)
     )
     agreement = [0.8 * 0.9 + 0.2 * 0.1, 0.3 * 0.6 + 0.7 * 0.4]
     expected = [-math.log(p) + 2.0 * math.log(1 - a) for p, a in zip((0.2, 0.3), agreement, strict=True)]
@@ -30,7 +24,7 @@ def test_without_strength_it_is_cross_entropy() -> None:
     logits = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     target = torch.arange(20) % 4
     torch.testing.assert_close(
-        early_learning_regularisation(logits, target, strength=0.0), cross_entropy(logits, target)
+        EarlyLearningRegularisation(strength=0.0)(logits, target), CrossEntropy()(logits, target)
     )
 
 
@@ -39,7 +33,10 @@ def test_it_pulls_towards_the_teacher() -> None:
     target, teacher = torch.tensor([0]), torch.tensor([[4.0]])
     slopes = [
         torch.autograd.grad(
-            early_learning_regularisation(logits, target, teacher_logits=teacher, strength=strength), logits
+            EarlyLearningRegularisation(strength=strength)(
+                logits, target, hints=Hints(teacher_logits=teacher)
+            ),
+            logits,
         )[0].item()
         for strength in (0.0, 1.0, 3.0)
     ]
@@ -48,7 +45,9 @@ def test_it_pulls_towards_the_teacher() -> None:
 
 def test_a_certain_teacher_leaves_the_loss_a_bottom() -> None:
     sure = torch.tensor([[1e4]])
-    loss = early_learning_regularisation(sure, torch.tensor([1]), teacher_logits=sure, strength=1.0)
+    loss = EarlyLearningRegularisation(strength=1.0)(
+        sure, torch.tensor([1]), hints=Hints(teacher_logits=sure)
+    )
     assert loss.item() == pytest.approx(math.log(1e-4), rel=1e-3)
 
 
@@ -66,10 +65,10 @@ def test_the_teacher_carries_no_gradient() -> None:
         (lambda: EarlyLearningRegularisation(strength=-1.0), "strength is -1"),
         (lambda: EmaTeacher(nn.Linear(1, 1), decay=1.0), "decay is 1"),
         (
-            lambda: early_learning_regularisation(
-                torch.zeros(2, 1), torch.tensor([0, 0]), teacher_logits=torch.zeros(1, 1)
+            lambda: EarlyLearningRegularisation()(
+                torch.zeros(2, 1), torch.tensor([0, 0]), hints=Hints(teacher_logits=torch.zeros(1, 1))
             ),
-            "ask the teacher about the same input",
+            "same input",
         ),
     ],
 )

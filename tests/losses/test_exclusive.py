@@ -269,10 +269,10 @@ def test_the_bound_holds_where_all_locations_say_the_same(dtype: torch.dtype) ->
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"logits": torch.zeros(2)}, r"logits have shape \(2,\); give \(N, 1, \*\) for one class"),
+    ({"logits": torch.zeros(2)}, r"logits have shape \(2,\).* logits.unsqueeze\(1\)"),
     ({"logits": torch.zeros(2, 1, 3, dtype=torch.int64)}, "logits are torch.int64; give the floats"),
-    ({"target": torch.zeros(2, 1, 3, dtype=torch.int64)}, r"drop the channel: target.squeeze\(1\)"),
-    ({"target": torch.zeros(2, 4, dtype=torch.int64)}, r"need \(2, 3\); give \(2, 3\)"),
+    ({"target": torch.zeros(2, 1, 3, dtype=torch.int64)}, r"target.squeeze\(1\)"),
+    ({"target": torch.zeros(2, 4, dtype=torch.int64)}, r"target \(2, 4\); give logits \(N, 1, \*\)"),
     ({"target": torch.zeros(2, 3)}, r"target is torch.float32; give integers \(target.long\(\)\)"),
     ({"target": torch.tensor([[0, 0, 0], [0, 2, 0]])}, r"target is 2 at \(1, 1\), but logits with 1 channel"),
     ({"target": torch.tensor([[0, 0, 0], [0, 0, -1]])}, r"target is -1 at \(1, 2\).* use -100 for locations"),
@@ -294,7 +294,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"max_excluded": 0.0}, r"max_excluded is 0.0; give a number in \(0, 1\]"),
     ({"class_weights": torch.ones(3)}, r"class_weights have shape \(3,\).* need \(2,\), background first"),
     ({"excluded": torch.zeros(2, 3)}, r"excluded is torch.float32 of shape \(2, 3\); give booleans"),
-    ({"reduction": "average"}, "reduction is 'average'; choose mean, sum or none"),
+    ({"reduction": "average"}, "reduction is 'average'; choose one of mean, sum, none"),
     ({"target": torch.zeros(2, 3, dtype=torch.int64, device="meta")}, "target is on meta, the logits on cpu"),
 ]
 
@@ -314,7 +314,7 @@ def test_bad_input_is_told_with_its_cure(change: dict[str, Any], message: str, d
 def test_multi_class_target_out_of_range_is_told() -> None:
     for dtype in DTYPES:
         with pytest.raises(
-            InputError, match=r"target is 4 at \(0,\), but logits with 4 channel\(s\) know only 0 .* and 1…3"
+            InputError, match=r"target is 4 at \(0,\), but logits with 4 channel\(s\) have only 0 .* and 1…3"
         ):
             exclusive_cross_entropy(torch.zeros(1, 4, dtype=dtype), torch.tensor([4]), rho=1.0)
 
@@ -344,7 +344,7 @@ def test_module_moves_its_threshold_with_progress() -> None:
             class_weights=torch.tensor([1.0, 3.0]),
         )
         assert loss(logits, target, progress=progress) == expected
-        mask = loss.excluded(logits, target, progress=progress)
+        mask = loss.exclusion_mask(logits, target, progress=progress)
         assert mask is not None
         assert mask.any()
 
@@ -358,7 +358,7 @@ def test_default_is_the_preset_of_the_paper() -> None:
 
 
 def test_unknown_preset_lists_the_known() -> None:
-    with pytest.raises(InputError, match="no preset 'papr'; choose one of paper, plain, nki"):
+    with pytest.raises(InputError, match=r"'papr'; did you mean 'paper'.* paper, plain, nki"):
         ExclusiveCrossEntropy.preset("papr")
 
 
@@ -384,13 +384,11 @@ def test_bad_parameters_are_told_when_the_module_is_made(options: dict[str, Any]
         ExclusiveCrossEntropy(**options)
 
 
-def test_sampling_goes_on_from_a_checkpoint() -> None:
+def test_sampling_draws_from_torch() -> None:
     logits, target = batch(2, 1, 100)
-    loss = ExclusiveCrossEntropy(sampling=0.5, seed=7)
-    loss(logits, target)
-    state = loss.state_dict()
-    expected = [loss(logits, target).item() for _ in range(3)]
-    again = ExclusiveCrossEntropy(sampling=0.5, seed=1)
-    again.load_state_dict(state)
-    assert [again(logits, target).item() for _ in range(3)] == expected
-    assert len(set(expected)) == 3
+    loss = ExclusiveCrossEntropy(sampling=0.5)
+    values = []
+    for seed in (7, 7, 8):
+        torch.manual_seed(seed)
+        values.append(loss(logits, target).item())
+    assert values[0] == values[1] != values[2]

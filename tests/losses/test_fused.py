@@ -7,20 +7,13 @@ import torch
 from torch import Tensor
 
 import sparseshot
-from sparseshot.losses import fused
-from sparseshot.losses.exclusion import threshold_logit
+from sparseshot.losses import Call, fused
 from sparseshot.losses.plain import Terms, plain_exclusive_cross_entropy
+from sparseshot.losses.threshold import threshold_logit
 
 
-def terms(reduction: Any = "mean", **changes: Any) -> Terms:
-    values: dict[str, Any] = {
-        "threshold": threshold_logit(0.6),
-        "alpha": 0.2,
-        "gamma": 0.1,
-        "max_excluded": 1.0,
-        "class_weights": None,
-        "reduction": reduction,
-    }
+def terms(**changes: Any) -> Terms:
+    values: dict[str, Any] = {"threshold": threshold_logit(0.6), "alpha": 0.2, "gamma": 0.1}
     return Terms(**{**values, **changes})
 
 
@@ -52,7 +45,7 @@ def test_agrees_with_plain_in_every_memory_format(shape: tuple[int, ...], reduct
     slope = torch.randn(target.shape if reduction == "none" else (), generator=generator)
     weights = torch.rand(max(shape[1], 2), generator=generator)
     every_masks = [(None, None), (annotated, None), (annotated, excluded)]
-    for certain, left_out in every_masks:
+    for certain, more in every_masks:
         for changes in ({}, {"class_weights": weights}, {"max_excluded": 0.1}, {"gamma": 0.0, "alpha": 1.0}):
             results = {}
             for name, logits in {"plain": original.double(), **layouts(original)}.items():
@@ -60,7 +53,7 @@ def test_agrees_with_plain_in_every_memory_format(shape: tuple[int, ...], reduct
                 compute = (
                     plain_exclusive_cross_entropy if name == "plain" else fused.fused_exclusive_cross_entropy
                 )
-                value = compute(z, target, certain, left_out, terms(reduction, **changes))
+                value = compute(Call(z, target, certain), terms(excluded=more, **changes), reduction)
                 value.backward(slope.to(value))  # type: ignore[no-untyped-call]
                 assert z.grad is not None
                 results[name] = (value.detach().double(), z.grad.double())
@@ -78,9 +71,8 @@ def test_logits_of_channels_last_models_are_not_copied() -> None:
 
 def test_gradient_can_be_asked_twice() -> None:
     logits = torch.randn(4, 1, 9, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    loss = fused.fused_exclusive_cross_entropy(
-        logits, torch.ones(4, 9, dtype=torch.long), None, None, terms()
-    )
+    call = Call(logits, torch.ones(4, 9, dtype=torch.long))
+    loss = fused.fused_exclusive_cross_entropy(call, terms(), "mean")
     (first,) = torch.autograd.grad(loss, logits, retain_graph=True)
     first.mul_(7.0)
     (second,) = torch.autograd.grad(loss * 2, logits)
@@ -97,7 +89,7 @@ def test_second_derivatives_are_those_of_the_plain_expression(channels: int) -> 
         (torch.float64, plain_exclusive_cross_entropy),
     ):
         logits = original.to(dtype).requires_grad_()
-        loss = compute(logits, target, None, None, terms())
+        loss = compute(Call(logits, target), terms(), "mean")
         (first,) = torch.autograd.grad(loss, logits, create_graph=True)
         (second,) = torch.autograd.grad(first.square().sum(), logits)
         results.append(second.double())
@@ -108,7 +100,7 @@ def test_evaluation_needs_no_gradient() -> None:
     logits, target = torch.ones(2, 1, 3), torch.zeros(2, 3, dtype=torch.long)
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
-            value = fused.fused_exclusive_cross_entropy(logits + 0, target, None, None, terms("none"))
+            value = fused.fused_exclusive_cross_entropy(Call(logits + 0, target), terms(), "none")
         assert not value.requires_grad
         assert value.shape == (2, 3)
 
@@ -118,7 +110,7 @@ def test_functional_gradients_work() -> None:
     target = torch.zeros(4, 9, dtype=torch.long)
 
     def loss(z: Tensor) -> Tensor:
-        return fused.fused_exclusive_cross_entropy(z, target, None, None, terms())
+        return fused.fused_exclusive_cross_entropy(Call(z, target), terms(), "mean")
 
     expected = torch.autograd.grad(loss(logits.requires_grad_()), logits)[0]
     torch.testing.assert_close(torch.func.grad(loss)(logits.detach()), expected)

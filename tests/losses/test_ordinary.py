@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from sparseshot.errors import InputError
-from sparseshot.losses import CrossEntropy, annotated_only, cross_entropy, oracle
+from sparseshot.losses import AnnotatedOnly, CrossEntropy, Hints, Oracle
 
 
 def test_cross_entropy_is_that_of_torch_with_the_unannotated_as_background() -> None:
@@ -14,7 +14,7 @@ def test_cross_entropy_is_that_of_torch_with_the_unannotated_as_background() -> 
     )
     taken = torch.tensor([0, 1, 2, 0, 0, -100])
     expected = F.cross_entropy(logits, taken)
-    torch.testing.assert_close(cross_entropy(logits, target, annotated=annotated), expected)
+    torch.testing.assert_close(CrossEntropy()(logits, target, annotated=annotated), expected)
     weights = [1.0, 2.0, 3.0]
     torch.testing.assert_close(
         CrossEntropy(class_weights=weights)(logits, target, annotated=annotated),
@@ -27,7 +27,7 @@ def test_annotated_only_averages_over_the_annotated(kind: torch.dtype) -> None:
     logits = torch.tensor([[1.0], [2.0], [3.0]])
     target, annotated = torch.tensor([1, 0, 0], dtype=kind), torch.tensor([True, True, False])
     expected = F.binary_cross_entropy_with_logits(logits[:2, 0], torch.tensor([1.0, 0.0]))
-    torch.testing.assert_close(annotated_only(logits, target, annotated=annotated), expected)
+    torch.testing.assert_close(AnnotatedOnly()(logits, target, annotated=annotated), expected)
 
 
 def test_annotated_only_says_foreground_everywhere() -> None:
@@ -35,7 +35,7 @@ def test_annotated_only_says_foreground_everywhere() -> None:
     bias = torch.zeros(1, requires_grad=True)
     for _ in range(100):
         (gradient,) = torch.autograd.grad(
-            annotated_only(bias.expand(10, 1), torch.tensor([1] + [0] * 9)), bias
+            AnnotatedOnly()(bias.expand(10, 1), torch.tensor([1] + [0] * 9)), bias
         )
         bias = (bias - gradient).detach().requires_grad_()
     assert torch.sigmoid(bias) > 0.95
@@ -45,9 +45,9 @@ def test_oracle_sees_the_truth_and_what_is_ignored() -> None:
     logits = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
     target, truth = torch.tensor([0, 0, -100, 1]), torch.tensor([1, 0, 1, -100])
     expected = F.binary_cross_entropy_with_logits(logits[:2, 0], torch.tensor([1.0, 0.0]))
-    torch.testing.assert_close(oracle(logits, target, truth=truth), expected)
+    torch.testing.assert_close(Oracle()(logits, target, hints=Hints(truth=truth)), expected)
 
 
 def test_truth_of_another_shape_is_told() -> None:
     with pytest.raises(InputError, match=r"truth has shape \(3,\), the target \(2,\)"):
-        oracle(torch.zeros(2, 1), torch.tensor([0, 0]), truth=torch.tensor([0, 0, 0]))
+        Oracle()(torch.zeros(2, 1), torch.tensor([0, 0]), hints=Hints(truth=torch.tensor([0, 0, 0])))

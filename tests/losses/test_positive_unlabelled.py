@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sparseshot.errors import InputError
-from sparseshot.losses import Hints, NonNegativePU, estimate_prior, non_negative_pu
+from sparseshot.losses import Hints, NonNegativePU, estimate_prior
 
 
 def risk_by_hand(z: Tensor, marked: Tensor, prior: float) -> tuple[Tensor, Tensor]:
@@ -28,7 +28,7 @@ def test_risk_by_hand_while_the_bracket_is_positive() -> None:
     positive, bracket = risk_by_hand(z[:, 0], target > 0, 0.3)
     assert bracket > 0
     expected = positive + bracket
-    loss = non_negative_pu(z, target, prior=0.3)
+    loss = NonNegativePU(prior=0.3)(z, target)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(torch.autograd.grad(loss, z), torch.autograd.grad(expected, z))
 
@@ -38,7 +38,7 @@ def test_a_negative_bracket_counts_as_0_and_steps_back(gamma: float) -> None:
     z, target = example(shift=9.0)
     positive, bracket = risk_by_hand(z[:, 0] - 3.0, target > 0, 0.9)
     assert bracket < 0
-    loss = non_negative_pu(z - 3.0, target, prior=0.9, gamma=gamma)
+    loss = NonNegativePU(prior=0.9, gamma=gamma)(z - 3.0, target)
     torch.testing.assert_close(loss, positive)
     torch.testing.assert_close(torch.autograd.grad(loss, z), torch.autograd.grad(-gamma * bracket, z))
 
@@ -46,9 +46,9 @@ def test_a_negative_bracket_counts_as_0_and_steps_back(gamma: float) -> None:
 def test_beta_lets_the_bracket_be_a_little_negative() -> None:
     z, target = example(shift=9.0)
     positive, bracket = risk_by_hand(z[:, 0] - 3.0, target > 0, 0.9)
-    loss = non_negative_pu(z - 3.0, target, prior=0.9, beta=1.0)
+    loss = NonNegativePU(prior=0.9, beta=1.0)(z - 3.0, target)
     torch.testing.assert_close(loss, positive + bracket)
-    clipped = non_negative_pu(z - 3.0, target, prior=0.9, beta=0.01)
+    clipped = NonNegativePU(prior=0.9, beta=0.01)(z - 3.0, target)
     torch.testing.assert_close(clipped, positive - 0.01)
 
 
@@ -57,8 +57,8 @@ def test_with_everything_annotated_it_is_the_ordinary_risk(channels: int) -> Non
     logits = torch.randn(50, channels, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     target = torch.arange(50) % max(channels, 2)
     prior = float((target > 0).double().mean())
-    loss = non_negative_pu(
-        logits, target, prior=prior, annotated=torch.ones(50, dtype=torch.bool), surrogate="logistic"
+    loss = NonNegativePU(prior=prior, surrogate="logistic")(
+        logits, target, annotated=torch.ones(50, dtype=torch.bool)
     )
     if channels == 1:
         expected = F.binary_cross_entropy_with_logits(logits[:, 0], target.double())
@@ -107,14 +107,14 @@ def test_the_prior_of_several_classes_is_that_of_any() -> None:
     assert int(loss.histograms.marked.sum()) == int((target > 0).sum())
 
 
-def test_the_prior_of_a_batch_can_be_told() -> None:
+def test_the_prior_can_be_that_of_the_ground_truth() -> None:
     generator = torch.Generator().manual_seed(0)
     logits, truth = torch.randn(1000, 1, generator=generator), torch.arange(1000) % 4 == 0
     target = torch.where(truth & (torch.rand(1000, generator=generator) < 0.2), 1, 0)
     target[:100] = -100
-    told = NonNegativePU(prior="truth")(logits, target, progress=0.0, hints=Hints(truth=truth.long()))
-    torch.testing.assert_close(told, non_negative_pu(logits, target, prior=0.25))
-    with pytest.raises(InputError, match="has to be told the truth; call it with hints="):
+    value = NonNegativePU(prior="truth")(logits, target, progress=0.0, hints=Hints(truth=truth.long()))
+    torch.testing.assert_close(value, NonNegativePU(prior=0.25)(logits, target))
+    with pytest.raises(InputError, match=r"hints=Hints\(truth="):
         NonNegativePU(prior="truth")(logits, target)
 
 

@@ -3,7 +3,6 @@ import pytest
 from sparseshot.errors import InputError
 from sparseshot.losses import (
     LOSSES,
-    Constant,
     ExclusiveCrossEntropy,
     FocalLoss,
     Linear,
@@ -42,7 +41,7 @@ def test_options_are_those_of_the_constructor() -> None:
     assert focal.gamma == 1.0
     exclusive = make_loss("ece-plain", {"rho": 0.5, "alpha": 0.1})
     assert isinstance(exclusive, ExclusiveCrossEntropy)
-    assert (exclusive.rho, exclusive.alpha, exclusive.gamma) == (Constant(0.5), 0.1, 0.0)
+    assert (exclusive.rho, exclusive.alpha, exclusive.gamma) == (0.5, 0.1, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_a_schedule_may_be_a_table(table: dict[str, object], schedule: object) -
     [
         ("foacl", {}, r"'foacl'; did you mean 'focal'\? Known are ece, ece-plain,"),
         ("zzz", {}, r"no loss 'zzz'\. Known are ece"),
-        ("focal", {"gama": 1}, "'focal'.* 'gama'; did you mean 'gamma'.* alpha, gamma,"),
+        ("focal", {"gama": 1}, "'focal'.* 'gama'; did you mean 'gamma'.* alpha, gamma"),
         ("ece", {"rho": {"schedule": "linaer"}}, "'linaer'; did you mean 'linear'"),
         ("ece", {"rho": {"top": 0.5}}, "names no schedule; add schedule = one of constant, linear"),
         (

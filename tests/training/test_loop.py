@@ -327,7 +327,7 @@ def test_bad_settings_are_told() -> None:
         tiny_config(steps=0)
 
 
-@pytest.mark.filterwarnings("ignore:the estimate of how much")  # so short a training swings
+@pytest.mark.filterwarnings("ignore:the estimated share")  # so short a training swings
 def test_the_log_tells_the_last_estimate_of_the_marked_share(tmp_path: Path) -> None:
     config = tiny_config(steps=24, loss_options={"every": 4})
     run(config, tmp_path)

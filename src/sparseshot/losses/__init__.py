@@ -1,44 +1,27 @@
-"""Exclusive cross-entropy and its rivals, all behind ``loss(logits, target, annotated=None, progress=1.0)``.
+"""Exclusive cross-entropy and its baselines, all with one signature (:class:`Loss`).
 
-Each loss is a pure function and an ``nn.Module`` that holds its parameters; docs/losses.md says which to use
-when.
+docs/losses.md explains which to use when.
 
 >>> import torch
 >>> from sparseshot.losses import ExclusiveCrossEntropy
 >>> logits = torch.zeros(2, 1, 8, 8, requires_grad=True)
 >>> target = torch.zeros(2, 8, 8, dtype=torch.long)
->>> target[0, 3:5, 3:5] = 1  # the one cell that somebody marked
+>>> target[0, 3:5, 3:5] = 1  # the only marked cell
 >>> ExclusiveCrossEntropy()(logits, target, progress=0.1).backward()
 """
 
 from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy, estimate_marked_share
-from sparseshot.losses.early_learning import (
-    EarlyLearningRegularisation,
-    EmaTeacher,
-    early_learning_regularisation,
-)
-from sparseshot.losses.exclusion import excluded_share, exclusion_mask, warn_of_runaway
+from sparseshot.losses.early_learning import EarlyLearningRegularisation, EmaTeacher
 from sparseshot.losses.exclusive import ExclusiveCrossEntropy, exclusive_cross_entropy
-from sparseshot.losses.focal import (
-    BackgroundRecalibration,
-    FocalLoss,
-    background_recalibration,
-    focal_loss,
-)
-from sparseshot.losses.huber import HuberLoss, huber_loss
-from sparseshot.losses.ordinary import (
-    AnnotatedOnly,
-    CrossEntropy,
-    Oracle,
-    annotated_only,
-    cross_entropy,
-    oracle,
-)
-from sparseshot.losses.positive_unlabelled import NonNegativePU, estimate_prior, non_negative_pu
+from sparseshot.losses.focal import BackgroundRecalibration, FocalLoss
+from sparseshot.losses.huber import HuberLoss
+from sparseshot.losses.locations import Call, Hints, Locations, foreground_logit
+from sparseshot.losses.ordinary import AnnotatedOnly, CrossEntropy, Oracle
+from sparseshot.losses.positive_unlabelled import NonNegativePU, estimate_prior
 from sparseshot.losses.registry import LOSSES, SCHEDULES, make_loss
 from sparseshot.losses.schedules import Constant, Linear, Logistic, Schedule, Sigmoid
-from sparseshot.losses.signature import Call, Hints, Loss
-from sparseshot.losses.targets import foreground_logit
+from sparseshot.losses.signature import Loss
+from sparseshot.losses.threshold import excluded_share, warn_of_runaway
 
 __all__ = [
     "LOSSES",
@@ -56,26 +39,18 @@ __all__ = [
     "Hints",
     "HuberLoss",
     "Linear",
+    "Locations",
     "Logistic",
     "Loss",
     "NonNegativePU",
     "Oracle",
     "Schedule",
     "Sigmoid",
-    "annotated_only",
-    "background_recalibration",
-    "cross_entropy",
-    "early_learning_regularisation",
     "estimate_marked_share",
     "estimate_prior",
     "excluded_share",
-    "exclusion_mask",
     "exclusive_cross_entropy",
-    "focal_loss",
     "foreground_logit",
-    "huber_loss",
     "make_loss",
-    "non_negative_pu",
-    "oracle",
     "warn_of_runaway",
 ]

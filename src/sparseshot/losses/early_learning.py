@@ -1,103 +1,68 @@
-"""Early-learning regularisation, and the teacher it listens to."""
+"""Early-learning regularisation, and its teacher."""
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from sparseshot.errors import InputError
+from sparseshot.losses.locations import Call, Locations, class_log_probabilities, label_loss, widened
 from sparseshot.losses.parameters import check_not_negative
-from sparseshot.losses.plain import annotated_loss
-from sparseshot.losses.signature import Call, Loss
-from sparseshot.losses.targets import (
-    Reduction,
-    check_reduction,
-    class_log_probabilities,
-    read_batch,
-    reduced,
-    widened,
-)
+from sparseshot.losses.signature import Loss
 
-_CERTAINTY = 1e-4
-"""How near the teacher may come to 0 and 1, as in the authors' code; else the log has no bottom."""
+_CLOSEST = 1e-4
+"""Least distance of the teacher's probabilities from 0 and 1, as in the authors' code; it bounds the log."""
 
 
-def early_learning_regularisation(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    teacher_logits: Tensor | None = None,
-    annotated: Tensor | None = None,
-    strength: float = 3.0,
-    reduction: Reduction = "mean",
-) -> Tensor:
+@dataclass(eq=False, repr=False, kw_only=True)
+class EarlyLearningRegularisation(Loss):
     r"""Early-learning regularisation (Liu et al., NeurIPS 2020), unannotated locations as background.
 
     .. math:: L = \sum -\log p(y) + \lambda \log(1 - \langle q, p \rangle)
 
-    p and q are the probabilities of all classes, by the model and by a teacher who remembers what was learned
-    early. Liu et al. average the predictions for each training example. A dense map under random crops has no
-    fixed examples; there the teacher is the same network with averaged weights, :class:`EmaTeacher`.
+    p and q are the probabilities of all classes by the model and by a teacher that remembers what was learned
+    early, given as ``Hints(teacher_logits=…)``. Liu et al. average the predictions for each training example.
+    A dense map under random crops has no fixed examples, so here the teacher is the network with averaged
+    weights, :class:`EmaTeacher`. Without teacher logits, the model is its own teacher, without memory.
 
     Args:
-        logits: ``(N, 1, *)`` or ``(N, C + 1, *)``.
-        target: integers ``(N, *)``.
-        teacher_logits: of the shape of ``logits``; carries no gradient. Left out, the model is its own
-            teacher, an average without memory.
-        annotated: booleans ``(N, *)``; left out, ``target > 0``.
         strength: λ.
-        reduction: mean, sum or none.
 
     >>> logits, target = torch.tensor([[2.0]]), torch.tensor([0])
-    >>> early_learning_regularisation(logits, target, strength=0.0)
+    >>> EarlyLearningRegularisation(strength=0.0)(logits, target)
     tensor(2.1269)
-    >>> early_learning_regularisation(logits, target, teacher_logits=logits, strength=1.0)
+    >>> EarlyLearningRegularisation(strength=1.0)(logits, target)
     tensor(0.5662)
     """
-    check_not_negative("strength", strength)
-    batch = read_batch(logits, target, annotated)
-    if teacher_logits is None:
-        teacher_logits = logits
-    elif teacher_logits.shape != logits.shape:
-        raise InputError(
-            f"teacher_logits have shape {tuple(teacher_logits.shape)}, the logits {tuple(logits.shape)}; "
-            "ask the teacher about the same input"
-        )
-    teacher = (
-        class_log_probabilities(widened(teacher_logits.detach())).exp().clamp(_CERTAINTY, 1.0 - _CERTAINTY)
-    )
-    # 1 − ⟨q, p⟩ = Σ p (1 − q), in log space because both may be nearly 0.
-    disagreement = (class_log_probabilities(batch.logits) + torch.log1p(-teacher)).logsumexp(1)
-    return reduced(annotated_loss(batch) + strength * disagreement, batch.counted, reduction)
 
-
-class EarlyLearningRegularisation(Loss):
-    """:func:`early_learning_regularisation`; the teacher speaks by ``Hints(teacher_logits=…)``."""
+    strength: float = 3.0
 
     wants = frozenset({"teacher_logits"})
 
-    def __init__(self, *, strength: float = 3.0, reduction: Reduction = "mean") -> None:
-        super().__init__()
-        check_not_negative("strength", strength)
-        check_reduction(reduction)
-        self.strength, self.reduction = strength, reduction
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_not_negative("strength", self.strength)
 
-    def compute(self, call: Call) -> Tensor:
-        """Compute the loss."""
-        return early_learning_regularisation(
-            call.logits,
-            call.target,
-            teacher_logits=call.hints.teacher_logits,
-            annotated=call.annotated,
-            strength=self.strength,
-            reduction=self.reduction,
-        )
+    def losses(self, locations: Locations, call: Call) -> Tensor:
+        """Return the loss of each location."""
+        advice = call.logits if call.hints.teacher_logits is None else call.hints.teacher_logits
+        if advice.shape != call.logits.shape:
+            raise InputError(
+                f"teacher_logits have shape {tuple(advice.shape)}, the logits {tuple(call.logits.shape)}; "
+                "run the teacher on the same input"
+            )
+        teacher = class_log_probabilities(widened(advice.detach())).exp().clamp(_CLOSEST, 1.0 - _CLOSEST)
+        # 1 − ⟨q, p⟩ = Σ p (1 − q), in log space because both may be nearly 0.
+        disagreement = (class_log_probabilities(locations.logits) + torch.log1p(-teacher)).logsumexp(1)
+        return label_loss(locations) + self.strength * disagreement
 
 
 class EmaTeacher(nn.Module):
-    """A copy of a model whose weights are the running average of the model's.
+    """A copy of a model whose weights are a running average of the model's.
 
-    ``update`` it after each optimiser step. Its ``state_dict`` belongs into the checkpoint. Running
-    statistics of normalisation layers are taken over from the model, not averaged.
+    Call ``update`` after each optimiser step, and keep its ``state_dict`` in the checkpoint. Running
+    statistics of normalisation layers are copied from the model, not averaged.
 
     >>> model = nn.Linear(2, 1)
     >>> teacher = EmaTeacher(model, decay=0.9)
@@ -109,18 +74,18 @@ class EmaTeacher(nn.Module):
     def __init__(self, model: nn.Module, *, decay: float = 0.99) -> None:
         super().__init__()
         if not 0.0 <= decay < 1.0:
-            raise InputError(f"decay is {decay}; give the part that stays at each step, from 0 to below 1")
+            raise InputError(f"decay is {decay}; give the part kept at each step, from 0 to below 1")
         self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
         self.averaged.requires_grad_(False)
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Take the model's weights into the average."""
+        """Add the model's weights to the average."""
         self.averaged.update_parameters(model)
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
-        """Return the teacher's logits, as in evaluation."""
+        """Return the teacher's logits, in evaluation mode."""
         self.averaged.eval()
         logits: Tensor = self.averaged(images)
         return logits

@@ -1,29 +1,25 @@
 """Exclusive cross-entropy (Panteli, Teuwen, Horlings and Gavves, ICCV 2021)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor
 
-from sparseshot.errors import InputError
-from sparseshot.losses.exclusion import exclusion_mask, output_confidence, threshold_logit
+from sparseshot.errors import InputError, unknown_name
 from sparseshot.losses.fused import can_fuse, fused_exclusive_cross_entropy
-from sparseshot.losses.parameters import check_not_negative, check_share, checked_class_weights
-from sparseshot.losses.plain import Terms, plain_exclusive_cross_entropy
-from sparseshot.losses.schedules import Constant, Logistic, Schedule, Sigmoid
-from sparseshot.losses.signature import Call, Loss
-from sparseshot.losses.targets import (
-    Reduction,
-    check_batch,
-    check_reduction,
-    number_of_classes,
-    read_batch,
-    widened,
-)
+from sparseshot.losses.locations import IGNORE_INDEX, Call, Reduction, number_of_classes
+from sparseshot.losses.parameters import check_choice, class_weight_tensor
+from sparseshot.losses.plain import Terms, excluded_locations, plain_exclusive_cross_entropy
+from sparseshot.losses.schedules import Logistic, Schedule, Sigmoid, value_at
+from sparseshot.losses.signature import Loss
+from sparseshot.losses.threshold import output_confidence, threshold_logit
 
 Confidence = Literal["probability", "output"]
+
+_NO_LOCATIONS = Call(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
 
 
 def exclusive_cross_entropy(
@@ -39,8 +35,9 @@ def exclusive_cross_entropy(
     max_excluded: float = 1.0,
     excluded: Tensor | None = None,
     reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:
-    r"""Cross-entropy that leaves out unannotated locations the model is already sure of (eq. 7, 8).
+    r"""Cross-entropy that excludes unannotated locations of which the model is confident (eq. 7, 8).
 
     .. math::
         L = \sum_{F} -\log p_i(y_i) + \sum_{\bar F} [p_i < \rho^\beta] \, u(1 - p_i), \qquad
@@ -53,10 +50,10 @@ def exclusive_cross_entropy(
     Args:
         logits: ``(N, 1, *)`` for one class, ``(N, C + 1, *)`` for C classes and background; computed in
             float32, float64 if they are.
-        target: integers ``(N, *)``: 0 background, 1…C classes, -100 ignored.
+        target: integers ``(N, *)``: 0 background, 1…C classes, ``ignore_index`` ignored.
         rho: exclusion threshold in (0, 1]; 1 excludes nothing.
-        annotated: booleans ``(N, *)``: the label is certain here; left out, ``target > 0``. An annotated 0 is
-            certain background; the target of an unannotated location is taken for 0.
+        annotated: booleans ``(N, *)``: the label is certain here. The default is ``target > 0``. An annotated
+            0 is certain background. The target of an unannotated location is taken as 0.
         beta: exponent of the threshold.
         alpha: weight of the unannotated part.
         gamma: focal exponent of the unannotated part.
@@ -64,36 +61,47 @@ def exclusive_cross_entropy(
             background.
         max_excluded: bound in (0, 1] on the excluded share of the unannotated locations of the batch. If more
             qualify, only the most confident of them are excluded. 1 is the formula above.
-        excluded: booleans ``(N, *)``: unannotated locations to exclude besides.
+        excluded: booleans ``(N, *)``: further unannotated locations to exclude.
         reduction: ``mean`` over all locations that are not ignored (an excluded one counts, as 0), weighted
             as in ``F.cross_entropy``; ``sum``; or ``none`` for the losses ``(N, *)``.
+        ignore_index: value of the target at locations to ignore.
 
     >>> logits = torch.tensor([[2.0], [2.0], [-1.0]])
-    >>> target = torch.tensor([1, 0, 0])  # a mark, and two locations that nobody looked at
-    >>> exclusive_cross_entropy(logits, target, rho=0.6, reduction="none")  # the second may be a missed cell
+    >>> target = torch.tensor([1, 0, 0])  # one mark, two unannotated locations
+    >>> exclusive_cross_entropy(logits, target, rho=0.6, reduction="none")  # the second is excluded
     tensor([0.1269, 0.0000, 0.3133])
     >>> exclusive_cross_entropy(logits, target, rho=1.0, reduction="none")  # ordinary cross-entropy
     tensor([0.1269, 2.1269, 0.3133])
     """
-    check_batch(logits, target, annotated)
-    check_reduction(reduction)
-    check_share("max_excluded", max_excluded)
-    check_not_negative("alpha", alpha)
-    check_not_negative("gamma", gamma)
+    check_choice("reduction", reduction, Reduction)
+    call = Call(logits, target, annotated, ignore_index=ignore_index)
     if excluded is not None and (excluded.dtype is not torch.bool or excluded.shape != target.shape):
         raise InputError(
             f"excluded is {excluded.dtype} of shape {tuple(excluded.shape)}; "
             f"give booleans of shape {tuple(target.shape)}"
         )
-    if class_weights is not None and class_weights.shape != (number_of_classes(logits) + 1,):
+    terms = Terms(
+        threshold=threshold_logit(rho, beta),
+        alpha=alpha,
+        gamma=gamma,
+        max_excluded=max_excluded,
+        class_weights=class_weights,
+        excluded=excluded,
+    )
+    return compute(call, terms, reduction)
+
+
+def compute(call: Call, terms: Terms, reduction: Reduction) -> Tensor:
+    """Compute exclusive cross-entropy by the kernel where it can, else by torch."""
+    channels = number_of_classes(call.logits) + 1
+    if terms.class_weights is not None and terms.class_weights.shape != (channels,):
         raise InputError(
-            f"class_weights have shape {tuple(class_weights.shape)}; logits of {tuple(logits.shape)} need "
-            f"({number_of_classes(logits) + 1},), background first"
+            f"class_weights have shape {tuple(terms.class_weights.shape)}; logits of "
+            f"{tuple(call.logits.shape)} need ({channels},), background first"
         )
-    terms = Terms(threshold_logit(rho, beta), alpha, gamma, max_excluded, class_weights, reduction)
-    logits = widened(logits)
-    compute = fused_exclusive_cross_entropy if can_fuse(logits) else plain_exclusive_cross_entropy
-    return compute(logits, target, annotated, excluded, terms)
+    if can_fuse(call.logits):
+        return fused_exclusive_cross_entropy(call, terms, reduction)
+    return plain_exclusive_cross_entropy(call, terms, reduction)
 
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -113,7 +121,28 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """The arguments of :class:`ExclusiveCrossEntropy` by preset; docs/losses.md says how they differ and why."""
 
 
-class ExclusiveCrossEntropy(Loss):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ExclusiveLoss(Loss):
+    """A loss that is exclusive cross-entropy with terms of its own."""
+
+    def terms(self, call: Call) -> Terms:
+        """Return the parameters at this call."""
+        raise NotImplementedError
+
+    def reduced(self, call: Call) -> Tensor:
+        """Compute the loss."""
+        return compute(call, self.terms(call), self.reduction)
+
+    def exclusion_mask(
+        self, logits: Tensor, target: Tensor, *, annotated: Tensor | None = None, progress: float = 1.0
+    ) -> Tensor:
+        """Return where the model's confidence excludes a location, ``(N, *)``."""
+        call = Call(logits.detach(), target, annotated, progress=progress, ignore_index=self.ignore_index)
+        return excluded_locations(call, self.terms(call))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ExclusiveCrossEntropy(ExclusiveLoss):
     """:func:`exclusive_cross_entropy` with a threshold that moves with progress; by default preset ``paper``.
 
     Args:
@@ -125,10 +154,9 @@ class ExclusiveCrossEntropy(Loss):
         max_excluded: bound on the excluded share of the unannotated locations of a batch; 1, no bound, is the
             paper.
         confidence: what is compared with the threshold: the foreground ``probability``, or the raw ``output``
-            as in the authors' package (:func:`~sparseshot.losses.exclusion.output_confidence`).
-        sampling: probability with which an unannotated location is taken into a step at all, over progress.
-        seed: of the sampling.
-        reduction: mean, sum or none.
+            as in the authors' package (:func:`~sparseshot.losses.threshold.output_confidence`).
+        sampling: probability with which an unannotated location takes part in a step, over progress. It is
+            drawn from torch's global generator, as dropout is.
 
     >>> loss = ExclusiveCrossEntropy(alpha=0.05)
     >>> logits, target = torch.zeros(1, 1, 2, 2), torch.tensor([[[1, 0], [0, 0]]])
@@ -136,38 +164,24 @@ class ExclusiveCrossEntropy(Loss):
     0.20...
     """
 
-    class_weights: Tensor | None
+    rho: Schedule | float = PRESETS["paper"]["rho"]
+    beta: float = 1.0
+    alpha: float = PRESETS["paper"]["alpha"]
+    gamma: float = PRESETS["paper"]["gamma"]
+    class_weights: Sequence[float] | Tensor | None = None
+    max_excluded: float = 1.0
+    confidence: Confidence = "probability"
+    sampling: Schedule | float | None = None
 
-    def __init__(
-        self,
-        *,
-        rho: Schedule | float = PRESETS["paper"]["rho"],
-        beta: float = 1.0,
-        alpha: float = PRESETS["paper"]["alpha"],
-        gamma: float = PRESETS["paper"]["gamma"],
-        class_weights: Sequence[float] | Tensor | None = None,
-        max_excluded: float = 1.0,
-        confidence: Confidence = "probability",
-        sampling: Schedule | float | None = None,
-        seed: int = 0,
-        reduction: Reduction = "mean",
-    ) -> None:
-        super().__init__()
-        self.rho = rho if callable(rho) else Constant(rho)
-        self.beta, self.alpha, self.gamma = beta, alpha, gamma
-        self.max_excluded, self.confidence, self.reduction = max_excluded, confidence, reduction
-        self.sampling = Constant(sampling) if isinstance(sampling, int | float) else sampling
-        self.register_buffer("class_weights", checked_class_weights(class_weights))
-        self._generator = torch.Generator().manual_seed(seed)
-        check_not_negative("beta", beta)
-        check_share("max_excluded", max_excluded)
-        check_reduction(reduction)
-        check_not_negative("alpha", alpha)
-        check_not_negative("gamma", gamma)
-        if confidence not in get_args(Confidence):
-            raise InputError(f"confidence is {confidence!r}; choose probability or output")
-        if confidence == "output" and max_excluded < 1:
-            raise InputError("max_excluded bounds probabilities; leave it out with confidence='output'")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.register_buffer("weights", class_weight_tensor(self.class_weights), persistent=False)
+        check_choice("confidence", self.confidence, Confidence)
+        if self.confidence == "output" and self.max_excluded < 1:
+            raise InputError("max_excluded bounds probabilities; it cannot go with confidence='output'")
+        self.terms(_NO_LOCATIONS)  # checks the parameters
+        if self.sampling is not None:
+            value_at(self.sampling, 1.0)
 
     @classmethod
     def preset(cls, name: str, *, options: Mapping[str, Any] | None = None) -> Self:
@@ -177,60 +191,29 @@ class ExclusiveCrossEntropy(Loss):
         0.05
         """
         if name not in PRESETS:
-            raise InputError(f"there is no preset {name!r}; choose one of {', '.join(PRESETS)}")
+            raise InputError(unknown_name("preset", name, PRESETS))
         return cls(**{**PRESETS[name], **(options or {})})
 
-    def compute(self, call: Call) -> Tensor:
-        """Compute the loss at this progress."""
-        rho, excluded = self.rho(call.progress), None
+    def terms(self, call: Call) -> Terms:
+        """Return the parameters at this progress, without sampling."""
+        rho, excluded = value_at(self.rho, call.progress), None
         if self.confidence == "output":
-            check_batch(call.logits, call.target, call.annotated)
-            excluded, rho = output_confidence(widened(call.logits.detach())) > rho**self.beta, 1.0
-        if self.sampling is not None:
-            draws = torch.rand(call.target.shape, generator=self._generator).to(call.target.device)
-            sampled_out = draws > self.sampling(call.progress)
-            excluded = sampled_out if excluded is None else excluded | sampled_out
-        return exclusive_cross_entropy(
-            call.logits,
-            call.target,
-            rho=rho,
-            annotated=call.annotated,
-            beta=self.beta,
+            excluded, rho = output_confidence(call.logits.detach()) > rho**self.beta, 1.0
+        return Terms(
+            threshold=threshold_logit(rho, self.beta),
             alpha=self.alpha,
             gamma=self.gamma,
-            class_weights=self.class_weights,
             max_excluded=self.max_excluded,
+            class_weights=cast(Tensor | None, self.weights),
             excluded=excluded,
-            reduction=self.reduction,
         )
 
-    def left_out(self, call: Call) -> Tensor:
-        """Tell what the model's confidence excludes; what sampling leaves out is not among it."""
-        rho = self.rho(call.progress)
-        if self.confidence == "output":
-            batch = read_batch(call.logits, call.target, call.annotated)
-            sure: Tensor = output_confidence(batch.logits) > rho**self.beta
-            return batch.unannotated & sure
-        return exclusion_mask(
-            call.logits,
-            call.target,
-            rho=rho,
-            beta=self.beta,
-            annotated=call.annotated,
-            max_excluded=self.max_excluded,
-        )
-
-    def get_extra_state(self) -> Tensor:
-        """Return the state of the sampling, so that a run that goes on draws what it would have drawn."""
-        return self._generator.get_state()
-
-    def set_extra_state(self, state: Tensor) -> None:
-        """Take the state of the sampling back."""
-        self._generator.set_state(state.cpu())
-
-    def extra_repr(self) -> str:
-        """Say the parameters."""
-        text = f"rho={self.rho}, beta={self.beta}, alpha={self.alpha}, gamma={self.gamma}"
-        bound = f", max_excluded={self.max_excluded}" if self.max_excluded < 1 else ""
-        sampling = f", sampling={self.sampling}" if self.sampling is not None else ""
-        return f"{text}{bound}, confidence={self.confidence!r}{sampling}, reduction={self.reduction!r}"
+    def reduced(self, call: Call) -> Tensor:
+        """Compute the loss at this progress."""
+        terms = self.terms(call)
+        if self.sampling is not None:
+            draws = torch.rand(call.target.shape, device=call.target.device)
+            sampled_out = draws > value_at(self.sampling, call.progress)
+            excluded = sampled_out if terms.excluded is None else terms.excluded | sampled_out
+            terms = replace(terms, excluded=excluded)
+        return compute(call, terms, self.reduction)

@@ -32,7 +32,6 @@ _UNDERFLOW = _f(-87)
 
 # The role of a location; class y ≥ 1 has role y + 1. Floats, as the logits, so that all lanes have one width.
 IGNORED, EXCLUDED, UNANNOTATED, BACKGROUND = _f(-2), _f(-1), _f(0), _f(1)
-IGNORE_INDEX = _f(-100)
 
 
 def _inlined(function: F) -> F:
@@ -108,15 +107,17 @@ def _location(x: Any, role: Any, threshold: Any, alpha: Any, gamma: Any) -> Any:
 
 
 @_compiled
-def _fill_roles(role: Any, target: Any, annotated: Any, excluded: Any, classes: Any) -> Any:
+def _fill_roles(
+    role: Any, target: Any, annotated: Any, excluded: Any, classes: Any, ignore_index: Any
+) -> Any:
     """Fill ``role``; count the locations that are not ignored, unannotated, and of no known class."""
     n_counted, n_unannotated, n_wrong = _ZERO, _ZERO, _ZERO
     for i in range(role.size):
         y = _f(target[i])
         # Conditions are multiplied as numbers: joined by "and" they would become branches.
-        ignored = _ONE if y == IGNORE_INDEX else _ZERO
+        ignored = _ONE if y == ignore_index else _ZERO
         known = (_ONE if y >= _ZERO else _ZERO) * (_ONE if y <= classes else _ZERO)
-        role[i] = IGNORED if y == IGNORE_INDEX else BACKGROUND + y
+        role[i] = IGNORED if y == ignore_index else BACKGROUND + y
         n_counted += _ONE - ignored
         n_wrong += _ONE - ignored - known
     if annotated.size:
@@ -231,6 +232,7 @@ def exclusive_pass(
     threshold: Any,
     alpha: Any,
     gamma: Any,
+    ignore_index: Any,
     losses: Any,
     gradient: Any,
 ) -> Any:
@@ -248,6 +250,7 @@ def exclusive_pass(
         threshold: foreground logit from which an unannotated location is excluded.
         alpha: weight of the unannotated part.
         gamma: focal exponent of the unannotated part.
+        ignore_index: target of ignored locations.
         losses: optional float32 ``(N · M,)``, to be filled.
         gradient: float32, of the shape of ``z``, to be filled: derivative of the sum of the losses.
 
@@ -267,7 +270,7 @@ def exclusive_pass(
             loss, role, x = lines[0, :width], lines[1, :width], lines[2, :width]
             slope, total, weight = lines[3, :width], lines[4, :width], lines[5, :width]
             counts = _fill_roles(
-                role, target[first:last], annotated[first:last], excluded[first:last], classes
+                role, target[first:last], annotated[first:last], excluded[first:last], classes, ignore_index
             )
             for c in range(logits):
                 _copy(z[n, c, start:stop], rows[c, :width])

@@ -1,4 +1,4 @@
-"""Exclusive cross-entropy as torch writes it: any device, any precision, compiled or not, any derivative."""
+"""Exclusive cross-entropy in torch operations: any device, any precision, compiled or not, any derivative."""
 
 from dataclasses import dataclass
 
@@ -6,45 +6,55 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sparseshot.losses.exclusion import over_threshold
-from sparseshot.losses.targets import Batch, Reduction, foreground_logit, read_batch, reduced
+from sparseshot.losses.locations import Call, Reduction, foreground_logit, label_loss, reduce
+from sparseshot.losses.parameters import check_not_negative, check_share
+from sparseshot.losses.threshold import NEVER, over_threshold
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Terms:
-    """The loss without the batch; see :func:`~sparseshot.losses.exclusive_cross_entropy`."""
+    """Exclusive cross-entropy without the batch; the defaults are ordinary cross-entropy.
 
-    threshold: float
-    """Foreground logit from which an unannotated location is excluded, or ``NEVER``."""
-    alpha: float
-    gamma: float
-    max_excluded: float
-    class_weights: Tensor | None
-    reduction: Reduction
+    See :func:`~sparseshot.losses.exclusive_cross_entropy` for the attributes not explained here.
+
+    Attributes:
+        threshold: foreground logit from which an unannotated location is excluded, or ``NEVER``.
+        excluded: booleans ``(N, *)``: further locations to exclude if unannotated.
+    """
+
+    threshold: float = NEVER
+    alpha: float = 1.0
+    gamma: float = 0.0
+    max_excluded: float = 1.0
+    class_weights: Tensor | None = None
+    excluded: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        check_not_negative("alpha", self.alpha)
+        check_not_negative("gamma", self.gamma)
+        check_share("max_excluded", self.max_excluded)
 
 
-def annotated_loss(batch: Batch) -> Tensor:
-    """Return −log p(y) at every location, y = 0 where not annotated."""
-    if batch.logits.shape[1] == 1:
-        return F.binary_cross_entropy_with_logits(
-            batch.logits[:, 0], batch.label.to(batch.logits.dtype), reduction="none"
-        )
-    return F.cross_entropy(batch.logits, batch.label, reduction="none")
+def excluded_locations(call: Call, terms: Terms) -> Tensor:
+    """Return the locations that are excluded, ``(N, *)``."""
+    locations = call.read()
+    logit = foreground_logit(locations.logits.detach())
+    over = over_threshold(
+        logit, locations.unannotated, threshold=terms.threshold, max_excluded=terms.max_excluded
+    )
+    return locations.unannotated & (over if terms.excluded is None else over | terms.excluded)
 
 
-def plain_exclusive_cross_entropy(
-    logits: Tensor, target: Tensor, annotated: Tensor | None, excluded: Tensor | None, terms: Terms
-) -> Tensor:
-    """Compute the loss of ``terms`` by torch's own operations."""
-    batch = read_batch(logits, target, annotated)
-    logit = foreground_logit(batch.logits)
+def plain_exclusive_cross_entropy(call: Call, terms: Terms, reduction: Reduction) -> Tensor:
+    """Compute the loss by torch's own operations."""
+    locations = call.read()
+    logit = foreground_logit(locations.logits)
     log_p, log_q = F.logsigmoid(logit), F.logsigmoid(-logit)
     # p^γ in log space: with γ < 1 the derivative of the plain power is infinite at p = 0.
     unannotated_loss = -terms.alpha * torch.exp(terms.gamma * log_p) * log_q
-    left_out = over_threshold(
-        logit.detach(), batch.unannotated, threshold=terms.threshold, max_excluded=terms.max_excluded
-    )
-    if excluded is not None:
-        left_out = left_out | excluded
-    losses = torch.where(batch.annotated, annotated_loss(batch), torch.where(left_out, 0.0, unannotated_loss))
-    return reduced(losses, batch.counted, terms.reduction, terms.class_weights, batch.label)
+    unannotated_loss = torch.where(excluded_locations(call, terms), 0.0, unannotated_loss)
+    losses = torch.where(locations.annotated, label_loss(locations), unannotated_loss)
+    weights = locations.counted.to(losses.dtype)
+    if terms.class_weights is not None:
+        weights = weights * terms.class_weights.to(losses)[locations.label]
+    return reduce(losses, weights, reduction)

@@ -33,16 +33,16 @@ LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(
         "oracle": Oracle,
     }
 )
-"""What makes each loss, by short name. "ece" is the authors' abbreviation of exclusive cross-entropy."""
+"""Constructors of the losses by short name. "ece" is the authors' abbreviation of exclusive cross-entropy."""
 
 SCHEDULES: Mapping[str, Callable[..., Schedule]] = MappingProxyType(
     {"constant": Constant, "linear": Linear, "sigmoid": Sigmoid, "logistic": Logistic}
 )
-"""Schedules of the exclusion threshold by the names that configuration files use."""
+"""Constructors of the schedules by the names that configuration files use."""
 
 
 def make_loss(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Loss:
-    """Make the loss of a short name; ``options`` are for its constructor, as a configuration file has them.
+    """Make a loss from its short name and the options of its constructor, as in a configuration file.
 
     A schedule is a number, or a table with its name: ``{"schedule": "linear", "top": 0.75}``.
 

@@ -1,6 +1,6 @@
-"""How the exclusion threshold ρ moves with training progress t in [0, 1].
+"""Schedules of the exclusion threshold ρ over training progress t in [0, 1].
 
-A schedule is anything that turns progress into a number; these are frozen values that know their formula.
+A schedule is any function from progress to a number; these are frozen values with a formula.
 """
 
 import math
@@ -13,7 +13,16 @@ Schedule = Callable[[float], float]
 """From progress in [0, 1] to the exclusion threshold."""
 
 SMALLEST_RHO = 1e-9
-"""What a schedule gives instead of 0, which is no threshold: it would exclude whatever the model says."""
+"""Lower bound of a schedule: a threshold of 0 would exclude everything, whatever the model predicts."""
+
+
+def value_at(schedule: Schedule | float, progress: float) -> float:
+    """Return the value of a schedule, or of a constant, at this progress.
+
+    >>> value_at(0.5, 0.3), value_at(Linear(), 0.5)
+    (0.5, 0.375)
+    """
+    return schedule(progress) if callable(schedule) else Constant(schedule)(progress)
 
 
 def _sigmoid(x: float) -> float:

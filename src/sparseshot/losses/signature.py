@@ -1,58 +1,40 @@
 """The one signature of all losses."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor, nn
 
-from sparseshot.errors import InputError
+from sparseshot.losses.locations import IGNORE_INDEX, Call, Hints, Locations, Reduction, reduce
+from sparseshot.losses.parameters import check_choice
 
 
-@dataclass(frozen=True, eq=False)
-class Hints:
-    """What some losses are told besides the target; a loop gives what it has, most losses look at none.
-
-    Attributes:
-        truth: integers ``(N, *)`` like the target, but complete; known in simulations only.
-        teacher_logits: logits of a teacher on the same input, of the shape of the model's.
-    """
-
-    truth: Tensor | None = None
-    teacher_logits: Tensor | None = None
-
-
-class Call(NamedTuple):
-    """What a loss is called with."""
-
-    logits: Tensor
-    target: Tensor
-    annotated: Tensor | None
-    progress: float
-    hints: Hints
-
-    @property
-    def truth(self) -> Tensor:
-        """The complete target, for a loss that cannot do without."""
-        if self.hints.truth is None:
-            raise InputError(
-                "this loss has to be told the truth; call it with hints=Hints(truth=…), a complete target, "
-                "which exists only where marks were left out on purpose"
-            )
-        return self.hints.truth
-
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class Loss(nn.Module):
     """A loss with its parameters: ``loss(logits, target, annotated=None, progress=1.0, hints=None)``.
 
-    A loss of one's own is a class with :meth:`compute`, and :meth:`left_out` if it excludes. What training
-    changes in it belongs into buffers or extra state, so that it is part of ``state_dict()``.
+    A new loss is a dataclass with its parameters as fields and one method, :meth:`losses`. State that changes
+    in training belongs in buffers or extra state, so that it is part of ``state_dict()``.
+
+    Attributes:
+        reduction: ``mean`` over all locations that are not ignored, ``sum``, or ``none`` for the losses
+            ``(N, *)``.
+        ignore_index: value of the target at locations to ignore.
     """
+
+    reduction: Reduction = "mean"
+    ignore_index: int = IGNORE_INDEX
 
     wants: ClassVar[frozenset[str]] = frozenset()
     """The fields of :class:`Hints` that this loss uses, so that a loop need not compute the others."""
 
-    __call__: Callable[..., Tensor]
+    if TYPE_CHECKING:
+        __call__: Callable[..., Tensor] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        check_choice("reduction", self.reduction, Reduction)
 
     def forward(
         self,
@@ -67,26 +49,43 @@ class Loss(nn.Module):
 
         Args:
             logits: ``(N, 1, *)`` for one class, ``(N, C + 1, *)`` for C classes and background.
-            target: integers ``(N, *)``: 0 background, 1…C classes, -100 ignored.
-            annotated: booleans ``(N, *)``: the label is certain here; left out, ``target > 0``.
+            target: integers ``(N, *)``: 0 background, 1…C classes, ``ignore_index`` ignored.
+            annotated: booleans ``(N, *)``: the label is certain here. The default is ``target > 0``.
             progress: the part of training that is done, from 0 to 1.
-            hints: what is known besides.
+            hints: further knowledge of the batch.
         """
-        return self.compute(Call(logits, target, annotated, progress, hints or Hints()))
+        return self.reduced(
+            Call(
+                logits,
+                target,
+                annotated,
+                progress=progress,
+                hints=hints,
+                ignore_index=self.ignore_index,
+            )
+        )
 
-    def excluded(
-        self, logits: Tensor, target: Tensor, *, annotated: Tensor | None = None, progress: float = 1.0
-    ) -> Tensor | None:
-        """Tell where the loss leaves a location out for what the model says there; None if it never does."""
-        return self.left_out(Call(logits.detach(), target, annotated, progress, Hints()))
+    def reduced(self, call: Call) -> Tensor:
+        """Compute the loss of a call; overridden where losses and their reduction are one fused pass."""
+        locations = call.read()
+        losses = self.losses(locations, call)
+        return reduce(losses, locations.counted.to(losses.dtype), self.reduction)
 
-    def compute(self, call: Call) -> Tensor:
-        """Compute the loss."""
+    def losses(self, locations: Locations, call: Call) -> Tensor:
+        """Return the loss of each location, ``(N, *)``; ignored locations may have any value."""
         raise NotImplementedError
 
-    def left_out(self, call: Call) -> Tensor | None:
-        """Tell what is excluded: booleans ``(N, *)``, or None."""
+    def exclusion_mask(
+        self, logits: Tensor, target: Tensor, *, annotated: Tensor | None = None, progress: float = 1.0
+    ) -> Tensor | None:
+        """Return where the model's confidence excludes a location, ``(N, *)``; None for a loss without."""
 
     def log_values(self) -> dict[str, float]:
-        """Tell what the loss has found out by itself, for logs: names and numbers."""
+        """Return what the loss has estimated, by name, for logs."""
         return {}
+
+    def extra_repr(self) -> str:
+        """Return the parameters that differ from their defaults."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        changed = [item.name for item in fields(self) if values[item.name] != item.default]
+        return ", ".join(f"{name}={values[name]!r}" for name in changed)

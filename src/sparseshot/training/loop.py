@@ -159,7 +159,7 @@ class _Run:
                 f"the loss is not a number at step {self.step}; "
                 f"lower learning_rate, now {self.config.learning_rate:g}"
             )
-        excluded = self.criterion.excluded(
+        excluded = self.criterion.exclusion_mask(
             logits.detach(), batch.target, annotated=batch.annotated, progress=progress
         )
         log_values: dict[str, float | None] = {

@@ -1,6 +1,6 @@
-"""Running histograms of what a model says: on marks, and everywhere.
+"""Running histograms of a model's logits, on marks and everywhere.
 
-They are all that estimates of how much was marked, or of how much there is, need to know of the last batches.
+Estimates of the share of cells that is marked, or of the share of foreground, are made from them.
 """
 
 from typing import Any, NamedTuple
@@ -9,21 +9,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sparseshot.losses.targets import Batch, foreground_logit
+from sparseshot.losses.locations import Locations, foreground_logit
 
 _ENOUGH = 20
-"""So many marked locations tell whether marks are points."""
+"""Number of marked locations needed to decide whether marks are points."""
 
 _FEW_NEIGHBOURS = 3.5
 
 
-class _Seen(NamedTuple):
-    """What counts in a batch; all ``(N, *)``.
+class _Counted(NamedTuple):
+    """The locations of a batch that are counted; all ``(N, *)``.
 
     Attributes:
         logit: of any foreground.
-        marked: the class, from 1, where a mark counts; else 0.
-        counted: where anything counts, marked or not.
+        marked: the class, from 1, of counted marks; else 0.
+        counted: all counted locations, marked or not.
     """
 
     logit: Tensor
@@ -32,21 +32,21 @@ class _Seen(NamedTuple):
 
 
 class LogitHistograms(nn.Module):
-    """Histograms of the foreground logit over the last fifty batches or so, one for each class.
+    """Histograms of the foreground logit over about the last fifty batches, one for each class.
 
-    A mark counts for its own class, everything for the class the model would give it. Old batches fade. Under
-    ``torch.distributed`` all processes count together, so that each has the same.
+    A mark counts for its own class, any location for the class the model predicts. Old batches decay. Under
+    ``torch.distributed`` the counts of all processes are added, so that each has the same.
 
     Args:
-        classes: how many to tell apart; 1 counts all foreground together.
-        objects: count cells instead of locations where marks are points, that is, stand alone: on the grid of
-            a detector a model cannot know in which of a few places a cell will be, and every one of them
-            would count as another cell. A cell is then a peak of the logits, marked if a mark lies at it; a
-            mark beside it may be another cell's.
+        classes: number of classes to distinguish; 1 counts all foreground together.
+        objects: count cells instead of locations where marks are points, that is, isolated. On the grid of a
+            detector a model cannot know exactly in which of a few places a cell will be, and each of them
+            would count as a cell. So a cell is a peak of the logits, and marked if a mark lies at the peak; a
+            mark beside it may belong to another cell.
 
     Attributes:
-        points: whether marks are points; None until enough of them were seen to tell.
-        marks: ``(classes,)`` of points: how many there were, at a peak or not.
+        points: whether marks are points; None until enough marks were seen.
+        marks: ``(classes,)`` number of marks that are points, at a peak or not.
     """
 
     RANGE, BINS, DECAY = 12.0, 96, 0.98
@@ -60,7 +60,7 @@ class LogitHistograms(nn.Module):
         self.classes = classes
         self.points: bool | None = None if objects else False
         self.register_buffer("counts", torch.zeros(2, classes, self.BINS))  # of marks, and of everything
-        self.register_buffer("crowding", torch.zeros(2))  # of the first marks: how many, and their neighbours
+        self.register_buffer("crowding", torch.zeros(2))  # of the first marks: their number and neighbours
         self.register_buffer("marks", torch.zeros(classes))
 
     @property
@@ -73,8 +73,9 @@ class LogitHistograms(nn.Module):
         """``(classes, bins)`` counts of everything, marks included."""
         return self.counts[1]
 
+    @torch.compiler.disable(reason="the histograms of nnpu and adaptive are not traced")  # type: ignore[no-untyped-call,untyped-decorator]
     @torch.no_grad()
-    def observe(self, batch: Batch) -> None:
+    def observe(self, batch: Locations) -> None:
         """Add a batch; until it is known whether marks are points, nothing is counted."""
         batch = batch._replace(logits=batch.logits.detach())
         if self.points is None:
@@ -82,7 +83,7 @@ class LogitHistograms(nn.Module):
             self.points = are_points(self.crowding)
         if self.points is None:
             return
-        seen = _peaks(batch) if self.points else _locations(batch)
+        seen = _peaks(batch) if self.points else _everywhere(batch)
         bins = ((seen.logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(0, self.BINS - 1)
         likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
         marked = seen.marked > 0
@@ -96,25 +97,25 @@ class LogitHistograms(nn.Module):
             self.marks.mul_(self.DECAY).add_(_of_all_processes(marks.to(self.marks)))
 
     def _histogram(self, bins: Tensor, kind: Tensor | None) -> Tensor:
-        """Count bins of kinds, from 0; bins of −1 do not count."""
+        """Count the bins of each kind, from 0; bins of −1 do not count."""
         if self.classes > 1 and kind is not None:
             bins = torch.where(bins >= 0, bins + kind * self.BINS, bins)
         counts = torch.bincount(bins.flatten() + 1, minlength=self.classes * self.BINS + 1)
         return counts[1:].view(self.classes, self.BINS)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return what is known of the marks."""
+        """Return whether marks are points."""
         return {"points": self.points}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take back what was known of the marks."""
+        """Restore whether marks are points."""
         self.points = state["points"]
 
 
 def marks_and_neighbours(label: Tensor) -> Tensor:
-    """Return how many locations ``(N, *)`` are marked, and how many marked neighbours these have in all.
+    """Return the number of marked locations ``(N, *)``, and the sum of their marked neighbours.
 
-    Only in images ``(N, H, W)`` can neighbours be seen; elsewhere all eight are taken for marked.
+    Only images ``(N, H, W)`` have neighbours; elsewhere all eight are assumed to be marked.
 
     >>> label = torch.zeros(1, 40, 40, dtype=torch.long)
     >>> label[:, 10:13, 10:13] = 1
@@ -129,10 +130,10 @@ def marks_and_neighbours(label: Tensor) -> Tensor:
 
 
 def are_points(crowding: Tensor) -> bool | None:
-    """Tell whether so many marked locations with so many marked neighbours stand alone; None if too few.
+    """Return whether marks are isolated points, by :func:`marks_and_neighbours`; None if there are too few.
 
-    In an area a marked location has at least four marked neighbours in the mean; points have that many only
-    if every second location is one.
+    In an area a marked location has at least four marked neighbours on average; points have that many only if
+    every second location is one.
 
     >>> label = torch.zeros(1, 40, 40, dtype=torch.long)
     >>> label[:, ::3, ::3] = 1
@@ -153,20 +154,20 @@ def _of_all_processes(counts: Tensor) -> Tensor:
     return counts
 
 
-def _locations(batch: Batch) -> _Seen:
-    return _Seen(foreground_logit(batch.logits), batch.label, batch.counted)
+def _everywhere(batch: Locations) -> _Counted:
+    return _Counted(foreground_logit(batch.logits), batch.label, batch.counted)
 
 
-def _peaks(batch: Batch) -> _Seen:
-    """Let a cell be a location whose logit is the highest among its neighbours."""
+def _peaks(batch: Locations) -> _Counted:
+    """Count each location whose logit is the highest among its neighbours as a cell."""
     logit = foreground_logit(batch.logits)
     highest_around = F.max_pool2d(logit.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
     peak = batch.counted & (logit == highest_around)
-    return _Seen(logit, torch.where(peak, batch.label, 0), peak)
+    return _Counted(logit, torch.where(peak, batch.label, 0), peak)
 
 
 def reverse_cumsum(histogram: Tensor) -> Tensor:
-    """Return how many lie in each bin or a higher one.
+    """Return the counts in each bin and all higher ones.
 
     >>> reverse_cumsum(torch.tensor([1.0, 2.0, 3.0]))
     tensor([6., 5., 3.])

@@ -1,19 +1,27 @@
 import math
 import warnings
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.losses import (
+    ExclusiveCrossEntropy,
     excluded_share,
-    exclusion_mask,
     exclusive_cross_entropy,
     warn_of_runaway,
 )
-from sparseshot.losses.exclusion import output_confidence, over_threshold, threshold_logit
+from sparseshot.losses.threshold import output_confidence, over_threshold, threshold_logit
+
+
+def exclusion_mask(
+    logits: Tensor, target: Tensor, *, annotated: Tensor | None = None, **parameters: Any
+) -> Tensor:
+    return ExclusiveCrossEntropy(**parameters).exclusion_mask(logits, target, annotated=annotated)
 
 
 def test_mask_by_hand() -> None:
@@ -43,9 +51,7 @@ def test_beta_raises_rho_to_a_power() -> None:
     rho=st.floats(0.1, 1.0),
     bound=st.floats(0.05, 1.0),
 )
-def test_what_the_mask_shows_is_what_the_loss_leaves_out(
-    seed: int, channels: int, rho: float, bound: float
-) -> None:
+def test_the_mask_is_what_the_loss_excludes(seed: int, channels: int, rho: float, bound: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(3, channels, 11, generator=generator).round(decimals=1)  # with ties
     target = torch.randint(-1, max(channels, 2), (3, 11), generator=generator)

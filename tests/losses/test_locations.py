@@ -4,14 +4,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sparseshot.losses import foreground_logit
-from sparseshot.losses.targets import class_log_probabilities, read_batch, reduced
+from sparseshot.losses import Call, foreground_logit
+from sparseshot.losses.locations import class_log_probabilities, reduce
 
 
 def test_roles() -> None:
     target = torch.tensor([0, 1, 0, 2, -100, -100])
     annotated = torch.tensor([True, True, False, False, True, False])
-    batch = read_batch(torch.zeros(6, 3), target, annotated)
+    batch = Call(torch.zeros(6, 3), target, annotated).read()
     assert batch.annotated.tolist() == [True, True, False, False, False, False]
     assert batch.unannotated.tolist() == [False, False, True, True, False, False]
     assert batch.label.tolist() == [0, 1, 0, 0, 0, 0]
@@ -35,12 +35,12 @@ def test_class_probabilities_sum_to_1(channels: int) -> None:
 
 def test_a_wrong_class_that_cannot_be_read_makes_the_loss_nan() -> None:
     """On a GPU, or compiled, looking at the values would stall or break the graph."""
-    compiled = torch.compile(lambda z, y: read_batch(z, y, None).logits, backend="eager", fullgraph=True)
+    compiled = torch.compile(lambda z, y: Call(z, y).read().logits, backend="eager", fullgraph=True)
     logits = compiled(torch.zeros(3, 1), torch.tensor([0, 7, -100]))
     assert [math.isnan(v) for v in logits[:, 0].tolist()] == [False, True, False]
 
 
 def test_mean_over_nothing_is_0() -> None:
-    losses, nothing = torch.ones(3), torch.zeros(3, dtype=torch.bool)
-    assert reduced(losses, nothing, "mean") == 0.0
-    assert reduced(losses, nothing, "none").tolist() == [0.0, 0.0, 0.0]
+    losses, nothing = torch.ones(3), torch.zeros(3)
+    assert reduce(losses, nothing, "mean") == 0.0
+    assert reduce(losses, nothing, "none").tolist() == [0.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Which unannotated locations are left out of the loss, and how to see that it does not run away."""
+"""The threshold above which unannotated locations are excluded, and the warning if nearly all are."""
 
 import math
 import warnings
@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from sparseshot.errors import TrainingWarning
+from sparseshot.losses.locations import IGNORE_INDEX
 from sparseshot.losses.parameters import check_not_negative, check_share
-from sparseshot.losses.targets import foreground_logit, read_batch
 
 NEVER = math.nan
 """The threshold that no logit reaches: nothing is ≥ NaN, not even an infinite logit."""
@@ -17,8 +17,8 @@ NEVER = math.nan
 def threshold_logit(rho: float, beta: float = 1.0) -> float:
     """Return the foreground logit at which p = ρ^β.
 
-    The test p ≥ ρ^β is made on logits, where it is exact: near 1 many logits round to one p. With ρ^β = 1
-    nothing reaches the threshold, also where p rounds to 1.
+    The test p ≥ ρ^β is made on logits, where it is exact: near 1 many logits round to the same p. With
+    ρ^β = 1 nothing reaches the threshold, even where p rounds to 1.
 
     >>> threshold_logit(0.5), threshold_logit(1.0)
     (0.0, nan)
@@ -37,10 +37,10 @@ def threshold_logit(rho: float, beta: float = 1.0) -> float:
 def over_threshold(
     logit: Tensor, unannotated: Tensor, *, threshold: float, max_excluded: float = 1.0
 ) -> Tensor:
-    """Tell which foreground logits reach ``threshold``; of the unannotated, at most a ``max_excluded`` share.
+    """Return which foreground logits reach ``threshold``; of the unannotated, at most a share.
 
-    If more do, only the most confident are told. Of locations with equal logits all or none are, so an
-    untrained model that says the same everywhere excludes nothing.
+    If more than a ``max_excluded`` share of the unannotated reach it, only the most confident count. Equal
+    logits are treated equally, so an untrained model with the same output everywhere excludes nothing.
 
     >>> logit, every = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.ones(4, dtype=torch.bool)
     >>> over_threshold(logit, every, threshold=0.0, max_excluded=0.5)
@@ -55,47 +55,11 @@ def over_threshold(
     return over & (logit > first_too_many)
 
 
-def exclusion_mask(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    rho: float,
-    beta: float = 1.0,
-    annotated: Tensor | None = None,
-    max_excluded: float = 1.0,
-) -> Tensor:
-    """Tell which locations exclusive cross-entropy leaves out: unannotated, and p ≥ ρ^β.
-
-    Args:
-        logits: ``(N, 1, *)`` or ``(N, C + 1, *)``.
-        target: integers ``(N, *)``; ignored locations (-100) are never excluded, they are not there at all.
-        rho: exclusion threshold in (0, 1]; 1 excludes nothing.
-        beta: exponent of the threshold.
-        annotated: booleans ``(N, *)``; left out, ``target > 0``.
-        max_excluded: bound on the excluded share of the unannotated locations, see :func:`over_threshold`.
-
-    Returns:
-        Booleans ``(N, *)``.
-
-    >>> logits, target = torch.tensor([[2.0], [2.0], [-2.0], [2.0]]), torch.tensor([0, 1, 0, -100])
-    >>> exclusion_mask(logits, target, rho=0.5)
-    tensor([ True, False, False, False])
-    """
-    check_share("max_excluded", max_excluded)
-    batch = read_batch(logits.detach(), target, annotated)
-    return batch.unannotated & over_threshold(
-        foreground_logit(batch.logits),
-        batch.unannotated,
-        threshold=threshold_logit(rho, beta),
-        max_excluded=max_excluded,
-    )
-
-
 def output_confidence(logits: Tensor) -> Tensor:
     """Return what the authors' package compares with its threshold, ``(N, *)``: raw output, no probability.
 
-    With one logit that logit; with several the distance between the largest two, so that confident background
-    is excluded like confident foreground.
+    With one logit it is that logit. With several it is the difference of the largest two, so that confident
+    background is excluded like confident foreground.
 
     >>> output_confidence(torch.tensor([[5.0, 1.0, 2.0]]))
     tensor([3.])
@@ -106,22 +70,24 @@ def output_confidence(logits: Tensor) -> Tensor:
     return first - second
 
 
-def excluded_share(excluded: Tensor, target: Tensor, *, annotated: Tensor | None = None) -> float:
+def excluded_share(
+    excluded: Tensor, target: Tensor, *, annotated: Tensor | None = None, ignore_index: int = IGNORE_INDEX
+) -> float:
     """Return the excluded share of the unannotated locations, 0 if there are none.
 
     >>> excluded_share(torch.tensor([True, False, False]), torch.tensor([0, 0, 1]))
     0.5
     """
     certain = target > 0 if annotated is None else annotated
-    unannotated = int((~certain & (target != -100)).sum())
+    unannotated = int((~certain & (target.long() != ignore_index)).sum())
     return int(excluded.sum()) / max(unannotated, 1)
 
 
 def warn_of_runaway(share: float, *, limit: float = 0.9) -> None:
-    """Warn if nearly all unannotated locations are excluded, which feeds itself.
+    """Warn if nearly all unannotated locations are excluded, which is self-reinforcing.
 
-    What is excluded no longer holds the model back; so p rises, and more is excluded, until no background is
-    left to learn from and the model calls everything foreground.
+    Excluded locations no longer hold the model back. So p rises and more is excluded, until no background
+    is left to learn from and the model predicts foreground everywhere.
     """
     if share > limit:
         warnings.warn(

@@ -1,0 +1,247 @@
+"""The arguments of a loss: checked once, and split into the maps that every loss is written in."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sparseshot.errors import InputError
+
+IGNORE_INDEX = -100
+Reduction = Literal["mean", "sum", "none"]
+TARGET_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Hints:
+    """Further knowledge of a batch, which some losses use and most do not.
+
+    Attributes:
+        truth: integers ``(N, *)`` like the target, but complete; known in simulations only.
+        teacher_logits: logits of a teacher on the same input, of the shape of the model's.
+    """
+
+    truth: Tensor | None = None
+    teacher_logits: Tensor | None = None
+
+
+class Locations(NamedTuple):
+    """One batch, split. All maps are ``(N, *)``; ignored locations are neither annotated nor unannotated."""
+
+    logits: Tensor
+    """``(N, 1, *)`` or ``(N, C + 1, *)`` in float32 or float64."""
+    label: Tensor
+    """int64: the class where annotated, 0 elsewhere."""
+    annotated: Tensor
+    unannotated: Tensor
+
+    @property
+    def counted(self) -> Tensor:
+        """Everything that is not ignored: the locations that the mean is taken over."""
+        return self.annotated | self.unannotated
+
+
+class Call:
+    """One call of a loss.
+
+    Shapes, types and devices are checked when it is made, which reads no value. A class that the logits do
+    not have raises on the CPU. Where that would stall a GPU or break a compiled graph, it makes the loss NaN.
+
+    Attributes:
+        logits: ``(N, 1, *)`` or ``(N, C + 1, *)``, widened to float32 unless they are float64.
+        target: integers ``(N, *)``.
+        annotated: booleans ``(N, *)``, or None for ``target > 0``.
+        progress: the part of training that is done, from 0 to 1.
+        hints: further knowledge.
+        ignore_index: value of the target at ignored locations.
+
+    >>> locations = Call(torch.zeros(1, 1, 4), torch.tensor([[0, 1, -100, 0]])).read()
+    >>> locations.annotated.tolist(), locations.unannotated.tolist()
+    ([[False, True, False, False]], [[True, False, False, True]])
+    """
+
+    def __init__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        annotated: Tensor | None = None,
+        *,
+        progress: float = 1.0,
+        hints: Hints | None = None,
+        ignore_index: int = IGNORE_INDEX,
+    ) -> None:
+        _check(logits, target, annotated, ignore_index)
+        self.logits, self.target, self.annotated = widened(logits), target, annotated
+        self.progress, self.hints, self.ignore_index = progress, hints or Hints(), ignore_index
+        self._locations: Locations | None = None
+        if not values_can_be_read(logits):
+            self.logits = torch.where(self._wrong_class().unsqueeze(1), torch.nan, self.logits)
+
+    def read(self) -> Locations:
+        """Split the batch; once, however often it is asked for."""
+        if self._locations is None:
+            if values_can_be_read(self.logits) and self._wrong_class().any():
+                self.raise_wrong_class()
+            certain, unannotated = self.certain_and_not()
+            label = torch.where(certain, self.target, 0).long().clamp(0, number_of_classes(self.logits))
+            self._locations = Locations(self.logits, label, annotated=certain, unannotated=unannotated)
+        return self._locations
+
+    def certain_and_not(self) -> tuple[Tensor, Tensor]:
+        """Return where the label is certain, and where it is not; ignored locations are in neither."""
+        counted = self.target.long() != self.ignore_index  # an unsigned target would wrap -100 to 156
+        certain = self.target > 0 if self.annotated is None else self.annotated
+        return certain & counted, ~certain & counted
+
+    def truth(self) -> Tensor:
+        """Return the complete target, for a loss that needs it."""
+        if self.hints.truth is None:
+            raise InputError(
+                "this loss needs the ground truth; call it with hints=Hints(truth=…), a complete target, "
+                "which exists only where marks were left out on purpose"
+            )
+        if self.hints.truth.shape != self.target.shape:
+            raise InputError(
+                f"truth has shape {tuple(self.hints.truth.shape)}, the target {tuple(self.target.shape)}; "
+                "give one of the same shape"
+            )
+        return self.hints.truth
+
+    def _wrong_class(self) -> Tensor:
+        y = self.target.long()
+        return ((y < 0) | (y > number_of_classes(self.logits))) & (y != self.ignore_index)
+
+    def raise_wrong_class(self) -> None:
+        """Raise for the first value of the target that is no class."""
+        place = tuple(self._wrong_class().nonzero()[0].tolist())
+        classes = number_of_classes(self.logits)
+        known = "0 (background) and 1" if classes == 1 else f"0 (background) and 1…{classes}"
+        raise InputError(
+            f"target is {int(self.target[place])} at {place}, but logits with {self.logits.shape[1]} "
+            f"channel(s) have only {known}; use {self.ignore_index} for locations to ignore (or set "
+            "ignore_index), or a model with more channels"
+        )
+
+
+def _check(logits: Any, target: Any, annotated: Any, ignore_index: int) -> None:
+    """Raise unless types, shapes and devices fit."""
+    for name, value in (("logits", logits), ("target", target)):
+        if not isinstance(value, Tensor):
+            cure = "; the logits are often its .logits or ['out']" if name == "logits" else ""
+            raise InputError(f"{name} is of type {type(value).__name__}, not a tensor{cure}")
+    if not logits.is_floating_point():
+        raise InputError(f"logits are {logits.dtype}; give the floats that come out of the model")
+    expected = (*logits.shape[:1], *logits.shape[2:])
+    if logits.ndim < 2 or logits.shape[1] < 1 or target.shape != expected:
+        raise InputError(
+            f"logits have shape {tuple(logits.shape)} and the target {tuple(target.shape)}; "
+            + _cure_of_shapes(logits, target)
+        )
+    if target.dtype not in TARGET_TYPES:
+        raise InputError(
+            f"target is {target.dtype}; give integers (target.long()): "
+            f"0 background, 1…C classes, {ignore_index} ignored"
+        )
+    if 0 <= ignore_index <= number_of_classes(logits) or abs(ignore_index) >= 2**24:
+        raise InputError(
+            f"ignore_index is {ignore_index}; give a number that is no class, such as -100 or 255"
+        )
+    if annotated is not None:
+        if annotated.dtype is not torch.bool:
+            raise InputError(f"annotated is {annotated.dtype}; give booleans (annotated.bool())")
+        if annotated.shape != target.shape:
+            raise InputError(
+                f"annotated has shape {tuple(annotated.shape)}, the target {tuple(target.shape)}; give one "
+                "boolean for each location"
+            )
+    for name, tensor in (("target", target), ("annotated", annotated)):
+        if tensor is not None and tensor.device != logits.device:
+            raise InputError(
+                f"{name} is on {tensor.device}, the logits on {logits.device}; use {name}.to(logits.device)"
+            )
+
+
+def _cure_of_shapes(logits: Tensor, target: Tensor) -> str:
+    if target.ndim == logits.ndim > 1 and target.shape[1] == 1:
+        return "drop the channel of the target: target.squeeze(1)"
+    if logits.ndim < 2 or logits.shape == target.shape:
+        without = "if the logits have no channel axis, add it: logits.unsqueeze(1)"
+        return without if logits.ndim < 2 else f"{without}; if the target is one-hot, give target.argmax(1)"
+    if logits.shape[:-1] == target.shape:
+        return "if the channels are last, move them: logits.movedim(-1, 1)"
+    return "give logits (N, 1, *) for one class, (N, C + 1, *) for C classes and background; target (N, *)"
+
+
+def number_of_classes(logits: Tensor) -> int:
+    """Return C, the number of classes besides background."""
+    return max(logits.shape[1] - 1, 1)
+
+
+def values_can_be_read(tensor: Tensor) -> bool:
+    """Return whether reading a value neither stalls a GPU nor breaks a compiled graph."""
+    return not torch.compiler.is_compiling() and tensor.device.type == "cpu"
+
+
+def widened(logits: Tensor) -> Tensor:
+    """Return logits in float32 or float64, never in half precision."""
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+
+
+def foreground_logit(logits: Tensor) -> Tensor:
+    """Return the logit of p, the probability of any foreground, ``(N, *)``.
+
+    With one logit it is that logit. With C + 1 it is log Σ exp z over the classes minus the logit of
+    background, since the sigmoid of this is 1 − softmax(z)₀.
+
+    >>> foreground_logit(torch.tensor([[0.0, 2.0]])), foreground_logit(torch.tensor([[2.0]]))
+    (tensor([2.]), tensor([2.]))
+    """
+    if logits.shape[1] == 1:
+        return logits[:, 0]
+    return logits[:, 1:].logsumexp(1) - logits[:, 0]
+
+
+def label_logit(locations: Locations) -> Tensor:
+    """Return the logit of p(y), the probability of the location's label against all others, ``(N, *)``.
+
+    log p(y) is log σ of it and log(1 − p(y)) is log σ of its negative, both accurate near 0 and 1.
+
+    >>> label_logit(Call(torch.tensor([[2.0], [2.0]]), torch.tensor([1, 0])).read())
+    tensor([ 2., -2.])
+    """
+    logits, label = locations.logits, locations.label
+    if logits.shape[1] == 1:
+        return torch.where(label > 0, logits[:, 0], -logits[:, 0])
+    others = logits.scatter(1, label.unsqueeze(1), -torch.inf)
+    return logits.gather(1, label.unsqueeze(1))[:, 0] - others.logsumexp(1)
+
+
+def label_loss(locations: Locations) -> Tensor:
+    """Return −log p(y) at every location, with y = 0 where not annotated."""
+    logits, label = locations.logits, locations.label
+    if logits.shape[1] == 1:
+        return F.binary_cross_entropy_with_logits(logits[:, 0], label.to(logits.dtype), reduction="none")
+    return F.cross_entropy(logits, label, reduction="none")
+
+
+def class_log_probabilities(logits: Tensor) -> Tensor:
+    """Return log p of background and each class, ``(N, C + 1, *)``, also from one logit."""
+    if logits.shape[1] == 1:
+        return torch.cat([F.logsigmoid(-logits), F.logsigmoid(logits)], 1)
+    return F.log_softmax(logits, 1)
+
+
+def reduce(losses: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
+    """Reduce losses ``(N, *)`` as ``F.cross_entropy`` does; what has no weight is 0 and no part of the mean.
+
+    The mean is Σ wᵢ·lossᵢ / Σ wᵢ, and 0, not NaN, where all weights are 0.
+    """
+    losses = torch.where(weights > 0, losses * weights, 0.0)
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    total = weights.sum()
+    return losses.sum() / torch.where(total > 0, total, 1.0)
