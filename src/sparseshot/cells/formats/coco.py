@@ -9,7 +9,7 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.formats.checks import LONGEST_ID_BYTES
-from sparseshot.cells.formats.json_stream import parsed
+from sparseshot.cells.formats.geojson_stream import parsed
 from sparseshot.cells.formats.options import ReadOptions, Source
 from sparseshot.cells.formats.run_lengths import outline_of_runs
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, build_outlines
@@ -25,9 +25,9 @@ _NOT_UNDERSTOOD = (AttributeError, IndexError, KeyError, TypeError, ValueError, 
 
 def read(source: Source, options: ReadOptions) -> Cells:
     """Read the annotations of one image; a bare list of results is read too."""
-    content = parsed(source.file.read(), source.name, "it")
-    content = {"annotations": content} if isinstance(content, list) else content
     try:
+        content = parsed(source.file.read())
+        content = {"annotations": content} if isinstance(content, list) else content
         categories = {each["id"]: each for each in content.get("categories", ())}
         annotations = _of_image(content, options.image, source.name)
         own = content.get(MEMBER, {})
