@@ -195,4 +195,4 @@ def test_tables_match_the_raw_metrics() -> None:
     for name, (page, table) in tables.TABLES.items():
         shown = tables.between(name).search(page.read_text())
         assert shown is not None, f"{page} has no place for the table {name}"
-        assert table() in shown[0], f"run `python {path.relative_to(ROOT)} --write`"
+        assert table() in shown[0], f"run `python {path.relative_to(ROOT)}`"

@@ -1,168 +1,207 @@
-"""Tables of the README and of docs/adaptive.md, from the raw metrics: ``python docs/results/tables.py``.
+"""Write the tables and figures of README and docs from the raw metrics: ``python docs/results/tables.py``.
 
-It prints them; with ``--write`` it puts them into the pages, between their marks.
+Tables stand in their pages between two comments, ``<!-- table NAME -->`` and ``<!-- end -->``.
 """
 
 import json
 import re
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple, Self
+from typing import Any
+
+from sparseshot.experiments import Results, open_experiment
+from sparseshot.experiments.report.comparisons import Comparison, compare
+from sparseshot.experiments.report.scores import paper_table_section
+from sparseshot.experiments.results import Result
+from sparseshot.pages import table
 
 ROOT = Path(__file__).parents[2]
-METRICS = Path(__file__).parent / "metrics.json"
-TITLES = {
-    ("tnbc", "segment"): "TNBC, Dice",
-    ("tnbc", "detect"): "TNBC, F1",
-    ("monuseg", "segment"): "MoNuSeg, Dice",
-    ("monuseg", "detect"): "MoNuSeg, F1",
-    ("brca_m2c", "detect"): "BRCA-M2C, F1",
-    ("wbc_zheng", "segment"): "WBC-Zheng, Dice",
-    ("wbc_zheng", "detect"): "WBC-Zheng, F1",
+HERE = Path(__file__).parent
+PLACES = {
+    "tnbc-segment": "TNBC, Dice",
+    "tnbc-detect": "TNBC, F1",
+    "monuseg-segment": "MoNuSeg, Dice",
+    "monuseg-detect": "MoNuSeg, F1",
+    "brca_m2c-detect": "BRCA-M2C, F1",
+    "wbc_zheng-segment": "WBC-Zheng, Dice",
+    "wbc_zheng-detect": "WBC-Zheng, F1",
 }
-METHODS = {
+"""Data sets and tasks of the tables."""
+
+MAIN_METHODS = {
     "adaptive": "adaptive exclusive cross-entropy",
     "ece": "exclusive cross-entropy, as in the paper",
     "ce": "cross-entropy",
 }
 FRACTIONS = (0.05, 0.1, 0.3, 0.6, 1.0)
-"""Of the marks, for the adaptive loss."""
-
-Place = tuple[str, str]
-"""A data set and a task."""
-
-
-class Score(NamedTuple):
-    """Dice or F1 over all test images, the mean over seeds."""
-
-    half: float
-    calibrated: float
-    best: float
-    seeds: int
-
-    @classmethod
-    def over_seeds(cls, runs: Sequence[dict[str, Any]]) -> Self:
-        """Take the mean of runs that differ in their seed."""
-        points = ("half", "calibrated", "best")
-        half, calibrated, best = (fmean(run[point]["pooled"] for run in runs) for point in points)
-        return cls(half, calibrated, best, len(runs))
-
-    def told(self, digits: int) -> str:
-        """Return it at threshold 0.5 and calibrated."""
-        return f"{self.half:.{digits}f} / {self.calibrated:.{digits}f}"
+"""Fractions of the marks for the adaptive loss."""
 
 
 @cache
-def done(marking: str | None = None) -> dict[tuple[Place, str, float], list[dict[str, Any]]]:
-    """Return the runs with marks chosen in one way, by place, method and fraction."""
-    groups: dict[tuple[Place, str, float], list[dict[str, Any]]] = {}
-    for run in json.loads(METRICS.read_text())["runs"]:
-        if run["state"] == "done" and run.get("marking") == marking:
-            place = run["dataset"], run["task"]
-            groups.setdefault((place, run["method"], run["fraction"]), []).append(run)
-    return groups
+def raw_runs(file: str) -> dict[str, dict[str, Any]]:
+    """Return the runs of a raw metrics file by name."""
+    return {run["name"]: run for run in json.loads((HERE / file).read_text())["runs"]}
 
 
 @cache
-def scores(marking: str | None = None) -> dict[tuple[Place, str, float], Score]:
-    """Return what they reached, the mean over seeds."""
-    return {key: Score.over_seeds(runs) for key, runs in done(marking).items()}
+def results(file: str, *experiments: str) -> Results:
+    """Return the results of shipped experiments, with the scores of a raw metrics file."""
+    raw = raw_runs(file)
+    plans = tuple(open_experiment(name, profile="quick") for name in experiments)
+    found = {}
+    for run in (run for plan in plans for run in plan.runs):
+        values = raw[run.name]
+        metrics = {"evaluation": values, "exclusive_recall": values.get("exclusive_recall", {})}
+        found[run.name] = Result(run, Path(), metrics=metrics)
+    return Results(plans, found)
+
+
+@cache
+def comparisons() -> dict[str, Comparison]:
+    """Return the comparisons by name, e.g. ``tnbc-segment``."""
+    return {each.name: each for each in compare(results("metrics.json", "results", "adaptive"))}
+
+
+def runs_of(place: str, method: str, fraction: float) -> list[Result]:
+    """Return the runs of a method, one for each seed."""
+    row = comparisons()[place].row(method) if place in comparisons() else None
+    return list(row.results.get(fraction, ())) if row is not None else []
+
+
+def score(place: str, method: str, fraction: float, point: str) -> float | None:
+    """Return Dice or F1 at an operating point, the mean over seeds."""
+    runs = runs_of(place, method, fraction)
+    return fmean(run.score(point) for run in runs) if runs else None  # type: ignore[arg-type, misc]
+
+
+def scores(place: str, method: str, fraction: float, *, digits: int = 2) -> str:
+    """Return the scores at threshold 0.5 and at the calibrated one."""
+    values = [score(place, method, fraction, point) for point in ("half", "calibrated")]
+    return "–" if None in values else " / ".join(f"{value:.{digits}f}" for value in values)
 
 
 def main_table() -> str:
-    """Return the scores at threshold 0.5 and calibrated."""
+    """Return the scores of the main methods on two data sets."""
     fractions = (0.1, 0.3, 1.0)
-    rows = [["", "", *(f"{fraction:.0%} of the marks" for fraction in fractions)]]
-    for place, title in list(TITLES.items())[:4]:
-        for number, (method, name) in enumerate(METHODS.items()):
-            told = [_told(place, method, fraction=fraction) for fraction in fractions]
-            rows.append(["" if number else title, name, *told])
-    return _markdown(rows)
+    rows = []
+    for place, title in list(PLACES.items())[:4]:
+        for number, (method, name) in enumerate(MAIN_METHODS.items()):
+            cells = [scores(place, method, fraction) for fraction in fractions]
+            rows.append(["" if number else title, name, *cells])
+    return table(["", "", *(f"{f:.0%} of the marks" for f in fractions)], rows, text_columns=2)
+
+
+def summary_table() -> str:
+    """Return the scores of all methods on all data sets."""
+    fractions = (0.1, 0.3, 1.0)
+    rows = []
+    for place, title in PLACES.items():
+        for row in comparisons()[place].rows:
+            cells = [scores(place, row.method.name, fraction) for fraction in fractions]
+            if set(cells) != {"–"}:
+                rows.append([title, row.method.title, *cells])
+    return table(["", "method", *(f"{f:.0%} of the marks" for f in fractions)], rows, text_columns=2)
 
 
 def adaptive_table() -> str:
-    """Return the adaptive loss beside the others."""
-    rivals = {"`ece`": "ece", "`ce`": "ce", "`nnpu`, told": "nnpu-told", "`oracle`": "oracle"}
-    header = ["", "marks", "seeds", "`adaptive`", "at its best threshold", "of `ce` with all marks", *rivals]
-    rows = [header]
-    for (place, fraction), score in _adaptive().items():
-        whole = scores().get((place, "ce", 1.0))
-        kept = "–" if whole is None else f"{score.calibrated / whole.calibrated:.0%}"
-        beside = [_told(place, method, fraction=fraction, digits=3) for method in rivals.values()]
-        mean = [str(score.seeds), score.told(3), f"{score.best:.3f}", kept]
-        rows.append([TITLES[place], f"{fraction:.0%}", *mean, *beside])
-    return _markdown(rows)
+    """Return the adaptive loss beside its baselines."""
+    baselines = {"`ece`": "ece", "`ce`": "ce", "`nnpu`, true share": "nnpu-told", "`oracle`": "oracle"}
+    header = [
+        "",
+        "marks",
+        "seeds",
+        "`adaptive`",
+        "at its best threshold",
+        "of `ce` with all marks",
+        *baselines,
+    ]
+    rows = []
+    for place, fraction in adaptive_places():
+        best = score(place, "adaptive", fraction, "best")
+        kept = score(place, "adaptive", fraction, "calibrated") / score(place, "ce", 1.0, "calibrated")
+        own = [str(len(runs_of(place, "adaptive", fraction))), scores(place, "adaptive", fraction, digits=3)]
+        others = [scores(place, method, fraction, digits=3) for method in baselines.values()]
+        rows.append([PLACES[place], f"{fraction:.0%}", *own, f"{best:.3f}", f"{kept:.0%}", *others])
+    return table(header, rows)
 
 
-def hopes_table() -> str:
-    """Return what was hoped for of the adaptive loss from 10 % of the marks on, and where it is not so."""
-    known = {key: score for key, score in _adaptive().items() if key[1] >= 0.1}
-    all_scores = scores()
-    whole = {key: all_scores[key[0], "ce", 1.0] for key in known if (key[0], "ce", 1.0) in all_scores}
-    paper = {key: all_scores[key[0], "ece", key[1]] for key in known if (key[0], "ece", key[1]) in all_scores}
-    hopes = {
-        "calibrated, at least 96 % of `ce` with all marks": {
-            key: known[key].calibrated >= 0.96 * whole[key].calibrated for key in whole
-        },
-        "at 0.5, at most 0.01 below `ece`": {key: known[key].half >= paper[key].half - 0.01 for key in paper},
-        "calibrated, at most 0.01 below `ece`": {
-            key: known[key].calibrated >= paper[key].calibrated - 0.01 for key in paper
-        },
-        "at 0.5, at most 0.02 below its own best threshold": {
-            key: score.half >= score.best - 0.02 for key, score in known.items()
-        },
+def targets_table() -> str:
+    """Return what was intended of the adaptive loss from 10 % of the marks on, and where it is not met."""
+    places = [(place, fraction) for place, fraction in adaptive_places() if fraction >= 0.1]
+
+    def value(place: str, method: str, fraction: float, point: str) -> float:
+        found = score(place, method, fraction, point)
+        return float("nan") if found is None else found
+
+    targets = {
+        "calibrated, at least 96 % of `ce` with all marks": lambda place, f: (
+            value(place, "adaptive", f, "calibrated") >= 0.96 * value(place, "ce", 1.0, "calibrated")
+        ),
+        "at 0.5, at most 0.01 below `ece`": lambda place, f: (
+            value(place, "adaptive", f, "half") >= value(place, "ece", f, "half") - 0.01
+        ),
+        "calibrated, at most 0.01 below `ece`": lambda place, f: (
+            value(place, "adaptive", f, "calibrated") >= value(place, "ece", f, "calibrated") - 0.01
+        ),
+        "at 0.5, at most 0.02 below its own best threshold": lambda place, f: (
+            value(place, "adaptive", f, "half") >= value(place, "adaptive", f, "best") - 0.02
+        ),
     }
-    rows = [["hoped for, from 10 % of the marks on", "is so", "is not so"]]
-    for hope, came in hopes.items():
-        failed: dict[Place, list[str]] = {}
-        for (place, fraction), true in came.items():
-            if not true:
-                failed.setdefault(place, []).append(f"{fraction:.0%}")
-        where = "; ".join(f"{TITLES[place]} at {', '.join(at)}" for place, at in failed.items())
-        rows.append([hope, f"{sum(came.values())} of {len(came)}", where or "nowhere"])
-    return _markdown(rows)
+    rows = []
+    for target, is_met in targets.items():
+        missed: dict[str, list[str]] = {}
+        for place, fraction in places:
+            if not is_met(place, fraction):
+                missed.setdefault(place, []).append(f"{fraction:.0%}")
+        met = len(places) - sum(map(len, missed.values()))
+        where = "; ".join(f"{PLACES[place]} at {', '.join(at)}" for place, at in missed.items())
+        rows.append([target, f"{met} of {len(places)}", where or "–"])
+    return table(["target, from 10 % of the marks on", "met", "not met"], rows, text_columns=3)
 
 
 def share_table() -> str:
-    """Return what the adaptive loss took the share of marks for, and in detection which z it took."""
-    rows = [["", "", *(f"{fraction:.0%} of the marks" for fraction in FRACTIONS)]]
-    for place, title in TITLES.items():
-        found = [done().get((place, "adaptive", fraction), []) for fraction in FRACTIONS]
-        estimates = [[run["marked_share"] for run in runs if "marked_share" in run] for runs in found]
-        shares = [[_mean(e[end] for e in these) for end in ("found", "true")] for these in estimates]
-        rows.append([title, "ĉ / c", *(" / ".join(pair) for pair in shares)])
-        if place[1] == "detect":
-            of_one = [_mean(e["alpha"] / (1 + e["alpha"]) / e["found"] for e in these) for these in estimates]
-            rows.append(["", "z", *of_one])
-    return _markdown(rows)
+    """Return the estimated and the true share of marks, and in detection z."""
+    rows = []
+    for place, title in PLACES.items():
+        estimates = [shares_of(place, fraction) for fraction in FRACTIONS]
+        pairs = [[_mean(e[end] for e in these) for end in ("found", "true")] for these in estimates]
+        rows.append([title, "ĉ / c", *(" / ".join(pair) for pair in pairs)])
+        if place.endswith("detect"):
+            z = [_mean(e["alpha"] / (1 + e["alpha"]) / e["found"] for e in these) for these in estimates]
+            rows.append(["", "z", *z])
+    return table(["", "", *(f"{f:.0%} of the marks" for f in FRACTIONS)], rows, text_columns=2)
 
 
 def marking_table() -> str:
     """Return the scores with 30 % of the marks, chosen in several ways."""
-    rows = [["", "marks chosen", "adaptive", "cross-entropy"]]
-    ways = ("large", "corner", "images", "classes")
-    otherwise = {place for way in ways for place, _, _ in scores(way)}
-    for place, title in TITLES.items():
-        for way in (None, *ways):
-            told = [_told(place, method, fraction=0.3, marking=way) for method in ("adaptive", "ce")]
-            if place in otherwise and told != ["–", "–"]:
-                rows.append([title, f"`{way or 'random'}`", *told])
-    return _markdown(rows)
+    rows = []
+    for place, title in PLACES.items():
+        dataset, task = place.split("-")
+        ways = {way: f"{dataset}@{way}-{task}" for way in ("large", "corner", "images", "classes")}
+        ways = {way: name for way, name in ways.items() if name in comparisons()}
+        for way, name in ({"random": place} | ways).items() if ways else ():
+            cells = [scores(name, method, 0.3) for method in ("adaptive", "ce")]
+            rows.append([title, f"`{way}`", *cells])
+    return table(["", "marks chosen", "adaptive", "cross-entropy"], rows, text_columns=2)
 
 
-def _adaptive() -> dict[tuple[Place, float], Score]:
-    """Return the scores of the adaptive loss, in the order of the tables."""
-    keys = [(place, fraction) for place in TITLES for fraction in FRACTIONS]
-    found = {key: scores().get((key[0], "adaptive", key[1])) for key in keys}
-    return {key: score for key, score in found.items() if score is not None}
+def paper_table_of(name: str) -> str:
+    """Return one of the paper's tables, ours beside the paper's numbers."""
+    *_, text = paper_table_section(open_experiment(name, profile="quick"), results("paper-tables.json", name))
+    return str(text)
 
 
-def _told(place: Place, method: str, *, fraction: float, digits: int = 2, marking: str | None = None) -> str:
-    score = scores(marking).get((place, method, fraction))
-    return "–" if score is None else score.told(digits)
+def adaptive_places() -> list[tuple[str, float]]:
+    """Return the places and fractions of the adaptive loss."""
+    return [(place, f) for place in PLACES for f in FRACTIONS if runs_of(place, "adaptive", f)]
+
+
+def shares_of(place: str, fraction: float) -> list[dict[str, float]]:
+    """Return the estimated shares of marks of the adaptive loss, one for each seed."""
+    raw = [raw_runs("metrics.json")[result.run.name] for result in runs_of(place, "adaptive", fraction)]
+    return [run["marked_share"] for run in raw if "marked_share" in run]
 
 
 def _mean(values: Iterable[float]) -> str:
@@ -170,29 +209,32 @@ def _mean(values: Iterable[float]) -> str:
     return f"{fmean(numbers):.2f}" if numbers else "–"
 
 
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
-
-
 TABLES = {
     "main": (ROOT / "README.md", main_table),
+    "summary": (ROOT / "docs" / "results.md", summary_table),
     "adaptive": (ROOT / "docs" / "adaptive.md", adaptive_table),
     "shares": (ROOT / "docs" / "adaptive.md", share_table),
-    "hopes": (ROOT / "docs" / "adaptive.md", hopes_table),
+    "targets": (ROOT / "docs" / "adaptive.md", targets_table),
     "marking": (ROOT / "docs" / "adaptive.md", marking_table),
+    **{
+        name: (ROOT / "docs" / "paper-tables.md", lambda name=name: paper_table_of(name))
+        for name in ("annealing", "exclusive-recall", "weak-supervision")
+    },
 }
 
 
 def between(name: str) -> re.Pattern[str]:
-    """Find a table in its page: between two comments, so that nobody sees them."""
+    """Return a pattern that finds a table in its page."""
     return re.compile(rf"(<!-- table {name} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
 
 
+def main() -> None:
+    """Write all tables into their pages."""
+    for name, (page, make) in TABLES.items():
+        text, count = between(name).subn(lambda m, make=make: m[1] + make() + m[2], page.read_text())
+        assert count == 1, f"{page} has {count} places for the table {name}"
+        page.write_text(text)
+
+
 if __name__ == "__main__":
-    for name, (page, table) in TABLES.items():
-        print(f"{page.name}, {name}:\n\n{table()}\n")
-        if "--write" in sys.argv:
-            text, count = between(name).subn(lambda m, table=table: m[1] + table() + m[2], page.read_text())
-            assert count == 1, f"{page} has {count} places for the table {name}"
-            page.write_text(text)
+    main()
