@@ -86,16 +86,14 @@ def _crchisto(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) ->
     folder = path.parents[2] / "Classification" / name
     points = _points(path, size_px)
     label = np.full(len(points), -1, np.int16)
-    tree = KDTree(points) if len(points) else None
-    for number, kind in enumerate(classes) if folder.is_dir() and tree else ():
+    tree = KDTree(points)
+    for number, kind in enumerate(classes) if folder.is_dir() else ():
         file = folder / f"{name}_{kind}.mat"
         if not file.is_file():
             raise DataNotFoundError(file, "no such file beside those of the other classes; copy it again")
-        classified = _points(file, size_px)
-        if len(classified):
-            _, nearest = tree.query(classified, distance_upper_bound=_SAME_PLACE_PX)
-            _warn(file, int((nearest == len(points)).sum()), "classified points without a detected nucleus")
-            label[nearest[nearest < len(points)]] = number
+        _, nearest = tree.query(_points(file, size_px), distance_upper_bound=_SAME_PLACE_PX)
+        _warn(file, int((nearest == len(points)).sum()), "classified points without a detected nucleus")
+        label[nearest[nearest < len(points)]] = number
     return Cells(points, classes=classes, label=label)
 
 
