@@ -1,9 +1,14 @@
+import os
+import stat
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from sparseshot.errors import OutputError
-from sparseshot.files import replacing
+from sparseshot.files import replacing, write_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -29,3 +34,77 @@ def test_the_temporary_name_keeps_the_suffixes(tmp_path: Path) -> None:
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="create it first"), replacing(tmp_path / "no" / "a.txt"):
         pass
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    target, link, dangling = tmp_path / "there" / "a.json", tmp_path / "link.json", tmp_path / "dangling.json"
+    target.parent.mkdir()
+    target.write_text("old")
+    link.symlink_to(target)
+    dangling.symlink_to(target.with_name("b.json"))
+    for path in (link, dangling):
+        write_json(path, 7)
+        assert path.is_symlink()
+        assert path.resolve().read_text() == "7"
+    assert sorted(path.name for path in target.parent.iterdir()) == ["a.json", "b.json"]
+
+
+def test_a_device_stays_a_device() -> None:
+    write_json("/dev/null", 7)
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    write_json(pipe, 7)
+    reader.join(timeout=20)
+    assert read == ["7"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_standard_output_can_be_redirected_to_a_file(tmp_path: Path) -> None:
+    program = "from sparseshot.files import write_json; write_json('/dev/stdout', 7)"
+    with (tmp_path / "out.json").open("w") as out:
+        subprocess.run([sys.executable, "-c", program], stdout=out, check=True)
+    assert (tmp_path / "out.json").read_text() == "7"
+    assert subprocess.check_output([sys.executable, "-c", program]) == b"7"
+
+
+def test_a_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="is a folder"):
+        write_json(tmp_path, 7)
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "切" * 83, os.fsdecode(b"caf\xe9.json"), "[a-z]*.json"])
+def test_any_name_that_a_file_can_have(tmp_path: Path, name: str) -> None:
+    write_json(tmp_path / name, 7)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+KILLED = """
+import os, signal, sys
+from sparseshot.files import replacing
+with replacing(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    (left,) = tmp_path.iterdir()
+    write_json(path, 1)
+    assert left.exists(), "it may belong to a process that has just begun"
+    os.utime(left, (0, 0))
+    with replacing(path) as temporary:
+        assert not left.exists()
+        os.utime(temporary, (0, 0))
+        write_json(path, 2)
+        assert temporary.exists(), "its process is at work"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,9 +1,12 @@
-"""Writing so that a reader never meets half a file."""
+"""Writing files so that a reader never sees half of one, and locking folders."""
 
+import glob
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import orjson
@@ -13,7 +16,10 @@ from sparseshot.errors import OutputError
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
-    """Return temporary path beside ``path``; rename it to ``path`` if the block ends well, remove it if not.
+    """Yield a temporary path; it becomes ``path`` if the block succeeds, and is removed if not.
+
+    A link is followed and its target replaced. What is not a file, such as a device or a pipe, is written to
+    when the block has succeeded. Temporary files left by killed processes are removed.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -23,28 +29,65 @@ def replacing(path: Path | str) -> Iterator[Path]:
     (['a.txt'], 'whole')
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise OutputError(path, f"the folder {path.parent} does not exist; create it first")
+    if path.is_dir():
+        raise OutputError(path, "is a folder; give the name of a file")
+    # A link below /dev or /proc, such as /dev/stdout, leads to what another process holds open.
+    is_file = (path.is_file() or not path.exists()) and path.absolute().parts[1:2] not in {
+        ("dev",),
+        ("proc",),
+    }
+    target = path.resolve() if is_file else path
+    folder = target.parent if is_file else Path(tempfile.gettempdir())
+    if not folder.is_dir():
+        raise OutputError(path, f"the folder {folder} does not exist; create it first")
     # The suffix stays last, because writers choose their format by it.
-    handle, name = tempfile.mkstemp(
-        prefix=f".{path.stem[:100]}.", suffix=f".part{''.join(path.suffixes[-2:])}", dir=path.parent
-    )
-    os.close(handle)
+    prefix = f".{os.fsencode(path.stem)[:100].decode(errors='ignore')}."
+    suffix = f".part{''.join(path.suffixes[-2:])}"
+    _remove_leftovers(folder, f"{glob.escape(prefix)}*{glob.escape(suffix)}")
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=folder)
     temporary = Path(name)
     try:
+        _lock(handle)  # until it is renamed, so that nobody takes it for a leftover
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
+            if not is_file:
+                with target.open("wb") as output:
+                    shutil.copyfileobj(file, output)
+                return
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)  # mkstemp makes it private; a result is as readable as any other file
-        temporary.replace(path)
+        temporary.replace(target)
     finally:
+        os.close(handle)
         temporary.unlink(missing_ok=True)
 
 
+_LEFTOVER_S = 60
+"""A younger temporary file may belong to a process that has not locked it yet."""
+
+
+def _remove_leftovers(folder: Path, pattern: str) -> None:
+    for path in folder.glob(pattern):
+        with suppress(OSError), path.open("rb") as file:
+            if time.time() - path.stat().st_mtime > _LEFTOVER_S and _lock(file.fileno()):
+                path.unlink()
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open file; False if another process holds the lock, or if there are no locks here."""
+    try:
+        import fcntl  # noqa: PLC0415  not on Windows
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
 def write_json(path: Path | str, value: object) -> None:
-    """Write a value as JSON, whole or not at all; what is not a number is null.
+    """Write a value as JSON, whole or not at all; NaN becomes null.
 
     >>> path = Path(tempfile.mkdtemp(), "a.json")
     >>> write_json(path, {"precision": float("nan")})
