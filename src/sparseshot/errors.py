@@ -20,6 +20,15 @@ from difflib import get_close_matches
 from pathlib import Path
 
 
+def printable(path: Path | str) -> str:
+    r"""Return a path as text that can be printed and stored; bytes that are not UTF-8 become ``�``.
+
+    >>> printable("caf\udce9.svs")
+    'caf�.svs'
+    """
+    return str(path).encode(errors="surrogateescape").decode(errors="replace")
+
+
 class SparseshotError(Exception):
     """Base class of all sparseshot exceptions."""
 
@@ -32,7 +41,7 @@ class _FileError(SparseshotError):
     """An error about one file; the message begins with its path."""
 
     def __init__(self, path: Path | str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
+        super().__init__(f"{printable(path)}: {problem}")
         self.path = Path(path)
         self.problem = problem
 

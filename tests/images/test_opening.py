@@ -1,4 +1,5 @@
 import importlib.util
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -403,3 +404,17 @@ def test_broken_files_of_every_kind_give_a_slide_error(tmp_path: Path) -> None:
             except SlideError:
                 pass
     assert 20 < opened < 220
+
+
+def test_a_name_that_is_not_utf8_can_be_printed(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.tif")
+    slide_files.write_pyramid(path, IMAGE)
+    with open_slide(path) as slide:
+        assert slide.name == "caf\ufffd.tif"
+        np.testing.assert_array_equal(read_region(slide, 0, 0, 403, 301), IMAGE)
+    with slide_files.by_openslide(path) as slide:
+        np.testing.assert_array_equal(read_region(slide, 0, 0, 403, 301), IMAGE)
+    path.write_bytes(b"no slide")
+    with pytest.raises(SlideError) as raised:
+        open_slide(path)
+    str(raised.value).encode()
