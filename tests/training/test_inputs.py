@@ -2,13 +2,15 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from tests.training.blobs import blobs, tiny_config
 
 from sparseshot.cells import Cells
 from sparseshot.datasets import load_dataset
-from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
-from sparseshot.training.runs import make_config
+from sparseshot.training.rounds import WeakSupervision
+from sparseshot.training.runs import make_config, train_run
 
 
 def touch(*paths: Path) -> None:
@@ -112,9 +114,8 @@ def test_the_real_set_keeps_a_fraction_and_remembers_the_rest(real_data: Path) -
     assert not set(groups[0].groups) & set(groups[1].groups)
 
 
+@pytest.mark.filterwarnings("ignore:.*times as much is found")  # after so short a training
 def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.training.blobs import blobs
-
     from sparseshot.cli import main
 
     for number in range(3):
@@ -144,11 +145,6 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
     assert {"evaluation.json", "evaluation.png", "model.pt", "config.json", "source.json"} <= {
         path.name for path in run.iterdir()
     }
-    image = tmp_path / "i0.png"
-    pixels = image.read_bytes()
-    image.write_bytes(b"no image")  # a finished run is loaded without opening it
-    assert main([*command, "--out", str(run), "--steps", "6", "--mpp", "0.5"]) == 0
-    image.write_bytes(pixels)
     rounds = [
         "--out",
         str(tmp_path / "weak"),
@@ -168,3 +164,40 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
     assert "--dataset with --root" in capsys.readouterr().err
     assert main([*command, "--out", str(run), "--steps", "6", "--mpp", "0.5", "--loss", "cee"]) == 2
     assert "did you mean 'ce'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    slide, truth = blobs(0)
+    Image.fromarray(slide.pixels).save(tmp_path / "a.png")
+    Cells(truth.xy).write(tmp_path / "a.geojson")
+    return tmp_path / "a.png", tmp_path / "a.geojson"
+
+
+def test_a_finished_run_is_loaded_without_opening_its_slides(
+    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    first = train_run(config, data, tmp_path / "run", show=False)
+    monkeypatch.setattr(TrainingData, "load", lambda _: pytest.fail("it was opened"))
+    assert train_run(config, data, tmp_path / "run", show=False).step == first.step
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("changed", ["marks", "image", "rounds"])
+def test_changed_inputs_of_a_run_are_refused(
+    changed: str, finished: bool, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    train_run(config, data, tmp_path / "run", show=False)
+    if not finished:
+        (tmp_path / "run" / "model.pt").rename(tmp_path / "run" / "last.pt")  # as if it had been killed
+    slide, truth = blobs(1)
+    if changed == "image":
+        Image.fromarray(slide.pixels).save(pair[0])
+    if changed == "marks":
+        Cells(truth.xy).write(pair[1])
+    weak = WeakSupervision(2 if changed == "rounds" else 1)
+    expected = "rounds" if changed == "rounds" else pair[changed == "marks"].name
+    with pytest.raises(OutputError, match=expected):
+        train_run(config, data, tmp_path / "run", weak=weak, show=False)

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shapely
 import torch
 from tests.training.blobs import blobs, marked_blobs, tiny_config
 from torch import Tensor, nn
 
 from sparseshot.cells import Cells
+from sparseshot.errors import TrainingWarning
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.checkpoint import Checkpoint
@@ -30,6 +32,24 @@ class DarkIsCell(nn.Module):
 
     def forward(self, image: Tensor) -> Tensor:
         return 20 * (0.3 - image[:, :1]) + self.bias
+
+
+class DarkestOfEight(nn.Module):
+    """A detector: a grid cell of eight pixels holds a cell if the centre of a dark disc is in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.tensor(0.0))
+
+    def forward(self, image: Tensor) -> Tensor:
+        row, col = torch.meshgrid(torch.arange(-6, 7), torch.arange(-6, 7), indexing="ij")
+        disc = ((row**2 + col**2) <= 25).float()[None, None] / 81
+        dark = nn.functional.conv2d((image[:, :1] < 0.3).float(), disc, padding=6)
+        darkest, place = nn.functional.max_pool2d(dark, 8, return_indices=True)
+        width = image.shape[-1]
+        x, y = (place % width) % 8 + 0.5, (place // width) % 8 + 0.5
+        offset = torch.logit((torch.cat([x, y], dim=1) / 8 + 0.5) / 2)
+        return torch.cat([60 * (darkest - 0.8) + self.bias, offset], dim=1)
 
 
 def checkpoint_of(network: nn.Module, *, threshold: float | None = None) -> Checkpoint:
@@ -138,3 +158,39 @@ def test_points_only_marks_serve_a_segmenter() -> None:
     canvases, _ = prepare([AnnotatedSlide(slide, Cells(truth.xy, mpp=0.5))], [], config)
     label = canvases[0].cut(canvases[0].grid.box, BlockCache()).label
     assert (label > 0).any()
+
+
+@pytest.mark.parametrize("task", ["segment", "detect"])
+def test_only_exhaustive_regions_are_counted(task: str) -> None:
+    """Inside the region the marks are what the model finds; outside nothing is marked."""
+    slide, truth = blobs(0)
+    inside = truth[(truth.xy < 96).all(axis=1)]
+    regions = np.array([shapely.box(0, 0, 96, 96)], object)
+    marks = replace(inside, regions=regions)
+    network: nn.Module = DarkIsCell() if task == "segment" else DarkestOfEight()
+    checkpoint = Checkpoint(tiny_config(task), network.state_dict(), 1)
+    alone = evaluate(checkpoint, [AnnotatedSlide(slide, inside)], network=network)
+    assert alone.half.precision < 0.5
+    result = evaluate(checkpoint, [AnnotatedSlide(slide, marks)], network=network)
+    assert (result.regions, result.cells) == (1, len(inside))
+    assert result.half.precision > 0.9
+    assert result.half.pooled > 0.85
+    both = evaluate(checkpoint, [AnnotatedSlide(slide, marks), AnnotatedSlide(*blobs(1))], network=network)
+    assert both.images == 1
+    assert both.half.pooled == result.half.pooled
+
+
+def test_sparse_marks_leave_recall_as_the_only_score(tmp_path: Path) -> None:
+    slide, truth = blobs(0)
+    sparse = [AnnotatedSlide(slide, truth[:4])]
+    with pytest.warns(TrainingWarning, match=r"precision and F1 mean nothing.*Exhaustive"):
+        result = evaluate(checkpoint_of(DarkIsCell()), sparse, exhaustive=False, network=DarkIsCell())
+    assert result.sparse
+    assert result.half.recall > 0.95
+    result.write(tmp_path / "scores.json")
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert scores["half"]["precision"] is scores["half"]["pooled"] is None
+    whole = evaluate(
+        checkpoint_of(DarkIsCell()), [AnnotatedSlide(slide, truth)], exhaustive=False, network=DarkIsCell()
+    )
+    assert not whole.sparse

@@ -11,25 +11,30 @@ _SAMPLES, _SAMPLE_BYTES = 512, 2**12
 
 
 def slide_fingerprint(slide: Slide) -> str:
-    """Return a hash of a slide's size, pixel size and content, independent of its path.
-
-    Of a file, both ends and 512 evenly spread samples are hashed: the ends hold the directories of most
-    formats, the samples differ even between uncompressed slides with equal margins. The names and sizes of
-    the files in the folder of an MRXS slide are included.
-    """
-    digest = hashlib.sha256(f"{slide.size} {slide.mpp!r}".encode())
+    """Return a hash of a slide's size, pixel size and content, independent of its path."""
+    start = f"{slide.size} {slide.mpp!r}"
     path: Path | None = getattr(slide, "path", None)
     if path is None:
-        digest.update(repr(slide).encode())
-        return digest.hexdigest()
+        return hashlib.sha256(f"{start}{slide!r}".encode()).hexdigest()
+    return file_fingerprint(path, start)
+
+
+def file_fingerprint(path: Path, start: str = "") -> str:
+    """Return a hash of ``start`` and the content of a slide's file.
+
+    Both ends and 512 evenly spread samples are hashed: the ends hold the directories of most formats, the
+    samples differ even between uncompressed slides with equal margins. The names and sizes of the files in
+    the folder of an MRXS slide are included.
+    """
+    digest = hashlib.sha256(start.encode())
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         digest.update(str(size).encode())
         last = max(0, size - _ENDS_BYTES)
         samples = (round(last * k / _SAMPLES) for k in range(1, _SAMPLES))
         lengths = {0: _ENDS_BYTES, **dict.fromkeys(samples, _SAMPLE_BYTES), last: _ENDS_BYTES}
-        for start, length in lengths.items():
-            file.seek(start)
+        for place, length in lengths.items():
+            file.seek(place)
             digest.update(file.read(length))
     folder = path.with_suffix("")
     for part in sorted(folder.glob("*")) if path.suffix.lower() == ".mrxs" else ():

@@ -1,5 +1,6 @@
 """Slides with the cells people marked on them, and what a run is trained on."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,6 +13,7 @@ from sparseshot.cells import MARKINGS, Cells, choose_marks, read_cells
 from sparseshot.datasets import Sample, load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.images import Box, Slide, TissueMask, open_slide, tissue_mask
+from sparseshot.images.fingerprint import file_fingerprint
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import Region, look_at
 from sparseshot.training.config import TrainConfig
@@ -124,6 +126,17 @@ class TrainingData:
         )
         return [replace(item, marks=marks) for item, marks in zip(slides, kept, strict=True)]
 
+    def fingerprint(self) -> dict[str, str]:
+        """Return a hash of each file of the pairs, by its path; a file that is missing has none."""
+        files: dict[str, str] = {}
+        for image, marks in self.pairs:
+            if image.is_file():
+                files[str(image)] = file_fingerprint(image)
+            if marks.is_file():
+                with marks.open("rb") as file:
+                    files[str(marks)] = hashlib.file_digest(file, "sha256").hexdigest()
+        return files
+
     def to_json(self) -> str:
         """Return the fields as JSON."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
@@ -136,7 +149,8 @@ class TrainingData:
             values = json.loads(path.read_text())
             root = None if values["root"] is None else Path(values["root"])
             pairs = tuple((Path(image), Path(marks)) for image, marks in values["pairs"])
-            return cls(**(values | {"root": root, "pairs": pairs}))
+            known = {item.name: values[item.name] for item in fields(cls) if item.name in values}
+            return cls(**(known | {"root": root, "pairs": pairs}))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise FormatError(path, f"does not say what the run was trained on ({error})") from error
 

@@ -4,23 +4,35 @@ Everything is counted at all thresholds at once, so that the best threshold, whi
 reveals, is reported beside the two that a user has.
 """
 
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import shapely
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from sparseshot.cells import Cells
+from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.files import write_json
+from sparseshot.images import Box, Grid
 from sparseshot.metrics import Counts, bootstrap_interval, f1_score
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
 
 LADDER = np.unique(np.concatenate([np.linspace(0.01, 0.99, 99), 1 / (1 + np.exp(-np.arange(-8, 8.01, 0.1)))]))
-"""Thresholds among which the best is looked for."""
+"""Thresholds among which the best is chosen."""
+
+SPARSE = 3.0
+"""Found to marked, the ratio above which marks without a region are plainly sparse."""
+
+_CONTEXT_PX = 16
+"""Pixels around a region in which detections are suppressed together with those inside."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +60,17 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model on images whose cells are all known.
+    """Scores of a model.
 
     Attributes:
         task: ``segment``: scores are Dice; ``detect``: F1 within 3 µm.
-        images: how many.
-        cells: how many they hold.
+        images: number of images counted.
+        cells: number of their cells.
         half: at threshold 0.5, as in the paper.
         calibrated: at the threshold chosen from held-out marks; None if the model has none.
         best: at the threshold that is best for these images: a bound, not a result.
+        regions: number of exhaustive regions, outside of which nothing is counted; 0: whole images.
+        sparse: the marks are far fewer than the cells found, so that only recall has a meaning.
     """
 
     task: str
@@ -65,9 +79,11 @@ class Evaluation:
     half: OperatingPoint
     calibrated: OperatingPoint | None
     best: OperatingPoint
+    regions: int = 0
+    sparse: bool = False
 
     def write(self, path: Path) -> None:
-        """Write as JSON; a precision of nothing found is null."""
+        """Write as JSON; a score that has no meaning is null."""
         write_json(path, asdict(self))
 
 
@@ -75,37 +91,85 @@ def evaluate(
     checkpoint: Checkpoint,
     images: Sequence[AnnotatedSlide],
     *,
+    exhaustive: bool = True,
     network: nn.Module | None = None,
     device: torch.device | str = "cpu",
 ) -> Evaluation:
-    """Score a model on images at all thresholds."""
-    task, labelling = checkpoint.config.make_task(), checkpoint.config.labelling
+    """Score a model on images at all thresholds.
+
+    If any of the images has exhaustive regions, only these are counted.
+
+    Args:
+        checkpoint: the model.
+        images: with their marks, or with their truth.
+        exhaustive: every cell of the images is known. If not, and there are no regions either, marks that are
+            far fewer than the cells found leave recall as the only score, with a warning.
+        network: a custom network, if the model was trained with one.
+        device: to run on.
+    """
+    task, config = checkpoint.config.make_task(), checkpoint.config
     module = checkpoint.network(network).to(device)
     thresholds = np.append(LADDER, [0.5] if checkpoint.threshold is None else [0.5, checkpoint.threshold])
-    counts = np.zeros((len(images), len(thresholds), 3), np.int64)
-    cells = 0
-    for index, item in enumerate(images):
-        truth = labelling.positives(item.cells)
-        cells += len(truth)
-        region = item.look_at(module, checkpoint.config, threshold=LOWEST_SCORE, halo_px=0)
-        counted = np.ones((region.window.core.height, region.window.core.width), np.bool_)
-        hits = region.finder.hits(region.window, region.parts, truth, counted)
-        counts[index] = hits.counts_at(thresholds)
-    pooled = f1_score(*counts.sum(axis=0).T)
-    calibrated = None if checkpoint.threshold is None else _score(counts[:, -1], checkpoint.threshold)
+    regions = [shapely.get_parts(shapely.union_all(item.cells.regions)) for item in images]
+    has_regions = any(map(len, regions))
+    counts, cells = [], 0
+    for item, own in zip(images, regions, strict=True):
+        if has_regions and not len(own):
+            continue
+        truth = config.labelling.positives(item.cells)
+        grid = Grid.over(item.slide, config.mpp)
+        everywhere = np.ones((grid.height, grid.width), np.bool_)
+        parts = [_inside(item, truth, area, grid) for area in own] or [(grid.box, truth, everywhere)]
+        total = np.zeros((len(thresholds), 3), np.int64)
+        for box, inside, counted in parts:
+            cells += len(inside)
+            region = item.look_at(module, config, threshold=LOWEST_SCORE, box=box, halo_px=_CONTEXT_PX)
+            hits = region.finder.hits(region.window, region.parts, inside, counted)
+            total += hits.counts_at(thresholds)
+        counts.append(total)
+    every = np.stack(counts)
+    tp, fp, fn = every[:, -1].sum(axis=0)
+    sparse = not exhaustive and not has_regions and tp + fp > SPARSE * (tp + fn)
+    if sparse:
+        warnings.warn(
+            f"{(tp + fp) / max(1, tp + fn):.0f} times as much is found as is marked, so most cells are not "
+            "marked: precision and F1 mean nothing here, only recall does; to measure them, mark every cell "
+            "inside a region and draw an annotation of class Exhaustive around it",
+            TrainingWarning,
+            stacklevel=2,
+        )
+    pooled = f1_score(*every.sum(axis=0).T)
     best = int(np.argmax(pooled))
+    calibrated = None if checkpoint.threshold is None else _point(every[:, -1], checkpoint.threshold, sparse)
     return Evaluation(
         task.name,
-        len(images),
+        len(counts),
         cells,
-        _score(counts[:, len(LADDER)], 0.5),
+        _point(every[:, len(LADDER)], 0.5, sparse),
         calibrated,
-        _score(counts[:, best], float(thresholds[best])),
+        _point(every[:, best], float(thresholds[best]), sparse),
+        regions=sum(map(len, regions)),
+        sparse=bool(sparse),
     )
 
 
-def _score(counts: NDArray[np.int64], threshold: float) -> OperatingPoint:
+def _inside(
+    item: AnnotatedSlide, truth: Cells, area: shapely.Geometry, grid: Grid
+) -> tuple[Box, Cells, NDArray[np.bool_]]:
+    """Return the box around an area in grid pixels, the cells in the area, and its pixels in the box."""
+    x0, y0, x1, y1 = grid.from_level0(area.bounds)
+    box = Box(math.floor(x0), math.floor(y0), math.ceil(x1), math.ceil(y1)).meet(grid.box)
+    if not (box.width and box.height):
+        raise InputError(f"{item.slide.name}: an exhaustive region lies outside the slide")
+    mask = grid.rasterise(Cells([area.representative_point().coords[0]], outline=np.array([area])), box)
+    return box, truth[shapely.contains_xy(area, *truth.xy.T)], mask > 0
+
+
+def _point(counts: NDArray[np.int64], threshold: float, sparse: bool) -> OperatingPoint:
     pooled = Counts(*map(int, counts.sum(axis=0)))
+    if sparse:
+        nan = float("nan")
+        return OperatingPoint(threshold, nan, nan, nan, nan, nan, pooled.recall)
     low, high = bootstrap_interval(counts, lambda total: f1_score(*np.moveaxis(total, -1, 0)))
     return OperatingPoint(
         threshold, pooled.f1, float(f1_score(*counts.T).mean()), low, high, pooled.precision, pooled.recall

@@ -1,15 +1,16 @@
 """Runs: configure, train, evaluate."""
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, unknown_name
-from sparseshot.files import replacing
+from sparseshot.files import write_json
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import PROFILES, TrainConfig
@@ -54,8 +55,9 @@ def train_run(
     """Train on the data, or resume the run in ``folder``; a finished run is only loaded."""
     finished = (folder / MODEL).exists()
     training, validation = ([], []) if finished else data.load()
+    weak = weak or WeakSupervision(1)
     claim(folder, config)
-    _claim_data(folder / SOURCE, data)
+    _claim_data(folder / SOURCE, data, weak)
     if finished:
         return Checkpoint.load(folder / MODEL)
 
@@ -63,7 +65,7 @@ def train_run(
         canvases, held_out = prepare(slides, validation, config)
         return train(config, canvases, held_out, where, fabric=fabric, show=show)
 
-    return train_in_rounds(weak or WeakSupervision(1), config, training, folder, trainer=trainer)
+    return train_in_rounds(weak, config, training, folder, trainer=trainer)
 
 
 def run_checkpoint(run: Path) -> Checkpoint:
@@ -71,14 +73,23 @@ def run_checkpoint(run: Path) -> Checkpoint:
     return Checkpoint.load(run / MODEL if run.is_dir() else run)
 
 
-def _claim_data(path: Path, data: TrainingData) -> None:
-    """Write down what the run is trained on, or check that it is still the same."""
-    if path.exists():
-        if TrainingData.read(path) != data:
-            raise OutputError(path.parent, "holds a run on other images or marks; choose another folder")
+def _claim_data(path: Path, data: TrainingData, weak: WeakSupervision) -> None:
+    """Record what the run is trained on, or check that nothing of it has changed."""
+    record = json.loads(data.to_json()) | {"weak": asdict(weak), "fingerprint": data.fingerprint()}
+    if not path.exists():
+        write_json(path, record)
         return
-    with replacing(path) as temporary:
-        temporary.write_text(data.to_json())
+    old = json.loads(path.read_text()) if TrainingData.read(path) == data else {}
+    if old.get("weak", record["weak"]) != record["weak"] or not old:
+        raise OutputError(path.parent, "holds a run on other images, marks or rounds; choose another folder")
+    before = old.get("fingerprint", {})  # an earlier version wrote none
+    changed = [file for file, digest in record["fingerprint"].items() if before.get(file, digest) != digest]
+    if changed:
+        raise OutputError(
+            path.parent,
+            f"holds a run that was begun with another content of {', '.join(changed)}; "
+            "choose another folder, or restore the file",
+        )
 
 
 def run_data(run: Path) -> TrainingData:
@@ -97,21 +108,23 @@ def evaluate_run(
     out: Path,
     *,
     shown: Sequence[AnnotatedSlide] = (),
+    exhaustive: bool = True,
     device: str = "cpu",
 ) -> Evaluation:
     """Evaluate a run's model; write ``evaluation.json`` and ``evaluation.png`` to ``out``.
 
     Args:
         run: folder of the run, or its ``model.pt``.
-        images: with all their cells marked.
+        images: with their marks.
         out: folder for the results.
         shown: images for the picture, before three of ``images``.
+        exhaustive: every cell of the images is marked; see :func:`~sparseshot.training.evaluation.evaluate`.
         device: a name that PyTorch knows, or ``auto``.
     """
     if not images:
         raise InputError("no images to evaluate on; choose another split or give --images")
     checkpoint = run_checkpoint(run)
-    result = evaluate(checkpoint, images, device=find_device(device))
+    result = evaluate(checkpoint, images, exhaustive=exhaustive, device=find_device(device))
     out.mkdir(parents=True, exist_ok=True)
     result.write(out / "evaluation.json")
     threshold = 0.5 if checkpoint.threshold is None else checkpoint.threshold

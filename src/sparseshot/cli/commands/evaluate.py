@@ -42,6 +42,8 @@ def evaluate(
 
         sparseshot evaluate run --images pictures --marks marks
 
+    If the marks have exhaustive regions, only these are counted.
+
     Reports Dice (segmentation) or F1 within 3 µm (detection) at threshold 0.5, at the calibrated threshold,
     and at the best one, which only the ground truth can tell.
     """
@@ -66,7 +68,7 @@ def evaluate(
         if (data.dataset, data.root) == (name, place):
             shown = data.load()[0][:1]  # an image it was trained on, with its marks
     folder = out or (run if run.is_dir() else run.parent)
-    result = evaluate_run(run, images, folder, shown=shown, device=device)
+    result = evaluate_run(run, images, folder, shown=shown, exhaustive=not slide, device=device)
     if as_json:
         print_json(result)
     else:
@@ -83,5 +85,9 @@ def _show(result: "Evaluation") -> None:
             )
             interval = f"{score.low:.3f}–{score.high:.3f}"
             rows.append((at, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall))
-    echo(f"{name} on {result.images} images with {result.cells:,} cells")
+    where = f"inside {result.regions} exhaustive regions of " if result.regions else ""
+    echo(f"{name} on {where}{result.images} images with {result.cells:,} cells")
+    if result.sparse:
+        print_table(("at", "threshold", "recall"), [(row[0], row[1], row[-1]) for row in rows[:-1]])
+        return
     print_table(("at", "threshold", name, "95 %", "mean of images", "precision", "recall"), rows)
