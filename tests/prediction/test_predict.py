@@ -18,6 +18,7 @@ import pytest
 import shapely
 import tifffile
 from PIL import Image
+from tests.images import slide_files
 from tests.prediction.agreement import check_same_cells
 from tests.prediction.networks import ArraySlide, darkness_model, random_detector
 from tests.prediction.victim import SLIDE, TILE_PX, make_run, predict_here
@@ -26,10 +27,11 @@ from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import DataNotFoundError, FormatError, OutputError, SparseshotError
 from sparseshot.images.fingerprint import slide_fingerprint
-from sparseshot.images.slide import Box
-from sparseshot.prediction import Model, Progress, Throughput, predict, predict_slide, read_prediction
+from sparseshot.images.slide import Box, read_region
+from sparseshot.prediction import Model, Progress, Throughput, naming, predict, predict_slide, read_prediction
 from sparseshot.prediction import export as exporting
 from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.slides import predict_slides
 
 
 @pytest.fixture(scope="module")
@@ -307,6 +309,40 @@ def test_broken_places_are_listed_and_the_rest_is_predicted(tmp_path: Path) -> N
     again = predict_slide(slide, darkness_model(), tmp_path / "a", only_tissue=False)
     assert again.skipped
     assert again.broken == one.broken
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("is_noticed", [False, True], ids=["same fingerprint", "other fingerprint"])
+def test_a_mended_slide_is_predicted_anew(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_noticed: bool, force: bool
+) -> None:
+    whole = ArraySlide(read_region(SLIDE, 0, 0, 700, 800, mpp=0.5))
+    bad = replace(whole, broken=(Box(200, 330, 210, 340), Box(500, 90, 520, 100)))
+    if not is_noticed:
+        monkeypatch.setattr(naming, "slide_fingerprint", lambda slide: f"of {slide.name}")
+    predict_slide(whole, model, tmp_path / "whole", tile_px=64)
+    first = predict_slide(bad, model, tmp_path / "a", tile_px=64, force=force)
+    assert first.broken
+    assert first.cells != len(read_prediction(tmp_path / "whole"))
+    partly = replace(bad, broken=bad.broken[:1])
+    second = predict_slide(partly, model, tmp_path / "a", tile_px=64, force=force)
+    assert 0 < len(second.broken) < len(first.broken)
+    assert not predict_slide(whole, model, tmp_path / "a", tile_px=64, force=force).broken
+    assert content(tmp_path / "a") == content(tmp_path / "whole")
+
+
+def test_a_file_copied_again_gets_its_whole_result_in_the_same_folder(model: Model, tmp_path: Path) -> None:
+    pixels = read_region(SLIDE, 0, 0, 700, 800, mpp=0.5)
+    path = slide_files.write_pyramid(tmp_path / "a.tif", pixels, codec="jpeg-rgb", levels=(1,), mpp=0.5)
+    intact = path.read_bytes()
+    predict_slides([path], model, tmp_path / "whole")
+    slide_files.corrupt_tile(path, column=3, row=2)
+    (bad,) = predict_slides([path], model, tmp_path / "out")
+    assert not bad.is_whole
+    path.write_bytes(intact)
+    (mended,) = predict_slides([path], model, tmp_path / "out")
+    assert mended.is_whole
+    assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
 def test_a_slide_without_tissue_is_a_result_too(model: Model, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
@@ -68,6 +68,10 @@ class Broken:
         x0, y0, x1, y1 = np.round(grid.to_level0(box), 2).tolist()
         return cls(x0, y0, x1, y1, reason)
 
+    def on(self, grid: Grid) -> Box:
+        """Return the box of grid pixels it was made of."""
+        return Box(*np.round(grid.from_level0((self.x0, self.y0, self.x1, self.y1))).astype(int).tolist())
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -112,6 +116,15 @@ class Manifest:
     def broken(self) -> tuple[Broken, ...]:
         """Every place that could not be read."""
         return tuple(place for shard in self.shards for place in shard.broken)
+
+    def is_of(self, slide: Mapping[str, Any]) -> bool:
+        """Return whether this is the result of a slide, given its identity.
+
+        A result with unreadable places is also that of a slide which differs by its fingerprint only: its
+        file was mended.
+        """
+        own = self.identity["slide"]
+        return own == slide or (bool(self.broken) and own | {"fingerprint": slide["fingerprint"]} == slide)
 
     def save(self, folder: Path) -> None:
         """Write atomically."""
@@ -160,8 +173,18 @@ def _shard(*, file: Any, carried: Any, broken: Any, band: int, cells: int) -> Sh
     return Shard(band, cells, File(**file), File(**carried), tuple(Broken(**place) for place in broken))
 
 
-def claim(folder: Path, identity: Mapping[str, Any], layout: WindowLayout, *, force: bool) -> Manifest:
+def claim(
+    folder: Path,
+    identity: Mapping[str, Any],
+    layout: WindowLayout,
+    *,
+    force: bool,
+    is_readable: Callable[[Broken], bool],
+) -> Manifest:
     """Create the manifest of a folder, or return the one that is there.
+
+    A result with unreadable places begins anew once any of them can be read: with them, the tissue and
+    everything around them may change.
 
     Raises:
         OutputError: if it holds the result of another model, threshold or slide, or other files.
@@ -173,9 +196,14 @@ def claim(folder: Path, identity: Mapping[str, Any], layout: WindowLayout, *, fo
             raise
         there = None
     identity = json.loads(json.dumps(identity))  # as it will be read back
-    if there is not None and there.identity == identity:
+    if there is not None and there.identity == identity and not any(map(is_readable, there.broken)):
         return there.sound(folder)
-    if there is not None and not force:
+    is_mended = (
+        there is not None
+        and there.is_of(identity["slide"])
+        and {**there.identity, "slide": identity["slide"]} == identity
+    )
+    if there is not None and not (force or is_mended):
         difference = _difference(there.identity, identity)
         raise OutputError(folder, f"{difference}; choose another --out, or replace it with --force")
     if (

@@ -3,8 +3,11 @@
 import re
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 from sparseshot.errors import OutputError
+from sparseshot.images.fingerprint import slide_fingerprint
+from sparseshot.images.slide import Slide
 
 _LONGEST_BYTES = 100
 # Names that Windows keeps for devices.
@@ -21,6 +24,16 @@ def safe_name(name: str, *, suffix: str = "") -> str:
     text = text.encode()[:_LONGEST_BYTES].decode(errors="ignore").strip(" .")
     text = text if text and not _DEVICES.match(text) else f"slide {text}".strip()
     return text + suffix
+
+
+def slide_identity(slide: Slide) -> dict[str, Any]:
+    """Return what tells one slide from another, as JSON holds it."""
+    return {
+        "name": slide.name,
+        "size_px": list(slide.size),
+        "mpp": slide.mpp,
+        "fingerprint": slide_fingerprint(slide),
+    }
 
 
 def folder_inside(out: Path, name: str, *, suffix: str = "") -> Path:

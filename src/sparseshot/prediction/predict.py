@@ -9,7 +9,6 @@ from typing import Any
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.errors import OutputError
-from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.images.slide import Box, Slide
 from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import Finder, SlideFrame
@@ -19,6 +18,8 @@ from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Through
 from sparseshot.prediction.export import PredictionSummary, export, read_summary
 from sparseshot.prediction.manifest import SHARDS, UNDECIDED, Broken, File, Manifest, Shard, claim
 from sparseshot.prediction.model import Model
+from sparseshot.prediction.naming import slide_identity
+from sparseshot.prediction.reading import any_readable
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -39,7 +40,8 @@ def predict_slide(
     Each band becomes a shard of GeoParquet. Interrupted at any moment, the same call resumes after the last
     finished shard and ends with the same bytes. Memory does not grow with the slide.
 
-    Places of the slide that cannot be read count as glass and are listed in the summary.
+    Places of the slide that cannot be read count as glass and are listed in the summary. Once any of them can
+    be read, the same call predicts the slide anew.
 
     Args:
         slide: the slide.
@@ -60,7 +62,13 @@ def predict_slide(
     everywhere = TissueMask.everywhere(slide)
     identity = _identity(slide, model, model.finder(frame, everywhere), only_tissue=only_tissue)
     try:
-        manifest = claim(folder, identity, model.finder(frame, everywhere).layout(tile_px), force=force)
+        manifest = claim(
+            folder,
+            identity,
+            model.finder(frame, everywhere).layout(tile_px),
+            force=force,
+            is_readable=lambda place: any_readable(slide, frame.grid, place.on(frame.grid)),
+        )
         if manifest.finished:
             return replace(read_summary(folder, manifest), skipped=True)
         tissue = tissue_mask(slide) if only_tissue else everywhere
@@ -86,12 +94,7 @@ def predict_slide(
 def _identity(slide: Slide, model: Model, finder: Finder, *, only_tissue: bool) -> dict[str, Any]:
     """Return everything that decides the result."""
     return {
-        "slide": {
-            "name": slide.name,
-            "size_px": list(slide.size),
-            "mpp": slide.mpp,
-            "fingerprint": slide_fingerprint(slide),
-        },
+        "slide": slide_identity(slide),
         "model": {
             "fingerprint": model.fingerprint,
             "task": model.task.name,

@@ -1,6 +1,6 @@
 """Reading the tiles of a slide, and the readable rest of damaged tiles."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 
 import numpy as np
@@ -31,14 +31,29 @@ def _read_in_pieces(slide: Slide, grid: Grid, box: Box) -> tuple[NDArray[np.uint
     """Read whole squares, so that the same pixels are white in every box that contains them."""
     pixels = np.full((box.height, box.width, 3), 255, np.uint8)
     broken = {}
+    for piece in _pieces(box):
+        part = piece.meet(box)
+        try:
+            read = slide.read(grid, piece)
+        except SlideError as error:
+            broken[piece.meet(grid.box)] = error.problem
+            continue
+        pixels[part.within(box)] = read[part.within(piece)]
+    return pixels, broken
+
+
+def any_readable(slide: Slide, grid: Grid, box: Box) -> bool:
+    """Return whether any of the squares that meet a box can be read."""
+    for piece in _pieces(box):
+        try:
+            slide.read(grid, piece)
+        except SlideError:
+            continue
+        return True
+    return False
+
+
+def _pieces(box: Box) -> Iterator[Box]:
     for y in range(box.y0 // PIECE_PX * PIECE_PX, box.y1, PIECE_PX):
         for x in range(box.x0 // PIECE_PX * PIECE_PX, box.x1, PIECE_PX):
-            piece = Box(x, y, x + PIECE_PX, y + PIECE_PX)
-            part = piece.meet(box)
-            try:
-                read = slide.read(grid, piece)
-            except SlideError as error:
-                broken[piece.meet(grid.box)] = error.problem
-                continue
-            pixels[part.within(box)] = read[part.within(piece)]
-    return pixels, broken
+            yield Box(x, y, x + PIECE_PX, y + PIECE_PX)

@@ -1,19 +1,19 @@
 """Prediction of several slides: one that fails does not stop the others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
 from sparseshot.images import open_slide
-from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.engine import DEFAULT_PACE, Progress, Throughput
 from sparseshot.prediction.export import PredictionSummary
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.naming import folder_inside
+from sparseshot.prediction.naming import folder_inside, slide_identity
 from sparseshot.prediction.predict import predict_slide
 from sparseshot.training.pairs import IMAGE_SUFFIXES
 
@@ -105,16 +105,16 @@ def predict_slides(
 
 def _folder(out: Path, slide: Slide, taken: set[Path]) -> Path:
     """Return the folder of a slide: its name, with its fingerprint if the name is taken."""
-    fingerprint = slide_fingerprint(slide)
+    identity = slide_identity(slide)
     plain = folder_inside(out, slide.name)
-    if plain in taken or _belongs_to_another(plain, fingerprint):
-        return folder_inside(out, slide.name, suffix=f"-{fingerprint[:12]}")
+    if plain in taken or _belongs_to_another(plain, identity):
+        return folder_inside(out, slide.name, suffix=f"-{identity['fingerprint'][:12]}")
     return plain
 
 
-def _belongs_to_another(folder: Path, fingerprint: str) -> bool:
+def _belongs_to_another(folder: Path, slide: Mapping[str, Any]) -> bool:
     try:
         manifest = Manifest.load(folder)
     except FormatError:
         return False  # predict_slide will say what is wrong with it
-    return manifest is not None and manifest.identity["slide"]["fingerprint"] != fingerprint
+    return manifest is not None and not manifest.is_of(slide)
