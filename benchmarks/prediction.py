@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import label, maximum_filter
 
 from benchmarks.timing import print_table, seconds_in_turns
-from sparseshot.cells.seams import settle
+from sparseshot.cells.suppression import settle
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import TissueMask, open_slide, read_region
 from sparseshot.images.slide import Box, Grid, Slide

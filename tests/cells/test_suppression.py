@@ -1,3 +1,5 @@
+"""Suppression against a slow version, and band by band against all at once."""
+
 from random import Random
 
 import numpy as np
@@ -7,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from sparseshot.cells import Cells
-from sparseshot.cells.suppression import suppress, suppress_cells
+from sparseshot.cells.suppression import DROPPED, KEPT, OPEN, settle, suppress
 from sparseshot.errors import InputError
 
 Points = NDArray[np.float64]
@@ -103,6 +104,7 @@ def test_the_distance_itself_is_within() -> None:
 
 def test_no_points() -> None:
     assert suppress(np.empty((0, 2)), np.empty(0), radius=1.0).shape == (0,)
+    assert settle(np.empty((0, 2)), np.empty(0), radius=1.0, edge_y=0.0).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -122,21 +124,51 @@ def test_bad_input(xy: list[list[float]], score: list[float], radius: float, mes
         suppress(np.array(xy, float), np.array(score, float), radius=radius)
 
 
-def test_cells_are_suppressed_in_micrometres_and_keep_their_columns() -> None:
-    cells = Cells(
-        np.array([[0.0, 0.0], [0.0, 11.0], [0.0, 13.0]]),
-        classes=("a", "b"),
-        label=np.array([0, 1, 0], np.int16),
-        score=np.array([0.9, 0.8, 0.7], np.float32),
-        mpp=0.25,
-    )
-    kept = suppress_cells(cells, radius_um=3.0)
-    assert kept.xy.tolist() == [[0, 0], [0, 13]]
-    assert kept.counts() == {"a": 2, "b": 0}
+def by_bands(
+    xy: NDArray[np.float64], score: NDArray[np.float64], *, radius: float, edges: list[float]
+) -> NDArray[np.float64]:
+    """Return what stays when points come band after band and only open ones are kept between."""
+    kept, open_rows = [], np.empty(0, np.int64)
+    seen = -np.inf
+    for edge in [*edges, np.inf]:
+        new = np.flatnonzero((xy[:, 1] >= seen) & (xy[:, 1] < edge))
+        rows = np.concatenate([open_rows, new])
+        state = settle(xy[rows], score[rows], radius=radius, edge_y=edge)
+        kept.append(rows[state == KEPT])
+        open_rows = rows[state == OPEN]
+        seen = edge
+    assert not len(open_rows)
+    return np.unique(xy[np.concatenate(kept)], axis=0)
 
 
-def test_cells_need_mpp_and_score() -> None:
-    with pytest.raises(InputError, match="no mpp"):
-        suppress_cells(Cells(np.zeros((1, 2)), score=np.ones(1, np.float32)), radius_um=3.0)
-    with pytest.raises(InputError, match="no score"):
-        suppress_cells(Cells(np.zeros((1, 2)), mpp=0.25), radius_um=3.0)
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    count=st.integers(0, 400),
+    radius=st.floats(0.3, 9.0),
+    edges=st.lists(st.floats(0, 40), max_size=12),
+    levels=st.sampled_from([2, 5, 10_000]),
+)
+def test_band_after_band_is_suppression_of_all_at_once(
+    seed: int, count: int, radius: float, edges: list[float], levels: int
+) -> None:
+    random = np.random.default_rng(seed)
+    xy = np.round(random.uniform(0, 40, (count, 2)), random.integers(0, 3))
+    score = random.integers(0, levels, count) / levels  # few levels make many ties
+    expected = np.unique(xy[suppress(xy, score, radius=radius)], axis=0)
+    np.testing.assert_array_equal(by_bands(xy, score, radius=radius, edges=sorted(edges)), expected)
+
+
+def test_a_chain_over_many_bands_is_followed_to_its_end() -> None:
+    y = np.arange(100.0)
+    xy, score = np.column_stack([np.zeros(100), y]), y / 100  # each is surer than the one above it
+    state = settle(xy, score, radius=1.0, edge_y=100.0)
+    assert (state == OPEN).all()
+    assert len(by_bands(xy, score, radius=1.0, edges=[10.0, 50.0, 51.0])) == 50
+    assert (settle(xy, score[::-1], radius=1.0, edge_y=100.0)[:-1] != OPEN).all()
+
+
+def test_a_point_whose_place_is_taken_is_dropped_even_at_the_edge() -> None:
+    xy = np.array([[0.0, 5.0], [0.0, 7.5]])
+    assert settle(xy, np.array([0.9, 0.1]), radius=3.0, edge_y=8.5).tolist() == [KEPT, DROPPED]
+    assert settle(xy, np.array([0.1, 0.9]), radius=3.0, edge_y=8.5).tolist() == [OPEN, OPEN]

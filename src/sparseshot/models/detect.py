@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sparseshot.cells import Cells
-from sparseshot.cells.seams import KEPT, OPEN, settle
+from sparseshot.cells.suppression import KEPT, OPEN, settle
 from sparseshot.images import Box, TissueMask
 from sparseshot.metrics import ScoredHits, mark_scores, scored_hits
 from sparseshot.models.detection_grid import decode, encode, offset_from_channels, size_from_channels

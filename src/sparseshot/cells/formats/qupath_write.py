@@ -1,6 +1,7 @@
 """A table of cells as GeoJSON that QuPath reads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -8,21 +9,20 @@ import orjson
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.json_shapes import coordinate_texts
 from sparseshot.cells.formats.options import WriteOptions
 from sparseshot.cells.formats.qupath import MEMBER, SCORE
-from sparseshot.cells.rings import Rings, offsets, rings_of
+from sparseshot.cells.outlines import FARTHEST_PX
+from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import KINDS, Cells
+from sparseshot.errors import InputError
 
 BATCH_ROWS = 20_000
-_TYPES = (b"", b"Point", b"MultiPoint", b"Polygon", b"MultiPolygon")
 
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Write a collection of features; the score becomes a measurement, exhaustive regions annotations."""
-    classes = [_classification(cells, label) for label in range(len(cells.classes))]
-    member = orjson.dumps({"mpp": cells.mpp, "classes": classes})  # what features cannot tell
-    file.write(b'{"type":"FeatureCollection","%b":%b,"features":[\n' % (MEMBER.encode(), member))
+    member = {"mpp": cells.mpp, "classes": _classifications(cells)}  # what features cannot hold
+    file.write(b'{"type":"FeatureCollection","%b":%b,"features":[\n' % (MEMBER.encode(), _json(member)))
     regions = Cells(
         np.zeros((len(cells.regions), 2)),
         classes=(options.exhaustive_class,),
@@ -31,135 +31,113 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     )
     separator = b""
     for table in (cells, regions):
-        for part, multipoint in _parts(table):
-            file.write(separator + _features(part, multipoint, options.decimals))
+        for part, groups in _parts(table):
+            features = map(_json, _features(part, groups, options.decimals))
+            file.write(separator + b",\n".join(features))
             separator = b",\n"
     file.write(b"\n]}\n")
 
 
-def _classification(cells: Cells, label: int) -> dict[str, Any]:
-    color = {} if cells.colors is None else {"color": cells.colors[label]}
-    return {"name": cells.classes[label]} | color
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _parts(cells: Cells) -> Iterator[tuple[Cells, NDArray[np.bytes_] | None]]:
-    """Return the table in parts, with the id of the multipoint that each row was read from, if any was.
+def _classifications(cells: Cells) -> list[dict[str, Any]]:
+    if cells.colors is None:
+        return [{"name": name} for name in cells.classes]
+    return [{"name": name, "color": color} for name, color in zip(cells.classes, cells.colors, strict=True)]
 
-    Such rows have its id with ``#`` and a number; a multipoint is never torn between two parts.
+
+def _parts(cells: Cells) -> Iterator[tuple[Cells, list[bytes]]]:
+    """Yield the table in parts, with the id of the multipoint that each row was read from, empty for none.
+
+    Such rows have its id with ``#`` and a number. A multipoint is never divided between two parts.
     """
-    multipoint = None
+    groups = [b""] * len(cells)
     if cells.id is not None and cells.id.dtype.kind == "S" and b"#" in cells.id.tobytes():
-        multipoint = np.array([_multipoint(name) for name in cells.id.tolist()])
-        if cells.outline is not None:
-            multipoint[~shapely.is_missing(cells.outline)] = b""
+        outlined = np.zeros(len(cells)) if cells.outline is None else ~shapely.is_missing(cells.outline)
+        pairs = zip(cells.id.tolist(), outlined, strict=True)
+        groups = [b"" if has_outline else _group(name) for name, has_outline in pairs]
     start = 0
     while start < len(cells):
         stop = min(start + BATCH_ROWS, len(cells))
-        while multipoint is not None and stop < len(cells) and _joined(multipoint[stop - 1 : stop + 1])[0]:
+        while stop < len(cells) and groups[stop] and groups[stop] == groups[stop - 1]:
             stop += 1
-        yield cells[start:stop], None if multipoint is None else multipoint[start:stop]
+        yield cells[start:stop], groups[start:stop]
         start = stop
 
 
-def _multipoint(name: bytes) -> bytes:
+def _group(name: bytes) -> bytes:
     group, _, number = name.rpartition(b"#")
     return group if number.isdigit() else b""
 
 
-def _joined(multipoint: NDArray[np.bytes_]) -> NDArray[np.bool_]:
-    """Tell of each row but the first whether it is of the same multipoint as the one before."""
-    same: NDArray[np.bool_] = (multipoint[1:] == multipoint[:-1]) & (multipoint[1:] != b"")
-    return same
-
-
-def _features(cells: Cells, multipoint: NDArray[np.bytes_] | None, decimals: int) -> bytes:
-    begins, depth, ids = np.ones(len(cells), bool), np.ones(len(cells), np.int64), cells.id
-    if multipoint is not None and ids is not None:
-        begins[1:] = ~_joined(multipoint)
-        depth[multipoint != b""] = 2
-        ids = np.where(multipoint != b"", multipoint, ids)
-    outlined = np.zeros(len(cells), bool)
-    coordinates = np.empty(len(cells), object)
-    if cells.outline is not None:
-        outlined = ~shapely.is_missing(cells.outline)
-        depth[outlined] = 3 + (shapely.get_num_geometries(cells.outline[outlined]) > 1)
-        coordinates[outlined] = _polygons(cells.outline[outlined], decimals)
-    rows = np.flatnonzero(begins)
-    of_points = rows[~outlined[rows]]
-    length = np.diff([*rows, len(cells)])[~outlined[rows]]
-    each = np.arange(len(of_points) + 1)
-    points = Rings(cells.xy[~outlined], offsets(length), each, each)
-    coordinates[of_points] = coordinate_texts(points, depth[of_points], decimals=decimals)
-
-    pieces: list[Sequence[bytes]] = [
-        [b'{"type":"Feature"'] * len(rows),
-        [b""] * len(rows) if ids is None else _id_texts(ids[rows]),
-        [b',"geometry":{"type":"%b","coordinates":' % _TYPES[each] for each in depth[rows]],
-        coordinates[rows].tolist(),
-        _nuclei(cells, rows, decimals),
-        _properties(cells, rows),
-        _measurements(cells, rows),
-        [b"}},\n"] * len(rows),
-    ]
-    woven: list[bytes] = [b""] * (len(pieces) * len(rows))
-    for k, piece in enumerate(pieces):
-        woven[k :: len(pieces)] = piece
-    return b"".join(woven)[: -len(b",\n")]
-
-
-def _polygons(shapes: NDArray[Any], decimals: int) -> list[bytes]:
-    depths = 3 + (shapely.get_num_geometries(shapes) > 1)
-    return coordinate_texts(rings_of(shapes), depths, decimals=decimals)
-
-
-def _id_texts(ids: NDArray[Any]) -> list[bytes]:
-    if ids.dtype.kind == "i":
-        return [b',"id":%b' % text for text in _number_texts(ids)]
-    return [b',"id":%b' % orjson.dumps(name.decode()) for name in ids.tolist()]
-
-
-def _number_texts(column: NDArray[Any]) -> list[bytes]:
-    """Return the shortest text that reads back as the same number; of NaN, ``null``."""
-    text = orjson.dumps(np.ascontiguousarray(column), option=orjson.OPT_SERIALIZE_NUMPY)
-    return text[1:-1].split(b",")
-
-
-def _nuclei(cells: Cells, rows: NDArray[np.intp], decimals: int) -> list[bytes]:
-    texts = np.full(len(rows), b"}", object)
-    if cells.nucleus is not None:
-        some = ~shapely.is_missing(cells.nucleus[rows])
-        shapes = cells.nucleus[rows][some]
-        depths = 3 + (shapely.get_num_geometries(shapes) > 1)
-        texts[some] = [
-            b'},"nucleusGeometry":{"type":"%b","coordinates":%b}' % (_TYPES[depth], text)
-            for depth, text in zip(depths, _polygons(shapes, decimals), strict=True)
-        ]
-    return list(texts)
-
-
-def _properties(cells: Cells, rows: NDArray[np.intp]) -> list[bytes]:
-    """Return the properties of each, without their end; there are few, so that each is made once."""
-    if cells.kind is None:
-        kinds = np.full(len(rows), KINDS.index("annotation" if cells.score is None else "detection"))
-    else:
-        kinds = cells.kind[rows]
-    made: dict[tuple[int, int], bytes] = {}
-    for kind, label in set(zip(kinds.tolist(), cells.label[rows].tolist(), strict=True)):
-        classified = {} if label < 0 else {"classification": _classification(cells, label)}
-        made[kind, label] = b',"properties":' + orjson.dumps({"objectType": KINDS[kind]} | classified)[:-1]
-    return [made[key] for key in zip(kinds.tolist(), cells.label[rows].tolist(), strict=True)]
-
-
-def _measurements(cells: Cells, rows: NDArray[np.intp]) -> list[bytes]:
-    columns: dict[str, NDArray[Any]] = dict(cells.measurements)
+def _features(cells: Cells, groups: list[bytes], decimals: int) -> Iterator[dict[str, Any]]:
+    geometries = _geometries(cells.outline, len(cells), decimals)
+    nuclei = _geometries(cells.nucleus, len(cells), decimals)
+    points = _rounded(cells.xy, decimals)
+    kinds = [KINDS.index("annotation" if cells.score is None else "detection")] * len(cells)
+    kinds = kinds if cells.kind is None else cells.kind.tolist()
+    ids = [None] * len(cells) if cells.id is None else cells.id.tolist()
+    classifications, labels = [*_classifications(cells), None], cells.label.tolist()
+    columns = {name: _numbers(column) for name, column in cells.measurements.items()}
     if cells.score is not None:
-        columns[SCORE] = cells.score
-    if not columns:
-        return [b""] * len(rows)
-    named = []
-    for name, column in columns.items():
-        key = orjson.dumps(name) + b":"
-        named.append([key + text if text != b"null" else b"" for text in _number_texts(column[rows])])
-    if len(named) == 1:
-        return [b',"measurements":{%b}' % text for text in named[0]]
-    return [b',"measurements":{%b}' % b",".join(filter(None, row)) for row in zip(*named, strict=True)]
+        columns[SCORE] = _numbers(cells.score)
+    for row, group in enumerate(groups):
+        if row and group and group == groups[row - 1]:
+            continue  # written with the first point of the multipoint
+        geometry = geometries[row]
+        if geometry is None:
+            geometry = {"type": "Point", "coordinates": points[row]}
+            if group:
+                stop = next((k for k in range(row, len(cells)) if groups[k] != group), len(cells))
+                geometry = {"type": "MultiPoint", "coordinates": points[row:stop]}
+        feature: dict[str, Any] = {"type": "Feature"}
+        if ids[row] is not None:
+            name = group or ids[row]
+            feature["id"] = name.decode() if isinstance(name, bytes) else name
+        feature["geometry"] = geometry
+        if nuclei[row] is not None:
+            feature["nucleusGeometry"] = nuclei[row]
+        properties: dict[str, Any] = {"objectType": KINDS[kinds[row]]}
+        feature["properties"] = properties
+        if labels[row] >= 0:
+            properties["classification"] = classifications[labels[row]]
+        if columns:
+            values = ((name, column[row]) for name, column in columns.items())
+            properties["measurements"] = {name: value for name, value in values if value is not None}
+        yield feature
+
+
+def _numbers(column: NDArray[np.floating]) -> list[Any]:
+    """Return numbers that have the shortest text of their own type, None for NaN, and texts for infinity."""
+    numbers: list[Any] = orjson.loads(_json(np.ascontiguousarray(column)))
+    for row in np.flatnonzero(np.isinf(column)).tolist():
+        numbers[row] = "Infinity" if column[row] > 0 else "-Infinity"
+    return numbers
+
+
+def _rounded(xy: NDArray[np.float64], decimals: int) -> NDArray[np.float64]:
+    farthest = np.abs(xy).max(initial=0)
+    if not farthest <= FARTHEST_PX:
+        raise InputError(f"coordinates reach {farthest:g} pixels; GeoJSON is written up to {FARTHEST_PX:g}")
+    return np.round(xy, decimals) + 0.0  # without a minus before zero
+
+
+def _geometries(
+    outlines: NDArray[np.object_] | None, count: int, decimals: int
+) -> list[dict[str, Any] | None]:
+    """Return (multi)polygons as GeoJSON, None where there is none."""
+    if outlines is None:
+        return [None] * count
+    shapes = rings_of(outlines)
+    xy = _rounded(shapes.xy, decimals)
+    rings = [xy[start:stop] for start, stop in pairwise(shapes.rings.tolist())]
+    polygons = [rings[start:stop] for start, stop in pairwise(shapes.polygons.tolist())]
+    written: list[dict[str, Any] | None] = []
+    for start, stop in pairwise(shapes.outlines.tolist()):
+        if stop - start > 1:
+            written.append({"type": "MultiPolygon", "coordinates": polygons[start:stop]})
+        else:
+            written.append({"type": "Polygon", "coordinates": polygons[start]} if stop > start else None)
+    return written
