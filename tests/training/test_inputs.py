@@ -1,13 +1,23 @@
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import shapely
 from PIL import Image
 from tests.training.blobs import blobs, tiny_config
 
 from sparseshot.cells import Cells
 from sparseshot.datasets import load_dataset
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
-from sparseshot.training.annotated import TrainingData
+from sparseshot.errors import (
+    DataNotFoundError,
+    FormatError,
+    InputError,
+    OutputError,
+    SparseshotWarning,
+    TrainingWarning,
+)
+from sparseshot.training.annotated import TrainingData, open_pairs
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
 from sparseshot.training.rounds import WeakSupervision
 from sparseshot.training.runs import make_config, train_run
@@ -201,3 +211,48 @@ def test_changed_inputs_of_a_run_are_refused(
     expected = "rounds" if changed == "rounds" else pair[changed == "marks"].name
     with pytest.raises(OutputError, match=expected):
         train_run(config, data, tmp_path / "run", weak=weak, show=False)
+
+
+def test_marks_outside_the_slide_are_left_out_or_refused(pair: tuple[Path, Path]) -> None:
+    file = pair[1]
+    Cells([[10, 10], [-5, 10], [20, 9999], [30, 30]]).write(file)
+    with pytest.warns(TrainingWarning, match=r"a\.geojson: 2 of 4 marks lie outside a\.png.*192 × 192"):
+        (item,) = open_pairs([pair], mpp=0.5)
+    assert item.marks.xy.tolist() == [[10, 10], [30, 30]]
+    Cells([[-10, -10], [-50, -10]]).write(file)
+    with pytest.raises(InputError, match="marks of another slide"):
+        open_pairs([pair], mpp=0.5)
+
+
+def test_an_outline_larger_than_a_cell_is_no_cell(pair: tuple[Path, Path]) -> None:
+    file = pair[1]
+    outline = np.array([shapely.box(10, 10, 20, 20), shapely.box(0, 0, 190, 190)], object)
+    Cells([[15, 15], [95, 95]], outline=outline).write(file)
+    with pytest.warns(SparseshotWarning, match="taken for a region"):
+        (item,) = open_pairs([pair], mpp=0.5)
+    assert len(item.marks) == 1
+    (item,) = open_pairs([pair], mpp=0.5, keep_large=True)
+    assert len(item.marks) == 2
+
+
+def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    _, truth = blobs(0)
+    label = (np.arange(len(truth)) % 3 == 0).astype(np.int16)
+    config, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    lines: list[str] = []
+    checkpoint = train_run(config, data, tmp_path / "points", show=False, say=lines.append)
+    assert checkpoint.config.task == "detect"
+    assert lines[0].startswith("task detect, because all 30 marks are points")
+    assert "learning cell (30 marks)" in lines[1]
+    again = train_run(config, data, tmp_path / "points", show=False)
+    assert again.config == checkpoint.config
+    Cells(truth.xy, outline=truth.outline, classes=("Tumor", "Debris"), label=label).write(pair[1])
+    lines.clear()
+    with pytest.warns(TrainingWarning, match="class 'Debris' are learned as cells.*--negative Debris"):
+        checkpoint = train_run(config, data, tmp_path / "outlines", show=False, say=lines.append)
+    assert checkpoint.config.task == "segment"
+    assert lines[1] == "learning Tumor (20 marks), Debris (10 marks) as one class, cell"
+    config = replace(config, negative_classes=("Debris",), task="detect")
+    lines.clear()
+    checkpoint = train_run(config, data, tmp_path / "negatives", show=False, say=lines.append)
+    assert lines == ["learning Tumor (20 marks) as one class, cell; certain negatives: Debris (10 marks)"]

@@ -319,7 +319,7 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_bad_settings_are_told() -> None:
-    with pytest.raises(InputError, match="task is 'paint'; there are segment, detect"):
+    with pytest.raises(InputError, match="task is 'paint'; there are auto, segment, detect"):
         tiny_config("paint")
     with pytest.raises(InputError, match="not a multiple of the stride 8; take 64"):
         tiny_config("detect", crop_px=70)

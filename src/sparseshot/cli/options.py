@@ -35,6 +35,9 @@ Marks = Annotated[
     list[Path] | None,
     typer.Option(help="Marks of each --slide, or a folder of files with the same names; repeatable."),
 ]
+KeepLarge = Annotated[
+    bool, typer.Option("--keep-large", help="Keep outlines above 2,000 µm², which are taken for regions.")
+]
 ExhaustiveClass = Annotated[
     str, typer.Option(help="Class of the annotations that outline exhaustively marked regions.")
 ]

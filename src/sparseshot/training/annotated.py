@@ -10,6 +10,7 @@ from typing import Self
 from torch import nn
 
 from sparseshot.cells import MARKINGS, Cells, choose_marks, read_cells
+from sparseshot.cells.large import without_large_outlines
 from sparseshot.datasets import Sample, load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.images import Box, Slide, TissueMask, open_slide, tissue_mask
@@ -17,6 +18,7 @@ from sparseshot.images.fingerprint import file_fingerprint
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import Region, look_at
 from sparseshot.training.config import TrainConfig
+from sparseshot.training.mark_checks import marks_on
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class TrainingData:
         marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
         mpp: µm per pixel of slides that carry no resolution.
         exhaustive_class: annotations of this class are regions in which every cell is marked.
+        keep_large: keep outlines far larger than a cell.
     """
 
     dataset: str | None = None
@@ -86,6 +89,7 @@ class TrainingData:
     marking: str = "random"
     mpp: float | None = None
     exhaustive_class: str = "Exhaustive"
+    keep_large: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
@@ -107,7 +111,12 @@ class TrainingData:
         if self.dataset is None or self.root is None:
             if not self.pairs:
                 raise InputError("nothing to train on; give a slide and its marks")
-            slides = open_pairs(self.pairs, mpp=self.mpp, exhaustive_class=self.exhaustive_class)
+            slides = open_pairs(
+                self.pairs,
+                mpp=self.mpp,
+                exhaustive_class=self.exhaustive_class,
+                keep_large=self.keep_large,
+            )
             return (self._thinned(slides) if self.fraction < 1 else slides), []
         training = load_dataset(self.dataset, self.root, split="train")
         try:
@@ -161,12 +170,26 @@ def open_samples(samples: Iterable[Sample]) -> list[AnnotatedSlide]:
 
 
 def open_pairs(
-    pairs: Iterable[tuple[Path, Path]], *, mpp: float | None = None, exhaustive_class: str = "Exhaustive"
+    pairs: Iterable[tuple[Path, Path]],
+    *,
+    mpp: float | None = None,
+    exhaustive_class: str = "Exhaustive",
+    keep_large: bool = False,
 ) -> list[AnnotatedSlide]:
-    """Open images or slides, read the marks of each, and find the tissue."""
+    """Open images or slides, read the marks of each, and find the tissue.
+
+    Args:
+        pairs: images or slides and the files of their marks.
+        mpp: µm per pixel of slides that carry no resolution.
+        exhaustive_class: annotations of this class are regions in which every cell is marked.
+        keep_large: keep outlines far larger than a cell, which are otherwise left out with a warning.
+    """
     slides = []
     for image, file in pairs:
         slide = open_slide(image, mpp=mpp)
         marks = replace(read_cells(file, exhaustive_class=exhaustive_class), mpp=slide.mpp)
+        marks = marks_on(slide, marks, file)
+        if not keep_large:
+            marks = without_large_outlines(marks, str(file))
         slides.append(AnnotatedSlide(slide, marks, tissue=tissue_mask(slide)))
     return slides

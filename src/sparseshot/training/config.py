@@ -22,7 +22,7 @@ class TrainConfig:
     The defaults serve every data set and both tasks; they were tuned on TNBC alone.
 
     Attributes:
-        task: ``segment`` (outlines) or ``detect`` (places).
+        task: ``segment`` (outlines), ``detect`` (places), or ``auto``: chosen by the marks.
         loss: a name of :data:`sparseshot.losses.LOSSES`.
         loss_options: arguments of that loss.
         classes: classes to learn; empty: every mark is "a cell".
@@ -47,7 +47,7 @@ class TrainConfig:
         precision: ``auto``, ``32`` or ``bf16``.
     """
 
-    task: Literal["segment", "detect"] = "segment"
+    task: Literal["auto", "segment", "detect"] = "auto"
     loss: str = "adaptive"
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
@@ -72,8 +72,8 @@ class TrainConfig:
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise InputError(f"task is {self.task!r}; there are {', '.join(TASKS)}")
+        if self.task not in {"auto", *TASKS}:
+            raise InputError(f"task is {self.task!r}; there are auto, {', '.join(TASKS)}")
         if self.precision not in get_args(Precision):
             raise InputError(f"precision is {self.precision!r}; there are auto, 32, bf16")
         for name in (
@@ -97,7 +97,7 @@ class TrainConfig:
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "negative_classes", tuple(self.negative_classes))
-        stride = self.make_task().stride
+        stride = 1 if self.task == "auto" else self.make_task().stride
         if self.crop_px % stride:
             raise InputError(
                 f"crop_px is {self.crop_px}, not a multiple of the stride {stride}; "
@@ -111,6 +111,8 @@ class TrainConfig:
 
     def make_task(self) -> Task:
         """Return the task."""
+        if self.task == "auto":
+            raise InputError(f"task is auto, which only train_run resolves; choose {' or '.join(TASKS)}")
         kind = TASKS[self.task]
         own = {item.name: getattr(self, item.name) for item in fields(kind) if item.name != "out_channels"}
         return kind(out_channels=self.labelling.out_channels, **own)

@@ -25,7 +25,7 @@ from sparseshot.training.held_out import HeldOut, calibrate
 from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.training.machine import make_fabric
 
-MODEL, LAST, BEST = "model.pt", "last.pt", "best.pt"
+MODEL, LAST, BEST, CONFIG = "model.pt", "last.pt", "best.pt", "config.json"
 _LARGEST_GRADIENT = 5.0
 
 
@@ -220,7 +220,7 @@ class _Run:
 def claim(folder: Path, config: TrainConfig) -> None:
     """Write the configuration of a run, or check that the existing run has the same."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "config.json"
+    path = folder / CONFIG
     text = config.to_json()
     if path.exists():
         old = TrainConfig.from_json(path.read_text(), source=path)

@@ -2,8 +2,8 @@
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import PROFILES, TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
-from sparseshot.training.loop import MODEL, claim, train
+from sparseshot.training.loop import CONFIG, MODEL, claim, train
 from sparseshot.training.machine import find_device
+from sparseshot.training.mark_checks import describe_classes, task_of_marks
 from sparseshot.training.pictures import write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
@@ -51,10 +52,24 @@ def train_run(
     weak: WeakSupervision | None = None,
     fabric: Fabric | None = None,
     show: bool = True,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Checkpoint:
-    """Train on the data, or resume the run in ``folder``; a finished run is only loaded."""
+    """Train on the data, or resume the run in ``folder``; a finished run is only loaded.
+
+    Args:
+        config: of the run; a task of ``auto`` is chosen by the marks.
+        data: what to train on.
+        folder: of the run.
+        weak: rounds of weak supervision; None for none.
+        fabric: a custom one, for other machines and strategies.
+        show: show the progress.
+        say: called with the task, if it is chosen here, and with the classes that are learned.
+    """
     finished = (folder / MODEL).exists()
     training, validation = ([], []) if finished else data.load()
+    if fabric is not None and not fabric.is_global_zero:
+        say = lambda _: None  # noqa: E731  one process speaks for all
+    config = _announced(config, data, training, say) if training else _with_task_of(folder, config)
     weak = weak or WeakSupervision(1)
     claim(folder, config)
     _claim_data(folder / SOURCE, data, weak)
@@ -66,6 +81,27 @@ def train_run(
         return train(config, canvases, held_out, where, fabric=fabric, show=show)
 
     return train_in_rounds(weak, config, training, folder, trainer=trainer)
+
+
+def _announced(
+    config: TrainConfig, data: TrainingData, training: Sequence[AnnotatedSlide], say: Callable[[str], None]
+) -> TrainConfig:
+    """Choose the task by the marks where it is not given, and say what is learned."""
+    tables = [item.marks for item in training]
+    if config.task == "auto":
+        task, reason = task_of_marks([config.labelling.positives(cells) for cells in tables])
+        config = replace(config, task=task)
+        say(f"task {task}, because {reason}; --task overrides it")
+    say(describe_classes(config.labelling, tables, own_marks=data.dataset is None))
+    return config
+
+
+def _with_task_of(folder: Path, config: TrainConfig) -> TrainConfig:
+    """Return the configuration with the task that a finished run has chosen."""
+    path = folder / CONFIG
+    if config.task != "auto" or not path.exists():
+        return config
+    return replace(config, task=TrainConfig.from_json(path.read_text(), source=path).task)
 
 
 def run_checkpoint(run: Path) -> Checkpoint:

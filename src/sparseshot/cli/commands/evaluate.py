@@ -25,6 +25,7 @@ def evaluate(
     slide: options.Slides = None,
     marks: options.Marks = None,
     exhaustive_class: options.ExhaustiveClass = "Exhaustive",
+    keep_large: options.KeepLarge = False,
     mpp: options.Mpp = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for evaluation.json and evaluation.png; default: the run.")
@@ -56,7 +57,7 @@ def evaluate(
     shown: list[AnnotatedSlide] = []
     if slide:
         pairs = find_pairs(slide, marks or [], None)
-        images = open_pairs(pairs, mpp=mpp, exhaustive_class=exhaustive_class)
+        images = open_pairs(pairs, mpp=mpp, exhaustive_class=exhaustive_class, keep_large=keep_large)
     else:
         data = run_data(run)
         name, place = dataset or data.dataset, root or data.root

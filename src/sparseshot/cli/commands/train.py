@@ -21,7 +21,7 @@ def train(
     pairs: Annotated[Path | None, typer.Option(help="CSV file with the columns slide and marks.")] = None,
     task: Annotated[
         Literal["segment", "detect"] | None,
-        typer.Option(help="Find outlines or positions.", show_default="segment"),
+        typer.Option(help="Find outlines or positions; default: outlines if the marks are outlines."),
     ] = None,
     loss: Annotated[
         str | None,
@@ -46,6 +46,7 @@ def train(
         str | None, typer.Option(help="Classes of certain negatives, comma-separated.")
     ] = None,
     exhaustive_class: options.ExhaustiveClass = "Exhaustive",
+    keep_large: options.KeepLarge = False,
     mpp: options.Mpp = None,
     profile: Annotated[
         Literal["quick", "paper"], typer.Option(help="Minutes on two cores, or full size.")
@@ -108,10 +109,18 @@ def train(
         seed=configuration.seed,
         mpp=mpp,
         exhaustive_class=exhaustive_class,
+        keep_large=keep_large,
     )
     fabric = make_fabric(configuration.precision, device=device)
     with resumable():
-        checkpoint = train_run(configuration, data, out, weak=WeakSupervision(rounds, tau), fabric=fabric)
+        checkpoint = train_run(
+            configuration,
+            data,
+            out,
+            weak=WeakSupervision(rounds, tau),
+            fabric=fabric,
+            say=lambda line: echo(line, err=True),
+        )
     estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
     marked = estimates[-1] if estimates else None
     if as_json:

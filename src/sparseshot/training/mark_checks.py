@@ -1,0 +1,101 @@
+"""Checks of what people marked: places, task and classes."""
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import shapely
+
+from sparseshot.cells import Cells
+from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.images import Slide
+from sparseshot.training.labelling import Labelling
+
+_NEGATIVE_NAME = re.compile(r"debris|art[ei]fact|other|ignore|negative|background|\bnot?\b", re.IGNORECASE)
+
+
+def marks_on(slide: Slide, marks: Cells, file: object) -> Cells:
+    """Return the marks that lie on a slide; warn of the others, and raise if there are no others.
+
+    Args:
+        slide: the slide.
+        marks: in level-0 pixels.
+        file: name of their file, for messages.
+    """
+    inside = ((marks.xy >= 0) & (marks.xy <= slide.size)).all(axis=1)
+    outside = int((~inside).sum())
+    if not outside:
+        return marks
+    width, height = slide.size
+    where = f"outside {slide.name}, which has {width:,} × {height:,} pixels"
+    if outside == len(marks):
+        raise InputError(
+            f"{file}: all {outside:,} marks lie {where}; these look like the marks of another slide"
+        )
+    x, y = marks.xy[~inside][0]
+    warnings.warn(
+        f"{file}: {outside:,} of {len(marks):,} marks lie {where}, and are left out; "
+        f"the first is at ({x:.0f}, {y:.0f})",
+        TrainingWarning,
+        stacklevel=2,
+    )
+    return marks[inside]
+
+
+def task_of_marks(tables: Sequence[Cells]) -> tuple[Literal["segment", "detect"], str]:
+    """Return the task that marks are made for, and the reason.
+
+    >>> task_of_marks([Cells([[1, 1], [2, 2]])])
+    ('detect', 'all 2 marks are points')
+    """
+    total = sum(map(len, tables))
+    outlined = sum(
+        0 if cells.outline is None else int((~shapely.is_missing(cells.outline)).sum()) for cells in tables
+    )
+    if outlined == 0:
+        return "detect", f"all {total:,} marks are points"
+    if outlined < total / 2:
+        return "detect", f"{total - outlined:,} of {total:,} marks are points"
+    return "segment", f"{outlined:,} of {total:,} marks are outlines"
+
+
+def describe_classes(labelling: Labelling, tables: Sequence[Cells], *, own_marks: bool) -> str:
+    """Return which classes are learned, and warn of those whose names sound negative.
+
+    Args:
+        labelling: targets of the classes.
+        tables: the marks.
+        own_marks: class names are the user's own, not those of a benchmark set.
+    """
+    counts: Counter[str] = Counter()
+    for cells in tables:
+        counts.update(cells.counts())
+        counts["unclassified"] += int(np.count_nonzero(cells.label < 0))
+    known = {name: count for name, count in counts.items() if count}
+    negative = {name: count for name, count in known.items() if name in labelling.negative}
+    learned = {
+        name: count
+        for name, count in known.items()
+        if name not in negative and (not labelling.classes or name in labelling.classes)
+    }
+    unused = {name: count for name, count in known.items() if name not in negative and name not in learned}
+    suspects = [name for name in learned if _NEGATIVE_NAME.search(name) and name not in labelling.classes]
+    if suspects and own_marks:
+        names = ",".join(suspects)
+        warnings.warn(
+            f"marks of class {', '.join(map(repr, suspects))} are learned as cells; if they are no cells, "
+            f"add --negative {names}",
+            TrainingWarning,
+            stacklevel=2,
+        )
+    parts = [f"learning {_listed(learned)}" + ("" if labelling.classes else " as one class, cell")]
+    parts += [f"certain negatives: {_listed(negative)}"] if negative else []
+    parts += [f"unused: {_listed(unused)}"] if unused else []
+    return "; ".join(parts)
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} ({count:,} marks)" for name, count in counts.items())
