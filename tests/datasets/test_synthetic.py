@@ -270,7 +270,7 @@ def test_samples_carry_their_cells_and_seeds_share_none() -> None:
     [
         ({"seed": -1}, "seed is -1"),
         ({"size_px": (0, 10)}, "size_px is"),
-        ({"mpp": 0.0}, "mpp is 0.0"),
+        ({"mpp": 0.0}, "mpp is 0"),
         ({"mpp": float("nan")}, "mpp is nan"),
         ({"density_per_mm2": 20_000}, "do not fit"),
         ({"mix": Mix(0, 0, 0)}, "not all of them 0"),

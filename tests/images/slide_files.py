@@ -123,21 +123,29 @@ def write_aperio(path: Path, image: Pixels, *, mpp: float = 0.25, codec: str = "
 
 
 def write_ome(
-    path: Path, image: Pixels, *, axes: str = "YXS", mpp: float = 0.25, codec: str = "none"
+    path: Path,
+    image: Pixels,
+    *,
+    axes: str = "YXS",
+    mpp: float = 0.25,
+    codec: str = "none",
+    levels: Sequence[int] = (1, 2, 4),
+    tiled: bool = True,
 ) -> Path:
     """Write an OME-TIFF whose coarser levels are SubIFDs of the first."""
     metadata = {"axes": axes, "PhysicalSizeX": mpp * 1000, "PhysicalSizeXUnit": "nm"}
     metadata |= {"PhysicalSizeY": mpp * 1000, "PhysicalSizeYUnit": "nm"}
     with tifffile.TiffWriter(path, ome=True) as writer:
-        for n in (1, 2, 4):
-            options: dict[str, Any] = {"subfiletype": 1} if n > 1 else {"subifds": 2, "metadata": metadata}
+        for n in levels:
+            first = {"subifds": len(levels) - 1, "metadata": metadata}
+            options: dict[str, Any] = {"subfiletype": 1} if n > 1 else first
             level = reduced(image, n)
             if axes == "YXS":
                 write_level(writer, level, codec=codec, **options)
                 continue
             planes = np.moveaxis(level, 2, 0)
             options |= {"photometric": "minisblack"} if axes == "CYX" else {"planarconfig": "separate"}
-            options = {"photometric": "rgb", "tile": (TILE, TILE), **options}
+            options = {"photometric": "rgb", "tile": (TILE, TILE) if tiled else None, **options}
             writer.write(np.ascontiguousarray(planes), **options)
     return declare(path, codec)
 

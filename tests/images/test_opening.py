@@ -172,6 +172,31 @@ def test_an_ome_tiff_without_tiles_is_read_whole(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read_region(slide, 0, 0, 403, 301), IMAGE)
 
 
+@pytest.mark.parametrize("axes", ["SYX", "CYX"])
+def test_an_ome_tiff_of_planes_without_tiles_is_read_whole(tmp_path: Path, axes: str) -> None:
+    path = slide_files.write_ome(tmp_path / "a.ome.tif", IMAGE, axes=axes, levels=(1,), tiled=False)
+    with open_slide(path) as slide:
+        assert slide.mpp == 0.25
+        np.testing.assert_array_equal(read_region(slide, 0, 0, 403, 301), IMAGE)
+
+
+@pytest.mark.parametrize("mpp", [1e-9, 1e9, 0.0, -1.0, float("nan"), float("inf")])
+def test_an_impossible_pixel_size_is_refused(tmp_path: Path, mpp: float) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
+    with pytest.raises(InputError, match="mpp is"):
+        open_slide(path, mpp=mpp)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16])
+@pytest.mark.parametrize("tile", [None, (64, 64)])
+def test_values_of_unknown_range_are_refused_not_shown_black(
+    tmp_path: Path, dtype: type[np.integer], tile: tuple[int, int] | None
+) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", IMAGE[:, :, 0].astype(dtype), tile=tile)
+    with pytest.raises(SlideError, match=r"a\.tif"), open_slide(tmp_path / "a.tif", mpp=0.25) as slide:
+        read_region(slide, 0, 0, 10, 10)
+
+
 @pytest.mark.usefixtures("without_imagecodecs")
 def test_a_codec_that_is_not_installed_is_named(tmp_path: Path) -> None:
     path = slide_files.write_ome(tmp_path / "a.ome.tif", IMAGE, axes="CYX")

@@ -26,7 +26,7 @@ class UnknownLayout(Exception):  # noqa: N818  not yet an error: OpenSlide may r
 
 
 class BrokenLayout(UnknownLayout):
-    """The directory of a TIFF contradicts itself; OpenSlide would abort the process on such sizes."""
+    """A TIFF that OpenSlide must not read: it would show wrong values, or abort on impossible sizes."""
 
 
 def tile_decoder(page: tifffile.TiffPage) -> Decoder:
@@ -34,7 +34,7 @@ def tile_decoder(page: tifffile.TiffPage) -> Decoder:
     samples = page.samplesperpixel if page.planarconfig == 1 else 1
     shape = (page.tilelength, page.tilewidth, samples)
     if page.dtype not in {np.dtype(np.uint8), np.dtype(np.uint16)} or page.tiledepth != 1:
-        raise UnknownLayout(f"its {page.dtype} values are neither of 8 nor of 16 bits")
+        raise BrokenLayout(f"its {page.dtype} values are neither of 8 nor of 16 bits, unsigned")
     if page.photometric not in {_GREY, _RGB} and not (
         page.photometric == _YCBCR and page.compression == _JPEG
     ):

@@ -1,20 +1,20 @@
 """Opening slides and images of any kind."""
 
-import math
 from pathlib import Path
 
 import numpy as np
 import openslide
 from numpy.typing import NDArray
 
-from sparseshot.errors import DataNotFoundError, InputError, SlideError
+from sparseshot.errors import DataNotFoundError, SlideError
 from sparseshot.images.codecs import BrokenLayout, UnknownLayout
 from sparseshot.images.openslide_file import OpenSlideFile
 from sparseshot.images.pixel_size import image_mpp
-from sparseshot.images.plain_image import TIFF_MAGIC, read_image
+from sparseshot.images.plain_image import read_image
 from sparseshot.images.pyramid import PyramidSlide
-from sparseshot.images.slide import Box
+from sparseshot.images.slide import Box, check_mpp
 from sparseshot.images.tiff import TiledTiff
+from sparseshot.images.tiff_check import TIFF_MAGIC
 
 _TIFF_VENDORS = {None, "aperio", "generic-tiff"}
 """Simple TIFFs, read faster without OpenSlide; None is a file that OpenSlide does not recognise."""
@@ -40,8 +40,8 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
     Slide(crop.png: 60 × 40 px at 0.25 µm, 1 level, image) (10, 10, 3)
     """
     path = Path(path)
-    if mpp is not None and not (math.isfinite(mpp) and mpp > 0):
-        raise InputError(f"mpp is {mpp}; give µm per pixel, e.g. 0.25 for 40x")
+    if mpp is not None:
+        check_mpp(mpp)
     if not path.exists():
         raise DataNotFoundError(path, "no such slide; check the path")
     if path.is_dir():

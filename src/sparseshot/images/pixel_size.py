@@ -7,7 +7,8 @@ from pathlib import Path
 import defusedxml.ElementTree
 import tifffile
 
-from sparseshot.images.plain_image import TIFF_MAGIC, opened_image
+from sparseshot.images.plain_image import opened_image
+from sparseshot.images.tiff_check import TIFF_MAGIC, opened_tiff
 
 _PLAUSIBLE_MPP = (0.01, 10.0)
 """Finer is no light microscope; coarser is e.g. the 72 dpi (353 µm) that drawing programs write."""
@@ -52,7 +53,7 @@ def image_mpp(path: Path) -> float | None:
         with path.open("rb") as start:
             is_tiff = start.read(4) in TIFF_MAGIC
         if is_tiff:
-            with tifffile.TiffFile(path) as file:
+            with opened_tiff(path) as file:
                 return tiff_mpp(file.pages.first)
         with opened_image(path) as image:
             across, down = image.info["dpi"]

@@ -9,16 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
-from PIL.TiffImagePlugin import BITSPERSAMPLE, PLANAR_CONFIGURATION, TiffImageFile
+from PIL.TiffImagePlugin import (
+    BITSPERSAMPLE,
+    IMAGEDESCRIPTION,
+    PLANAR_CONFIGURATION,
+    SAMPLEFORMAT,
+    SAMPLESPERPIXEL,
+    TiffImageFile,
+)
 
 from sparseshot.compiled import compiled
 from sparseshot.errors import DataNotFoundError, SlideError
+from sparseshot.images.tiff_check import TIFF_MAGIC, opened_tiff
 
 MAX_PIXELS = 2**30
 """Largest plain image that is decoded at once: 32,768², 3 GiB as RGB."""
-
-TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-"""First bytes of TIFF and BigTIFF in either byte order."""
 
 
 def read_image(path: Path | str) -> NDArray[np.uint8]:
@@ -45,7 +50,7 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
                     f"{width} × {height} pixels are more than the {MAX_PIXELS:,} that are decoded at once; "
                     "convert it to a tiled pyramidal TIFF and open that as a slide",
                 )
-            return _read_tiff(path) if _has_deep_planes(image) else _rgb(image)
+            return _read_tiff(path) if _is_misread(image) else _rgb(image)
     except UnidentifiedImageError as error:
         with path.open("rb") as file:
             if file.read(4) in TIFF_MAGIC:
@@ -88,16 +93,25 @@ class _LiftedLimit:
 _lift = _LiftedLimit()
 
 
-def _has_deep_planes(image: Image.Image) -> bool:
-    """Return whether this is a TIFF of separate 16-bit planes, which Pillow misreads as 8-bit."""
-    tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
-    return tags.get(PLANAR_CONFIGURATION) == 2 and max(tags.get(BITSPERSAMPLE, (8,))) > 8
+def _is_misread(image: Image.Image) -> bool:
+    """Return whether Pillow would misread this TIFF.
+
+    It takes signed and 32-bit values for unsigned 16-bit ones, 16-bit values in separate planes for 8-bit
+    ones, and the first channel of an OME-TIFF for all.
+    """
+    if not isinstance(image, TiffImageFile):
+        return False
+    tags = image.tag_v2
+    bits = max(tags.get(BITSPERSAMPLE, (8,)))
+    is_signed = max(tags.get(SAMPLEFORMAT, (1,))) > 1
+    one_channel = tags.get(SAMPLESPERPIXEL, 1) == 1 and "<OME" in str(tags.get(IMAGEDESCRIPTION, ""))
+    return bits > 16 or is_signed or (tags.get(PLANAR_CONFIGURATION) == 2 and bits > 8) or one_channel
 
 
 def _rgb(image: Image.Image) -> NDArray[np.uint8]:
     if image.mode == "RGB":
         return np.array(image)
-    if image.mode.startswith("I"):  # 16-bit grey, which some Pillow versions open as 32-bit
+    if image.mode.startswith("I"):  # 16-bit grey, which some Pillow versions open as 32-bit; see _is_misread
         return as_rgb(np.array(image).astype(np.uint16))
     if image.mode == "F":
         raise ValueError("32-bit float values have no known range")
@@ -141,22 +155,21 @@ def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _read_tiff(path: Path) -> NDArray[np.uint8]:
     """Read a TIFF that Pillow cannot."""
-    import tifffile  # noqa: PLC0415  rarely needed
-
     try:
-        with tifffile.TiffFile(path) as file:
-            page = file.pages.first
-            if page.size > 4 * MAX_PIXELS:
-                raise ValueError(f"its {page.size:,} values are too many to decode at once")
-            pixels = page.asarray()
-            if page.planarconfig == 2 and pixels.ndim == 3:
-                pixels = np.moveaxis(pixels, 0, -1)
-            return as_rgb(pixels)
+        with opened_tiff(path) as file:
+            image = file.series[0].levels[0] if file.is_ome else file.pages.first
+            if image.size > 4 * MAX_PIXELS:
+                raise ValueError(f"its {image.size:,} values are too many to decode at once")
+            if image.axes not in {"YX", "YXS", "SYX", "CYX"} or (file.is_ome and 2 in image.shape[:1]):
+                raise ValueError(f"its axes are {image.axes}, {image.shape}; export one plane in RGB")
+            pixels = image.asarray()
+            return as_rgb(np.moveaxis(pixels, 0, -1) if image.axes in {"SYX", "CYX"} else pixels)
     except Exception as error:  # as above
         raise _broken(path, error) from error
 
 
 def _broken(path: Path, error: Exception) -> SlideError:
+    reason = str(error) or type(error).__name__
     return SlideError(
-        path, f"cannot be decoded ({error}); copy it again, or save it anew as an 8-bit PNG or TIFF"
+        path, f"cannot be decoded ({reason}); copy it again, or save it as an 8-bit PNG or TIFF"
     )

@@ -125,8 +125,7 @@ class Grid:
         >>> Grid.of((1000, 500), 0.25, 0.4).downsample
         1.6
         """
-        if not (math.isfinite(mpp) and mpp > 0):
-            raise InputError(f"mpp is {mpp}; give µm per pixel, e.g. 0.5 for 20x")
+        check_mpp(mpp)
         return cls._of(size, slide_mpp, snapped(mpp / slide_mpp))
 
     @classmethod
@@ -176,6 +175,12 @@ class Grid:
             by=by,
             radius_px=radius_px,
         )
+
+
+def check_mpp(mpp: float) -> None:
+    """Raise InputError unless this can be the size of a pixel in µm, of a slide or of a coarse view."""
+    if not 1e-4 <= mpp <= 1e5:
+        raise InputError(f"mpp is {mpp:g}; give µm per pixel, e.g. 0.25 for 40x or 0.5 for 20x")
 
 
 def read_region(

@@ -15,7 +15,6 @@ from pathlib import Path
 from threading import Lock
 
 import numpy as np
-import tifffile
 from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
@@ -24,6 +23,7 @@ from sparseshot.images.pixel_size import tiff_mpp
 from sparseshot.images.plain_image import as_rgb
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Box
+from sparseshot.images.tiff_check import opened_tiff
 from sparseshot.images.tiff_directory import TiffLevel, is_aperio, tiff_levels
 
 _CACHE_BYTES = 2**28
@@ -41,13 +41,17 @@ class TiledTiff(PyramidSlide):
 
     def __init__(self, path: Path) -> None:
         try:
-            with tifffile.TiffFile(path) as file:
+            with opened_tiff(path) as file:
                 first = file.pages.first
                 vendor = "aperio" if is_aperio(first) else "ome-tiff" if file.is_ome else "tiff"
                 self._levels = tiff_levels(file)
                 mpp = tiff_mpp(first)
         except UnknownLayout as unknown:
-            if vendor == "ome-tiff" and (first.samplesperpixel, first.planarconfig) != (3, 1):
+            if (
+                vendor == "ome-tiff"
+                and first.is_tiled
+                and (first.samplesperpixel, first.planarconfig) != (3, 1)
+            ):
                 # Other readers would show only its first channel.
                 raise SlideError(path, f"this OME-TIFF cannot be read: {unknown}") from unknown
             raise

@@ -14,7 +14,7 @@ from sparseshot.compiled import compiled
 from sparseshot.errors import InputError, SlideError
 from sparseshot.files import replacing
 from sparseshot.images.resample import resample
-from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images.slide import Box, Grid, Slide, check_mpp
 from sparseshot.images.tiles import TileGrid
 
 _MAX_PIXELS = 2**24
@@ -135,8 +135,7 @@ def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> Tis
         drop_ink: exclude pen marks, which are bluer or greener than usual stains. Turn it off for such
             stains, e.g. Alcian blue.
     """
-    if not (math.isfinite(mpp) and mpp > 0):
-        raise InputError(f"mpp is {mpp}; give µm per mask pixel, e.g. 8")
+    check_mpp(mpp)
     width, height = slide.size
     mpp = max(mpp, slide.mpp)
     while width * height * (slide.mpp / mpp) ** 2 > _MAX_PIXELS:

@@ -19,6 +19,7 @@ from sparseshot.datasets.synthetic.noise import between, uniform
 from sparseshot.datasets.synthetic.population import CLASSES, REACH_UM, Sites
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
+from sparseshot.images.slide import check_mpp
 
 OBJECTS_UP_TO_UM = 4.0
 """In coarser pixels cells are not painted one by one; their average stain is added to the ground."""
@@ -74,8 +75,7 @@ class SyntheticTissue:
             raise InputError(f"seed is {self.seed}; give a whole number from 0 to 2⁶³ − 1")
         if len(self.size_px) != 2 or min(self.size_px) < 1:
             raise InputError(f"size_px is {self.size_px}; give width and height, each at least 1")
-        if not (math.isfinite(self.mpp) and self.mpp > 0):
-            raise InputError(f"mpp is {self.mpp}; give µm per pixel, e.g. 0.25 for 40x")
+        check_mpp(self.mpp)
         if not 0 <= self.density_per_mm2 <= 10_000:
             raise InputError(
                 f"density_per_mm2 is {self.density_per_mm2}; give 0 to 10,000: more nuclei do not fit"

@@ -1,0 +1,25 @@
+from pathlib import Path
+
+from tests import limited
+from tests.images import hostile_files
+
+
+def test_hostile_files_end_in_an_error_of_ours(tmp_path: Path) -> None:
+    paths = hostile_files.write_hostile_files(tmp_path)
+    found = limited.outcomes("tests.images.hostile_files:read_slide", paths)
+    wrong = {name: outcome for name, outcome in found.items() if not outcome.startswith(("ok", "error: "))}
+    assert not wrong
+    assert found["points-to-itself.tif"].endswith("in a circle; the file is damaged, copy it again")
+    assert "claims an image of 3,000,000,000,000 planes" in found["planes-by-the-billion.ome.tif"]
+
+
+def test_the_limits_are_kept(tmp_path: Path) -> None:
+    found = limited.outcomes("tests.images.test_hostile:misbehave", [tmp_path / "crash", tmp_path / "memory"])
+    assert found["crash"].startswith("unforeseen: ZeroDivisionError at test_hostile.py")
+    assert found["memory"].startswith("unforeseen: MemoryError")
+
+
+def misbehave(path: Path) -> None:
+    if path.name == "crash":
+        raise ZeroDivisionError
+    bytearray(5 << 30)
