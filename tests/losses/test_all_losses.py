@@ -161,6 +161,9 @@ def test_gradients_are_derivatives(name: str, channels: int) -> None:
         ({"target": torch.zeros(2, 3)}, "give integers"),
         ({"target": torch.full((2, 3), 2)}, r"target is 2 at \(0, 0\)"),
         ({"annotated": torch.zeros(2, 3)}, "give booleans"),
+        ({"progress": -0.01}, "progress is -0.01"),
+        ({"progress": 1.01}, "progress is 1.01"),
+        ({"progress": math.nan}, "progress is nan"),
         ({"annotated": torch.zeros(3, dtype=torch.bool)}, "annotated has shape"),
     ],
 )

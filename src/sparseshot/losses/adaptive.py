@@ -158,7 +158,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         losses, locations = compute(call, self.terms(call), "none"), call.read()
         likeliest = call.logits.detach()[:, 1:].argmax(1)
         alpha = torch.where(locations.unannotated, self.alpha.to(losses)[likeliest], 1.0)
-        return reduce(losses * alpha, locations.counted.to(losses.dtype), self.reduction)
+        return reduce(losses * alpha, locations.counted, self.reduction)
 
     def terms(self, call: Call) -> Terms:
         """Return the parameters at this progress; with several classes without α."""

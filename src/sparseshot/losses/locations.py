@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import InputError
+from sparseshot.losses.parameters import check_share
 
 IGNORE_INDEX = -100
 Reduction = Literal["mean", "sum", "none"]
@@ -73,6 +74,7 @@ class Call:
         ignore_index: int = IGNORE_INDEX,
     ) -> None:
         _check(logits, target, annotated, ignore_index)
+        check_share("progress", progress, zero=True)
         self.logits, self.target, self.annotated = widened(logits), target, annotated
         self.progress, self.hints, self.ignore_index = progress, hints or Hints(), ignore_index
         self._locations: Locations | None = None
@@ -234,11 +236,14 @@ def class_log_probabilities(logits: Tensor) -> Tensor:
 
 
 def reduce(losses: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce losses ``(N, *)`` as ``F.cross_entropy`` does; what has no weight is 0 and no part of the mean.
+    """Reduce losses ``(N, *)`` as ``F.cross_entropy`` does, with weights as floats or booleans.
 
-    The mean is Σ wᵢ·lossᵢ / Σ wᵢ, and 0, not NaN, where all weights are 0.
+    A loss without weight is 0. The mean is Σ wᵢ·lossᵢ / Σ wᵢ, and 0, not NaN, where all weights are 0.
     """
-    losses = torch.where(weights > 0, losses * weights, 0.0)
+    if weights.dtype is torch.bool:
+        losses = torch.where(weights, losses, 0.0)
+    else:
+        losses = torch.where(weights > 0, losses * weights, 0.0)
     if reduction == "none":
         return losses
     if reduction == "sum":

@@ -3,7 +3,7 @@
 Estimates of the share of cells that is marked, or of the share of foreground, are made from them.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,20 +15,6 @@ _ENOUGH = 20
 """Number of marked locations needed to decide whether marks are points."""
 
 _FEW_NEIGHBOURS = 3.5
-
-
-class _Counted(NamedTuple):
-    """The locations of a batch that are counted; all ``(N, *)``.
-
-    Attributes:
-        logit: of any foreground.
-        marked: the class, from 1, of counted marks; else 0.
-        counted: all counted locations, marked or not.
-    """
-
-    logit: Tensor
-    marked: Tensor
-    counted: Tensor
 
 
 class LogitHistograms(nn.Module):
@@ -83,13 +69,15 @@ class LogitHistograms(nn.Module):
             self.points = are_points(self.crowding)
         if self.points is None:
             return
-        seen = _peaks(batch) if self.points else _everywhere(batch)
-        bins = ((seen.logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(0, self.BINS - 1)
+        logit, counted, label = foreground_logit(batch.logits), batch.counted, batch.label
+        if self.points:  # a cell is a location whose logit is the highest among its neighbours
+            peak = logit == F.max_pool2d(logit.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
+            counted, label = counted & peak, torch.where(peak, label, 0)
+        bins = ((logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(0, self.BINS - 1)
         likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
-        marked = seen.marked > 0
         counts = torch.zeros_like(self.counts)
-        counts[0] = self._histogram(bins[marked], seen.marked[marked] - 1)
-        counts[1] = self._histogram(torch.where(seen.counted, bins, -1), likeliest)
+        counts[0] = self._histogram(bins[label > 0], label[label > 0] - 1)
+        counts[1] = self._histogram(torch.where(counted, bins, -1), likeliest)
         self.counts.mul_(self.DECAY).add_(_of_all_processes(counts))
         if self.points:
             every = batch.label > 0
@@ -152,18 +140,6 @@ def _of_all_processes(counts: Tensor) -> Tensor:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.all_reduce(counts)
     return counts
-
-
-def _everywhere(batch: Locations) -> _Counted:
-    return _Counted(foreground_logit(batch.logits), batch.label, batch.counted)
-
-
-def _peaks(batch: Locations) -> _Counted:
-    """Count each location whose logit is the highest among its neighbours as a cell."""
-    logit = foreground_logit(batch.logits)
-    highest_around = F.max_pool2d(logit.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
-    peak = batch.counted & (logit == highest_around)
-    return _Counted(logit, torch.where(peak, batch.label, 0), peak)
 
 
 def reverse_cumsum(histogram: Tensor) -> Tensor:

@@ -54,7 +54,6 @@ def plain_exclusive_cross_entropy(call: Call, terms: Terms, reduction: Reduction
     unannotated_loss = -terms.alpha * torch.exp(terms.gamma * log_p) * log_q
     unannotated_loss = torch.where(excluded_locations(call, terms), 0.0, unannotated_loss)
     losses = torch.where(locations.annotated, label_loss(locations), unannotated_loss)
-    weights = locations.counted.to(losses.dtype)
-    if terms.class_weights is not None:
-        weights = weights * terms.class_weights.to(losses)[locations.label]
-    return reduce(losses, weights, reduction)
+    if terms.class_weights is None:
+        return reduce(losses, locations.counted, reduction)
+    return reduce(losses, locations.counted * terms.class_weights.to(losses)[locations.label], reduction)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparseshot.errors import InputError
+from sparseshot.losses.parameters import check_share
 
 Schedule = Callable[[float], float]
 """From progress in [0, 1] to the exclusion threshold."""
@@ -30,32 +31,17 @@ def _sigmoid(x: float) -> float:
     return max(0.5 + 0.5 * math.tanh(0.5 * x), SMALLEST_RHO)
 
 
-def _check_progress(progress: float) -> None:
-    if not 0.0 <= progress <= 1.0:
-        raise InputError(f"progress is {progress}; give the part of training that is done, from 0 to 1")
-
-
-def _check_top(name: str, value: float) -> None:
-    if not 0.0 < value <= 1.0:
-        raise InputError(f"{name} is {value}; give a threshold in (0, 1]")
-
-
 @dataclass(frozen=True)
 class Constant:
-    """ρ(t) = ρ.
-
-    >>> Constant(0.5)(0.3)
-    0.5
-    """
+    """ρ(t) = ρ."""
 
     rho: float
 
     def __post_init__(self) -> None:
-        _check_top("rho", self.rho)
+        check_share("rho", self.rho)
 
-    def __call__(self, progress: float) -> float:
-        """Return ρ at this progress."""
-        _check_progress(progress)
+    def __call__(self, progress: float) -> float:  # noqa: ARG002
+        """Return ρ."""
         return self.rho
 
 
@@ -70,17 +56,16 @@ class Linear:
     top: float = 0.75
 
     def __post_init__(self) -> None:
-        _check_top("top", self.top)
+        check_share("top", self.top)
 
     def __call__(self, progress: float) -> float:
         """Return ρ at this progress."""
-        _check_progress(progress)
         return max(self.top * progress, SMALLEST_RHO)
 
 
 @dataclass(frozen=True)
 class Sigmoid:
-    """ρ(t) = σ(slope · t): the paper's "sigmoid" row read as it is printed, from 0.50 to 0.68.
+    """ρ(t) = σ(slope · t): the paper's "sigmoid" row as printed, from 0.50 to 0.68.
 
     >>> round(Sigmoid()(0), 3), round(Sigmoid()(1), 3)
     (0.5, 0.679)
@@ -94,7 +79,6 @@ class Sigmoid:
 
     def __call__(self, progress: float) -> float:
         """Return ρ at this progress."""
-        _check_progress(progress)
         return _sigmoid(self.slope * progress)
 
 
@@ -111,7 +95,7 @@ class Logistic:
     width: float
 
     def __post_init__(self) -> None:
-        _check_top("height", self.height)
+        check_share("height", self.height)
         if not (math.isfinite(self.centre) and math.isfinite(self.width) and self.width > 0):
             raise InputError(
                 f"centre is {self.centre} and width {self.width}; give finite parts of training, "
@@ -120,5 +104,4 @@ class Logistic:
 
     def __call__(self, progress: float) -> float:
         """Return ρ at this progress."""
-        _check_progress(progress)
         return self.height * _sigmoid((progress - self.centre) / self.width)

@@ -55,21 +55,13 @@ class Loss(nn.Module):
             hints: further knowledge of the batch.
         """
         return self.reduced(
-            Call(
-                logits,
-                target,
-                annotated,
-                progress=progress,
-                hints=hints,
-                ignore_index=self.ignore_index,
-            )
+            Call(logits, target, annotated, progress=progress, hints=hints, ignore_index=self.ignore_index)
         )
 
     def reduced(self, call: Call) -> Tensor:
         """Compute the loss of a call; overridden where losses and their reduction are one fused pass."""
         locations = call.read()
-        losses = self.losses(locations, call)
-        return reduce(losses, locations.counted.to(losses.dtype), self.reduction)
+        return reduce(self.losses(locations, call), locations.counted, self.reduction)
 
     def losses(self, locations: Locations, call: Call) -> Tensor:
         """Return the loss of each location, ``(N, *)``; ignored locations may have any value."""
