@@ -65,6 +65,23 @@ def test_a_right_network_scores_one() -> None:
     assert result.half.low <= result.half.pooled <= result.half.high
 
 
+def test_outlines_are_scored_as_a_whole() -> None:
+    slide, truth = blobs(0)
+    checkpoint = checkpoint_of(DarkIsCell(), threshold=0.5)
+    result = evaluate(checkpoint, [AnnotatedSlide(slide, truth)], network=DarkIsCell())
+    for point in (result.half, result.calibrated):
+        assert point is not None
+        assert point.f1_at_iou_half == 1.0
+        assert point.panoptic_quality is not None
+        assert point.aggregated_jaccard_index is not None
+        assert 0.8 < point.aggregated_jaccard_index <= point.panoptic_quality <= 1.0
+    missed = evaluate(checkpoint, [AnnotatedSlide(slide, truth[:-1])], network=DarkIsCell()).half
+    found = len(truth)
+    assert missed.f1_at_iou_half == pytest.approx(2 * (found - 1) / (2 * found - 1))
+    points = evaluate(checkpoint, [AnnotatedSlide(slide, replace(truth, outline=None))], network=DarkIsCell())
+    assert points.half.panoptic_quality is None
+
+
 def test_a_network_that_finds_nothing_is_told_in_json_that_every_program_reads(tmp_path: Path) -> None:
     network = DarkIsCell(-1000.0)
     slide, truth = blobs(0)

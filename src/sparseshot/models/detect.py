@@ -172,6 +172,17 @@ class Detector:
         assert found.score is not None
         return scored_hits(truth.xy, found.xy, found.score, radius=MATCH_RADIUS_UM / self.frame.mpp)
 
+    def area_counts(
+        self,
+        window: Window,
+        parts: Sequence[Part],
+        truth: Cells,
+        counted: NDArray[np.bool_],
+        *,
+        threshold: float,
+    ) -> None:
+        """Return None: detections are points."""
+
     def mark_scores(
         self, window: Window, parts: Sequence[Part], label: NDArray[np.int16], xy: NDArray[np.float64]
     ) -> tuple[NDArray[np.floating], NDArray[np.floating]]:

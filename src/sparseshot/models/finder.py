@@ -12,7 +12,7 @@ from torch import Tensor
 from sparseshot.cells import Cells
 from sparseshot.cells.table import KINDS
 from sparseshot.images.slide import Grid, Slide
-from sparseshot.metrics import ScoredHits
+from sparseshot.metrics import AreaCounts, ScoredHits
 from sparseshot.models.windows import Window, WindowLayout
 
 SCORE_DECIMALS = 4
@@ -75,6 +75,21 @@ class Finder(Protocol):
             parts: of its tiles.
             truth: every cell, in level-0 pixels.
             counted: ``(H, W)`` the pixels of the window's core that count.
+        """
+        ...
+
+    def area_counts(
+        self,
+        window: Window,
+        parts: Sequence[Part],
+        truth: Cells,
+        counted: NDArray[np.bool_],
+        *,
+        threshold: float,
+    ) -> AreaCounts | None:
+        """Compare the outlines found at a threshold with the true ones; None without outlines.
+
+        The other arguments are those of :meth:`hits`.
         """
         ...
 

@@ -1,7 +1,7 @@
 """Segmentation: the outline of every cell, by a U-Net."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sparseshot.cells import Cells, trace
 from sparseshot.images import TissueMask
-from sparseshot.metrics import ScoredHits
+from sparseshot.metrics import AreaCounts, ScoredHits, area_counts, overlaps_of_outlines
 from sparseshot.models.contours import contours
 from sparseshot.models.detection_grid import foreground_probability
 from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Part, SlideFrame, in_reading_order
@@ -160,6 +160,25 @@ class Segmenter:
         radius_px = self.mark_radius_um / grid.mpp
         inside = grid.rasterise(truth, window.core, by="instance", radius_px=radius_px)[counted] > 0
         return ScoredHits(self._probability(window, parts)[counted], inside, int(inside.sum()))
+
+    def area_counts(
+        self,
+        window: Window,
+        parts: Sequence[Part],
+        truth: Cells,
+        counted: NDArray[np.bool_],
+        *,
+        threshold: float,
+    ) -> AreaCounts | None:
+        """Compare the outlines found at a threshold with the true ones; None if a true cell has none."""
+        if len(truth) and (truth.outline is None or shapely.is_missing(truth.outline).any()):
+            return None
+        found = replace(self, threshold=threshold).find(window, parts)
+        size = np.array(counted.shape)[::-1]
+        column, row = np.floor(self.frame.grid.from_level0(found.xy) - window.core[:2]).astype(int).T
+        inside = (column >= 0) & (row >= 0) & (column < size[0]) & (row < size[1])
+        inside[inside] = counted[row[inside], column[inside]]
+        return area_counts(overlaps_of_outlines(truth, found[inside]))
 
     def mark_scores(
         self,

@@ -20,7 +20,7 @@ from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.files import write_json
 from sparseshot.images import Box, Grid
-from sparseshot.metrics import Counts, bootstrap_interval, f1_score
+from sparseshot.metrics import AreaCounts, Counts, bootstrap_interval, f1_score
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
@@ -47,6 +47,9 @@ class OperatingPoint:
         high: its upper end.
         precision: pooled.
         recall: pooled.
+        panoptic_quality: of the outlines; None for detection, without true outlines, and at ``best``.
+        aggregated_jaccard_index: of the outlines.
+        f1_at_iou_half: F1 of outlines that are right with an IoU above one half.
     """
 
     threshold: float
@@ -56,6 +59,9 @@ class OperatingPoint:
     high: float
     precision: float
     recall: float
+    panoptic_quality: float | None = None
+    aggregated_jaccard_index: float | None = None
+    f1_at_iou_half: float | None = None
 
 
 @dataclass(frozen=True)
@@ -113,19 +119,27 @@ def evaluate(
     regions = [shapely.get_parts(shapely.union_all(item.cells.regions)) for item in images]
     has_regions = any(map(len, regions))
     counts, cells = [], 0
+    areas: list[list[AreaCounts | None]] = [[] for _ in thresholds[len(LADDER) :]]
     for item, own in zip(images, regions, strict=True):
         if has_regions and not len(own):
             continue
         truth = config.labelling.positives(item.cells)
         grid = Grid.over(item.slide, config.mpp)
         everywhere = np.ones((grid.height, grid.width), np.bool_)
+        halo_px = None if len(own) else _CONTEXT_PX
         parts = [_inside(item, truth, area, grid) for area in own] or [(grid.box, truth, everywhere)]
         total = np.zeros((len(thresholds), 3), np.int64)
         for box, inside, counted in parts:
             cells += len(inside)
-            region = item.look_at(module, config, threshold=LOWEST_SCORE, box=box, halo_px=_CONTEXT_PX)
+            region = item.look_at(module, config, threshold=LOWEST_SCORE, box=box, halo_px=halo_px)
             hits = region.finder.hits(region.window, region.parts, inside, counted)
             total += hits.counts_at(thresholds)
+            for at, threshold in zip(areas, thresholds[len(LADDER) :].tolist(), strict=True):
+                at.append(
+                    region.finder.area_counts(
+                        region.window, region.parts, inside, counted, threshold=threshold
+                    )
+                )
         counts.append(total)
     every = np.stack(counts)
     tp, fp, fn = every[:, -1].sum(axis=0)
@@ -140,12 +154,15 @@ def evaluate(
         )
     pooled = f1_score(*every.sum(axis=0).T)
     best = int(np.argmax(pooled))
-    calibrated = None if checkpoint.threshold is None else _point(every[:, -1], checkpoint.threshold, sparse)
+    half = _point(every[:, len(LADDER)], 0.5, sparse, areas[0])
+    calibrated = None
+    if checkpoint.threshold is not None:
+        calibrated = _point(every[:, -1], checkpoint.threshold, sparse, areas[1])
     return Evaluation(
         task.name,
         len(counts),
         cells,
-        _point(every[:, len(LADDER)], 0.5, sparse),
+        half,
         calibrated,
         _point(every[:, best], float(thresholds[best]), sparse),
         regions=sum(map(len, regions)),
@@ -165,12 +182,25 @@ def _inside(
     return box, truth[shapely.contains_xy(area, *truth.xy.T)], mask > 0
 
 
-def _point(counts: NDArray[np.int64], threshold: float, sparse: bool) -> OperatingPoint:
+def _point(
+    counts: NDArray[np.int64], threshold: float, sparse: bool, areas: Sequence[AreaCounts | None] = ()
+) -> OperatingPoint:
     pooled = Counts(*map(int, counts.sum(axis=0)))
     if sparse:
         nan = float("nan")
         return OperatingPoint(threshold, nan, nan, nan, nan, nan, pooled.recall)
     low, high = bootstrap_interval(counts, lambda total: f1_score(*np.moveaxis(total, -1, 0)))
+    known = [area for area in areas if area is not None]
+    area = sum(known, AreaCounts()) if known and len(known) == len(areas) else None
     return OperatingPoint(
-        threshold, pooled.f1, float(f1_score(*counts.T).mean()), low, high, pooled.precision, pooled.recall
+        threshold,
+        pooled.f1,
+        float(f1_score(*counts.T).mean()),
+        low,
+        high,
+        pooled.precision,
+        pooled.recall,
+        None if area is None else area.panoptic_quality,
+        None if area is None else area.aggregated_jaccard_index,
+        None if area is None else area.recognition_quality,
     )

@@ -92,3 +92,10 @@ def _show(result: "Evaluation") -> None:
         print_table(("at", "threshold", "recall"), [(row[0], row[1], row[-1]) for row in rows[:-1]])
         return
     print_table(("at", "threshold", name, "95 %", "mean of images", "precision", "recall"), rows)
+    outlines = []
+    for at, point in (("0.5", result.half), ("calibrated", result.calibrated)):
+        if point is not None and point.panoptic_quality is not None:
+            scores = (point.panoptic_quality, point.aggregated_jaccard_index, point.f1_at_iou_half)
+            outlines.append((at, *(f"{score:.3f}" for score in scores)))
+    if outlines:
+        print_table(("outlines at", "PQ", "AJI", "F1 at IoU 0.5"), outlines)
