@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparseshot.errors import OutputError
-from sparseshot.files import replacing, write_json
+from sparseshot.files import locked, replacing, write_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -108,3 +108,27 @@ def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path: Path)
         write_json(path, 2)
         assert temporary.exists(), "its process is at work"
     assert list(tmp_path.iterdir()) == [path]
+
+
+WAIT = """
+import sys
+from pathlib import Path
+from sparseshot.files import locked
+with locked(Path(sys.argv[1])):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_locked_folder_is_free_when_the_other_process_dies(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-c", WAIT, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with pytest.raises(OutputError, match="--out"), locked(folder):
+            pass
+        other.kill()
+    with locked(folder):
+        pass
+    assert list(folder.iterdir()) == []

@@ -1,5 +1,6 @@
 """Writing files so that a reader never sees half of one, and locking folders."""
 
+import errno
 import glob
 import os
 import shutil
@@ -102,20 +103,32 @@ def write_json(path: Path | str, value: object) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from working in an existing folder, where the system has file locks.
+    """Lock a folder, created if missing, against other processes until the block ends or the process dies.
 
-    The lock ends with the process, however it ends.
+    Without effect on Windows and on file systems without locks.
     """
     try:
-        import fcntl  # noqa: PLC0415  not on Windows
+        import fcntl  # noqa: PLC0415  missing on Windows
     except ImportError:
         yield
         return
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OutputError(
-                folder, "another sparseshot is at work here; wait for it, or choose another --out"
-            ) from error
-        yield
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    while True:
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise OutputError(
+                    folder, "another sparseshot is at work here; wait for it, or choose another --out"
+                ) from error
+            except OSError as error:
+                if error.errno not in {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}:
+                    raise
+            if os.fstat(lock.fileno()).st_nlink == 0:
+                continue  # its last owner removed it after we had opened it
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return

@@ -2,13 +2,15 @@
 
 import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.errors import OutputError
+from sparseshot.files import locked
 from sparseshot.images.slide import Box, Slide
 from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import Finder, SlideFrame
@@ -60,12 +62,13 @@ def predict_slide(
     folder = Path(folder)
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
     everywhere = TissueMask.everywhere(slide)
-    identity = _identity(slide, model, model.finder(frame, everywhere), only_tissue=only_tissue)
-    try:
+    finder = model.finder(frame, everywhere)
+    identity = _identity(slide, model, finder, only_tissue=only_tissue)
+    with locked(folder), _full_disk_is_output_error(folder):
         manifest = claim(
             folder,
             identity,
-            model.finder(frame, everywhere).layout(tile_px),
+            finder.layout(tile_px),
             force=force,
             is_readable=lambda place: any_readable(slide, frame.grid, place.on(frame.grid)),
         )
@@ -81,14 +84,20 @@ def predict_slide(
             engine = Engine(slide, model, model.finder(frame, tissue), pace, book.carried(), book.cells)
             engine.run(todo, book.close, report)
         summary = export(folder, book.manifest, frame, slide.name, tissue)
+    tiles = sum(len(window.tiles) for band in todo for window in band.windows)
+    return replace(summary, tiles=tiles, seconds=time.perf_counter() - start)
+
+
+@contextmanager
+def _full_disk_is_output_error(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise OutputError(
                 folder, f"no room left ({error.strerror}); make room and give the same command again"
             ) from error
         raise
-    tiles = sum(len(window.tiles) for band in todo for window in band.windows)
-    return replace(summary, tiles=tiles, seconds=time.perf_counter() - start)
 
 
 def _identity(slide: Slide, model: Model, finder: Finder, *, only_tissue: bool) -> dict[str, Any]:

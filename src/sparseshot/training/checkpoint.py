@@ -4,6 +4,7 @@ import errno
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,21 @@ import torch
 from torch import Tensor, nn
 
 import sparseshot
-from sparseshot.errors import CheckpointError, OutputError
+from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.training.config import TrainConfig
 
 _FORMAT = "sparseshot checkpoint"
 _VERSION = 1
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "config": str,
+    "weights": dict,
+    "step": int,
+    "threshold": (float, int, NoneType),
+    "criterion": (float, int, NoneType),
+    "state": dict,
+    "versions": dict,
+}
 
 
 def versions() -> dict[str, str]:
@@ -42,6 +52,7 @@ class Checkpoint:
         criterion: recall² / P(predicted positive) reached there; higher is better.
         state: of optimiser, schedule and loss, to resume from; empty in a finished model.
         versions: that it was trained with.
+        path: the file it was read from, for error messages.
     """
 
     config: TrainConfig
@@ -51,6 +62,7 @@ class Checkpoint:
     criterion: float | None = None
     state: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
+    path: Path = Path("checkpoint")
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -64,8 +76,19 @@ class Checkpoint:
 
     def network(self, network: nn.Module | None = None) -> nn.Module:
         """Return the network with these weights, in evaluation mode; a custom network has to be passed in."""
-        network = network or self.config.make_task().network()
-        network.load_state_dict(self.weights)
+        try:
+            if network is None:
+                task = self.config.make_task()
+                with torch.device("meta"):  # a damaged configuration may ask for any amount of memory
+                    shapes = {name: weight.shape for name, weight in task.network().state_dict().items()}
+                if shapes != {name: weight.shape for name, weight in self.weights.items()}:
+                    raise RuntimeError("the names or shapes of the weights differ")
+                network = task.network()
+            network.load_state_dict(self.weights)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                self.path, "has the weights of another network; pass the network that it was trained with"
+            ) from error
         return network.eval()
 
     def save(self, path: Path | str) -> None:
@@ -84,8 +107,8 @@ class Checkpoint:
             "versions": self.versions,
         }
         try:
-            with replacing(path) as temporary:
-                torch.save(content, temporary)
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                torch.save(content, file)  # to a path, it would write the temporary name into the archive
         except (OSError, RuntimeError) as error:
             # torch raises a RuntimeError of its zip writer if the disk is full
             full = isinstance(error, RuntimeError) or error.errno in {errno.ENOSPC, errno.EDQUOT}
@@ -108,19 +131,23 @@ class Checkpoint:
             ) from error
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise CheckpointError(path, "is a PyTorch file, but not a checkpoint of sparseshot")
-        if content.get("version") != _VERSION:
-            writer = content.get("versions", {}).get("sparseshot", "unknown")
+        version = content.get("version")
+        if not isinstance(version, int) or version != _VERSION:
             raise CheckpointError(
                 path,
-                f"has format version {content.get('version')}, this sparseshot reads {_VERSION}; "
-                f"use the sparseshot that wrote it ({writer})",
+                f"has format version {version}, this sparseshot reads {_VERSION}; "
+                f"use the sparseshot that wrote it (versions: {content.get('versions')})",
             )
-        return cls(
-            config=TrainConfig.from_json(content["config"], source=path),
-            weights=content["weights"],
-            step=content["step"],
-            threshold=content["threshold"],
-            criterion=content["criterion"],
-            state=content["state"],
-            versions=content["versions"],
-        )
+        for name, kinds in _TYPES.items():
+            if name not in content or not isinstance(content[name], kinds):
+                raise CheckpointError(path, f"is damaged: it has no valid entry {name!r}")
+        if not all(isinstance(weight, Tensor) for weight in content["weights"].values()):
+            raise CheckpointError(path, "is damaged: not all of its weights are tensors")
+        if content["threshold"] is not None and not 0 <= content["threshold"] <= 1:
+            raise CheckpointError(path, f"is damaged: threshold is {content['threshold']}")
+        try:
+            config = TrainConfig.from_json(content["config"], source=path)
+        except FormatError as error:
+            raise CheckpointError(path, error.problem) from error
+        names = ("weights", "step", "threshold", "criterion", "state", "versions")
+        return cls(config, **{name: content[name] for name in names}, path=path)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
@@ -13,6 +13,28 @@ from sparseshot.models.task import Task
 from sparseshot.models.tasks import TASKS
 from sparseshot.training.labelling import Labelling
 from sparseshot.training.machine import Precision
+
+_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "mpp": (0.01, 100),
+        "width": (1, 1024),
+        "depth": (1, 8),
+        "stride": (1, 64),
+        "steps": (1, 10**9),
+        "batch": (1, 10**5),
+        "crop_px": (1, 2**14),
+        "learning_rate": (1e-12, 1),
+        "weight_decay": (0, 10),
+        "near_marks": (0, 1),
+        "stain_jitter": (0, 10),
+        "mark_radius_um": (0.01, 1000),
+        "seed": (0, 2**31 - 1),  # training puts it into the upper half of a 64-bit seed
+        "validations": (1, 10**6),
+        "checkpoint_every": (1, 10**9),
+        "log_every": (1, 10**9),
+    }
+)
+"""Lowest and highest values that make sense."""
 
 
 @dataclass(frozen=True)
@@ -72,27 +94,16 @@ class TrainConfig:
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.task not in {"auto", *TASKS}:
             raise InputError(f"task is {self.task!r}; there are auto, {', '.join(TASKS)}")
         if self.precision not in get_args(Precision):
             raise InputError(f"precision is {self.precision!r}; there are auto, 32, bf16")
-        for name in (
-            "steps",
-            "batch",
-            "crop_px",
-            "width",
-            "depth",
-            "validations",
-            "checkpoint_every",
-            "log_every",
-        ):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; give at least 1")
-        for name in ("mpp", "learning_rate", "mark_radius_um"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)}; give a number above 0")
-        if not 0 <= self.near_marks <= 1:
-            raise InputError(f"near_marks is {self.near_marks}; give a share between 0 and 1")
+        for name, (lowest, highest) in _RANGES.items():
+            if not lowest <= getattr(self, name) <= highest:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}; it must be at least {lowest:g}, at most {highest:g}"
+                )
         make_loss(self.loss, self.loss_options)  # fails here, before any image is loaded
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
         object.__setattr__(self, "classes", tuple(self.classes))
@@ -103,6 +114,20 @@ class TrainConfig:
                 f"crop_px is {self.crop_px}, not a multiple of the stride {stride}; "
                 f"take {self.crop_px // stride * stride}"
             )
+
+    def _check_types(self) -> None:
+        """Check settings that come from a TOML file or a checkpoint, against the types of the defaults."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            default = {} if item.default is MISSING else item.default
+            kinds: tuple[type, ...] = {float: (int, float), tuple: (list, tuple), dict: (Mapping,)}.get(
+                type(default), (type(default),)
+            )
+            is_right = isinstance(value, kinds) and isinstance(value, bool) == isinstance(default, bool)
+            if not is_right or (
+                isinstance(default, tuple) and not all(isinstance(each, str) for each in value)
+            ):
+                raise InputError(f"{item.name} is {value!r}; the default is {default!r}")
 
     @property
     def labelling(self) -> Labelling:
@@ -127,13 +152,12 @@ class TrainConfig:
         """Read what :meth:`to_json` wrote; ``source`` is named in errors."""
         try:
             values = json.loads(text)
-        except ValueError as error:
-            raise FormatError(source, f"is not JSON ({error})") from None
-        known = {item.name for item in fields(cls)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise FormatError(source, f"has a setting {unknown[0]!r} that is unknown to this version")
-        return cls(**values)
+            known = {item.name for item in fields(cls)}
+            if unknown := sorted(set(values) - known):
+                raise FormatError(source, f"has a setting {unknown[0]!r} that is unknown to this version")
+            return cls(**values)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise FormatError(source, f"is not a valid configuration ({error})") from error
 
 
 QUICK: Mapping[str, Any] = MappingProxyType({})

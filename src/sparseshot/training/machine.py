@@ -17,6 +17,8 @@ def find_device(name: str = "auto") -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
+        if device.type not in {"cpu", "cuda", "mps", "xpu"}:
+            raise InputError(f"device is {name!r}; choose auto, cpu, cuda, cuda:1 or mps")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:  # torch asserts that it was built with CUDA
         raise InputError(f"device is {name!r}, which this machine does not have ({error}); try cpu") from None

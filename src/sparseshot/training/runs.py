@@ -1,8 +1,10 @@
 """Runs: configure, train, evaluate."""
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, unknown_name
-from sparseshot.files import write_json
+from sparseshot.files import locked, write_json
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import PROFILES, TrainConfig
@@ -80,7 +82,9 @@ def train_run(
         canvases, held_out = prepare(slides, validation, config)
         return train(config, canvases, held_out, where, fabric=fabric, show=show)
 
-    return train_in_rounds(weak, config, training, folder, trainer=trainer)
+    first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
+    with locked(folder) if first else nullcontext():
+        return train_in_rounds(weak, config, training, folder, trainer=trainer)
 
 
 def _announced(
