@@ -152,7 +152,9 @@ WRITTEN: dict[str, Callable[[Path], object]] = {
     "int32.tif": lambda p: tifffile.imwrite(p, IMAGE[:, :, 0].astype(np.int32)),
     "float.tif": lambda p: tifffile.imwrite(p, IMAGE[:, :, 0].astype(np.float32), tile=(64, 64)),
     "complex.tif": lambda p: tifffile.imwrite(p, IMAGE[:, :, 0].astype(np.complex64)),
-    "five-dimensions.tif": lambda p: tifffile.imwrite(p, np.zeros((2, 3, 4, 30, 40), np.uint8), photometric="minisblack"),
+    "five-dimensions.tif": lambda p: tifffile.imwrite(
+        p, np.zeros((2, 3, 4, 30, 40), np.uint8), photometric="minisblack"
+    ),
 }  # fmt: skip
 
 
