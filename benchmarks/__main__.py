@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 
 import benchmarks
 
-HELPERS = {"__main__", "timing"}
+HELPERS = {"__main__", "fuzz", "timing"}
 LONG = {"scale"}  # takes more than minutes: only when named
 
 names = sys.argv[1:] or sorted({m.name for m in iter_modules(benchmarks.__path__)} - HELPERS - LONG)
