@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-WINDOW_PX = (1000, 2000)  # down to the end of the close views
+WINDOW_PX = (1000, 1925)  # down to the first row of close views
 WIDTH_PX = 700
 
 
