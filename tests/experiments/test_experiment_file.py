@@ -189,6 +189,24 @@ def test_a_class_cannot_be_positive_and_negative(tmp_path: Path) -> None:
     assert "'tumour' is in classes and in negative_classes" in error_of(tmp_path, text)
 
 
+def classes_text(*classes: list[str]) -> str:
+    """Return an experiment with a grid for each list of classes."""
+    grid = "\n[[grid]]\ndatasets = ['mine']\ntasks = ['detect']\nlosses = ['ce']\nfractions = [1.0]\n"
+    return OWN_DATA + "".join(f"{grid}classes = {names}\n" for names in classes)
+
+
+def test_classes_that_differ_in_signs_are_different_runs(tmp_path: Path) -> None:
+    text = classes_text(["CD3+"], ["CD3-"], ["CD3/"])
+    runs = read_experiment(written(tmp_path, text)).runs
+    assert [run.subject.classes for run in runs] == [("CD3+",), ("CD3-",), ("CD3/",)]
+    assert len({run.name for run in runs}) == 3
+
+
+def test_two_runs_do_not_share_a_name(tmp_path: Path) -> None:
+    text = classes_text(["a b"], ["a_b"])
+    assert "two different runs have the name mine.a_b-detect-ce-1-s0" in error_of(tmp_path, text)
+
+
 class TestOwnData:
     def test_paths_are_relative_to_the_file(self, tmp_path: Path) -> None:
         own = own_experiment(tmp_path).runs[0].subject.own

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.experiments.made_results import metrics_of, plausible
-from tests.experiments.tiny_data import experiment_text, tiny_tnbc
+from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_tnbc
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.experiments import Results, read_experiment, run_experiment
@@ -173,6 +174,46 @@ def test_titles_may_change(tmp_path: Path) -> None:
     sweep.run()
     sweep.path.write_text(sweep.path.read_text().replace("[[grid]]", '[losses.ce]\ntitle = "CE"\n[[grid]]'))
     assert sweep.run().ran == 0
+
+
+class TestChangedData:
+    """A run of the user's own images is not taken for one of other content."""
+
+    @pytest.fixture
+    def sweep(self, tmp_path: Path) -> Sweep:
+        sweep = Sweep(tmp_path)
+        own_experiment(tmp_path)
+        for run in read_experiment(sweep.path).runs:
+            write_json(sweep.made / f"{run.name}.json", metrics_of(run, *plausible(run)))
+        assert sweep.run().ran == 2
+        assert sweep.run().ran == 0
+        return sweep
+
+    @pytest.mark.parametrize("file", ["0.geojson", "0.png", "2.geojson"])
+    def test_of_a_file(self, sweep: Sweep, file: str) -> None:
+        path = sweep.path.parent / "images" / file
+        path.write_bytes((path.parent / f"1{path.suffix}").read_bytes())
+        with pytest.raises(OutputError, match=rf"another content of .*{file}"):
+            sweep.run()
+
+    def test_of_the_resolution(self, sweep: Sweep) -> None:
+        head, found, tail = sweep.path.read_text().rpartition("mpp = 0.25")
+        sweep.path.write_text(head + found.replace("0.25", "0.5") + tail)
+        with pytest.raises(OutputError, match=r"mpp 0.25 instead of 0.5"):
+            sweep.run()
+
+    def test_but_a_finished_run_needs_no_data(self, sweep: Sweep) -> None:
+        shutil.rmtree(sweep.path.parent / "images")
+        assert sweep.run().ran == 0
+
+
+@pytest.mark.parametrize("content", ["{", '{"evaluation": {}}', "[]"])
+def test_a_run_with_damaged_metrics_is_run_again(tmp_path: Path, content: str) -> None:
+    sweep = Sweep(tmp_path, losses=["ce"])
+    sweep.run()
+    (run_folder(sweep.out, "tnbc-segment-ce-0.5-s0") / "metrics.json").write_text(content)
+    outcome = sweep.run()
+    assert (outcome.ran, outcome.failed) == (1, [])
 
 
 def test_data_is_asked_for_only_while_something_is_missing(tmp_path: Path) -> None:

@@ -41,6 +41,10 @@ def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
     if not grids:
         raise toml.error("there are no runs; add a [[grid]] with datasets, tasks, losses and fractions")
     runs = [run for grid in grids for run in _runs(grid, methods, own, profile, settings)]
+    by_name: dict[str, Run] = {}
+    for run in runs:  # grids may overlap
+        if by_name.setdefault(run.name, run) != run:
+            raise toml.error(f"two different runs have the name {run.name}; rename a class or a data set")
     for task, run in {run.task: run for run in runs}.items():
         try:
             run.config()
@@ -50,7 +54,7 @@ def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
         path.stem,
         toml.get("title", path.stem),
         toml.get("about", ""),
-        tuple({run.name: run for run in runs}.values()),  # grids may overlap
+        tuple(by_name.values()),
         paper_table=_paper_table(toml, methods),
     )
 

@@ -3,7 +3,7 @@
 ::
 
     OUT/plans/NAME.json        an experiment with all its runs
-    OUT/runs/RUN/run.json      the run, and the folder of its data
+    OUT/runs/RUN/run.json      the run, the folder of its data, and hashes of the user's own files
     OUT/runs/RUN/config.json   settings of the training, which also writes log.csv, model.pt and source.json
     OUT/runs/RUN/metrics.json  written last: the run is finished
     OUT/runs/RUN/error.json    why it failed
@@ -19,7 +19,8 @@ from typing import Any
 from sparseshot.errors import FormatError, OutputError
 from sparseshot.files import write_json
 
-RUN, METRICS, ERROR, OUTPUT, LOG = "run.json", "metrics.json", "error.json", "output.txt", "log.csv"
+RUN, CONFIG, METRICS, ERROR = "run.json", "config.json", "metrics.json", "error.json"
+OUTPUT, LOG = "output.txt", "log.csv"
 
 
 def run_folder(out: Path, name: str) -> Path:

@@ -34,11 +34,14 @@ class Result:
     def read(cls, run: Run, out: Path) -> Self:
         """Read the folder of a run."""
         folder = run_folder(out, run.name)
-        if (folder / METRICS).is_file():
-            return cls(run, folder, metrics=read_json(folder / METRICS))
-        if (folder / ERROR).is_file():
-            error = read_json(folder / ERROR)
-            return cls(run, folder, failure=f"{error.get('kind')}: {error.get('message')}")
+        try:
+            if (folder / METRICS).is_file():
+                return cls(run, folder, metrics=_checked(read_json(folder / METRICS), folder / METRICS))
+            if (folder / ERROR).is_file():
+                error = read_json(folder / ERROR)
+                return cls(run, folder, failure=f"{error.get('kind')}: {error.get('message')}")
+        except FormatError as error:  # a damaged file is the failure of its run alone
+            return cls(run, folder, failure=f"FormatError: {error}")
         return cls(run, folder)
 
     @property
@@ -78,6 +81,23 @@ class Result:
     def memory_bytes(self) -> int | None:
         """Peak memory of its process."""
         return None if self.metrics is None else self.metrics["memory_bytes"].get("process")
+
+
+def _checked(metrics: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """Return metrics that have everything a report reads, or raise FormatError."""
+    try:
+        scores = [metrics["evaluation"][point] for point in ("half", "calibrated", "best")]
+        numbers = [score["pooled"] for score in scores if score is not None]
+        numbers += [metrics["seconds"]["all"], metrics["training"]["marks"]]
+        numbers += [value for recalls in metrics["exclusive_recall"].values() for value in recalls.values()]
+        numbers += metrics["memory_bytes"].values()
+        if not all(value is None or isinstance(value, int | float) for value in numbers):
+            raise TypeError("not a number")
+        _ = [metrics["machine"][key] for key in ("gpu", "processor", "cores", "threads")]
+        _, _ = metrics["versions"].items(), list(metrics["warnings"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(path, f"is incomplete ({error}); run the experiment again") from None
+    return metrics
 
 
 @dataclass(frozen=True)

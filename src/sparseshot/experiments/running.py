@@ -3,16 +3,18 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from sparseshot.errors import InputError, OutputError
 from sparseshot.experiments.executor import Executor, Job, LocalProcesses, default_slots, exit_message
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.folders import (
+    CONFIG,
     ERROR,
     LOG,
     METRICS,
@@ -28,6 +30,7 @@ from sparseshot.experiments.results import Result
 from sparseshot.files import locked, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
 from sparseshot.training.logs import read_log
+from sparseshot.training.runs import SOURCE
 
 _REPORT_SECONDS = 1.0  # between two looks at the logs, which take a while to read in long runs
 
@@ -81,7 +84,8 @@ def run_experiment(
     runs = choose(experiment.runs, only)
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs is {jobs}; give at least 1, or leave it out")
-    missing = [run for run in runs if not is_finished(run, run_folder(out, run.name))]
+    files = {run.subject: run.subject.fingerprint() for run in runs}
+    missing = [run for run in runs if not is_finished(run, run_folder(out, run.name), files[run.subject])]
     for subject in dict.fromkeys(run.subject for run in missing):
         subject.check_data(root)
     make_folder(plan_path(out, "").parent)
@@ -107,7 +111,8 @@ def _jobs(runs: Sequence[Run], out: Path, root: Path | None, command: Command) -
         folder = run_folder(out, run.name)
         make_folder(folder)
         (folder / ERROR).unlink(missing_ok=True)
-        write_json(folder / RUN, {"run": run.as_json(), "root": root and str(root)})
+        files = run.subject.fingerprint()
+        write_json(folder / RUN, {"run": run.as_json(), "root": root and str(root), "files": files})
         yield Job(run.name, command(folder), folder / OUTPUT)
 
 
@@ -169,30 +174,42 @@ def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
     return [run for run in runs if not patterns or any(fnmatchcase(run.name, p) for p in patterns)]
 
 
-def is_finished(run: Run, folder: Path) -> bool:
-    """Return whether a folder holds the finished run; a run with other settings is an error."""
-    for name in ("config.json", RUN):
-        if (folder / name).is_file():
-            _check_same(run, folder, name)
-    return (folder / METRICS).is_file()
+def is_finished(run: Run, folder: Path, files: Mapping[str, str]) -> bool:
+    """Return whether a folder holds the finished run; a run with other settings or data is an error.
 
-
-def _check_same(run: Run, folder: Path, name: str) -> None:
-    recorded = dict(read_json(folder / name))
-    asked = json.loads(run.config().to_json())
-    if name == RUN:  # of which only the rounds are not in the configuration
+    Args:
+        run: the run.
+        folder: its folder.
+        files: hashes of the user's files, see :meth:`Subject.fingerprint`.
+    """
+    changes: list[str] = []
+    if (folder / CONFIG).is_file():
+        changes += _changes(read_json(folder / CONFIG), json.loads(run.config().to_json()))
+    begun = (folder / SOURCE).is_file() or (folder / METRICS).is_file()
+    if begun and (folder / RUN).is_file():
+        recorded = read_json(folder / RUN)
         keys = ("rounds", "tau") if run.method.rounds > 1 else ("rounds",)
-        recorded = {key: recorded["run"]["method"][key] for key in keys}
-        asked = {key: getattr(run.method, key) for key in keys}
-    changes = [
-        f"{key} {recorded.get(key)!r} instead of {value!r}"
-        for key, value in asked.items()
-        if recorded.get(key) != value
-    ]
+        old, own = recorded["run"], run.subject.own
+        changes += _changes(old["method"], {key: getattr(run.method, key) for key in keys})
+        if own is not None:
+            asked = {"mpp": own.mpp, "exhaustive_class": own.exhaustive_class}
+            changes += _changes(old["subject"]["own"] or {}, asked)
+        before = recorded.get("files", {})  # an earlier version recorded none
+        changed = [file for file, digest in files.items() if before.get(file, digest) != digest]
+        changes += [f"another content of {file}" for file in changed]
     if changes:
         raise OutputError(
             folder, f"holds a run with {', '.join(changes)}; choose another --out, or delete the folder"
         )
+    return Result.read(run, folder.parents[1]).state == "done"
+
+
+def _changes(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{key} {recorded.get(key)!r} instead of {value!r}"
+        for key, value in asked.items()
+        if recorded.get(key) != value
+    ]
 
 
 def _command(folder: Path) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """What a run looks for: all cells or some classes, in a benchmark set or in the user's own images."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any, Self
 
 from sparseshot.datasets import dataset_info, load_dataset
 from sparseshot.datasets.layout import find_layout
-from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData, open_pairs, open_samples
 from sparseshot.training.pairs import pairs_in_csv
 
@@ -101,6 +102,13 @@ class Subject:
                     root, f"{info.title} has no {split} images here; complete the folder, or use --only"
                 )
 
+    def fingerprint(self) -> dict[str, str]:
+        """Return hashes of the user's own files that exist, by path; a published set has none."""
+        if self.own is None:
+            return {}
+        pairs = [pair for path in (self.own.train, self.own.test) for pair in _pairs_there(Path(path))]
+        return TrainingData(pairs=tuple(pairs)).fingerprint()
+
     def source(self, root: Path | None, *, fraction: float, seed: int) -> TrainingData:
         """Return what a run is trained on."""
         if self.own is None:
@@ -140,5 +148,20 @@ class Subject:
         )
 
 
+def _pairs_there(path: Path) -> list[tuple[Path, Path]]:
+    try:
+        return pairs_in_csv(path)
+    except SparseshotError:  # a finished run does not need its data
+        return []
+
+
 def _slug(name: str) -> str:
-    return re.sub(r"[^\w]+", "_", name)
+    """Return a class name as a part of a folder name; names that differ have slugs that differ.
+
+    >>> _slug("tumour cell"), _slug("CD3+"), _slug("CD3-")
+    ('tumour_cell', 'CD3_5469', 'CD3_be36')
+    """
+    slug = re.sub(r"\W+", "_", name)
+    if re.fullmatch(r"[\w ]*", name):
+        return slug
+    return f"{slug.strip('_')}_{hashlib.sha256(name.encode()).hexdigest()[:4]}"

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sparseshot.files import replacing
 
@@ -50,11 +51,23 @@ class RunLog:
 
 
 def read_log(path: Path) -> list[dict[str, str]]:
-    """Read the lines of a ``log.csv``; none if there is no such file. A last line cut short is left out."""
+    """Read the lines of a ``log.csv``; none if there is no such file. Damaged lines are left out."""
     if not path.is_file():
         return []
-    with path.open(newline="") as file:
-        return [row for row in csv.DictReader(file) if None not in row.values() and row["step"].isdigit()]
+    with path.open(newline="", errors="replace") as file:
+        try:
+            return [row for row in csv.DictReader(file) if _is_sound(row)]
+        except csv.Error:
+            return []
+
+
+def _is_sound(row: Mapping[Any, Any]) -> bool:
+    """Return whether a line is whole, has a step, and numbers in the columns of this version."""
+    try:
+        _ = [float(row[column]) for column in COLUMNS if row.get(column)]
+        return None not in row.values() and int(row["step"]) >= 0
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def numbers_of(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:

@@ -3,12 +3,15 @@
 import base64
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.experiments.made_results import write_results
+from tests.experiments.tiny_data import experiment_text
 
+from sparseshot.cli import main
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.experiments import Results, open_experiment
 from sparseshot.experiments.experiment import Experiment, Method, Run, grid_of_runs
@@ -326,3 +329,73 @@ def test_titles_from_files_are_shown_literally(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     assert "<script" not in page
     assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt; ![x](http://example.org/x.png) | **b** `c`</h1>" in page
+
+
+@pytest.mark.parametrize(
+    "damage", ["{", "[]", '{"evaluation": {}}', '{"evaluation": {"half": 1}}', "missing"]
+)
+def test_damaged_metrics_are_the_failure_of_one_run(tmp_path: Path, damage: str) -> None:
+    write_results(tmp_path, sweep())
+    path = tmp_path / "runs" / "tnbc-segment-ce-0.1-s0" / "metrics.json"
+    if damage == "missing":
+        for key in list(json.loads(path.read_text())):
+            write_results(tmp_path, sweep())
+            values = json.loads(path.read_text())
+            del values[key]
+            path.write_text(json.dumps(values))
+            assert "runs are done" in text_of(report_of(tmp_path))
+            raw_metrics(Results.read(tmp_path))
+        return
+    path.write_text(damage)
+    parts = report_of(tmp_path)
+    assert "7 of 8 runs are done, **1 failed**" in text_of(parts)
+    (table,) = tables(parts, first="Dice")
+    assert table[4][2] == "failed"
+    assert "tnbc-segment-ce-0.1-s0/metrics.json" in text_of(parts).replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    "log", ["", "loss\n1\n", "step,excluded\nx,0.1\n10,much\n20\n", "\0\0", "step,excluded\n²,1\n"]
+)
+def test_a_damaged_log_does_not_stop_a_report(tmp_path: Path, log: str) -> None:
+    write_results(tmp_path / "out", sweep(losses=("ece", "adaptive")))
+    for path in (tmp_path / "out").glob("runs/*-0.1-*/log.csv"):
+        path.write_text(log)
+    write_report(report_of(tmp_path / "out"), tmp_path / "report.html")
+    raw_metrics(Results.read(tmp_path / "out"))
+
+
+def test_one_fraction_makes_bars(tmp_path: Path) -> None:
+    methods = [Method(loss, loss, f"method {loss}") for loss in ("ece", "ce")]
+    runs = grid_of_runs([Subject("tnbc")], ["segment"], methods, [0.3], [0, 1], profile="quick", settings={})
+    write_results(tmp_path, Experiment("one", "One", "Fraction.", tuple(runs)))
+    (comparison,) = compare(Results.read(tmp_path))
+    drawing = pictures(report_of(tmp_path))["tnbc-segment-curves.svg"].content.decode()
+    for row in comparison.rows:
+        colour = {"ece": "#0072b2", "ce": "#d55e00"}[row.method.name]
+        bars = re.findall(rf'<path [^>]*style="fill: {colour}"/>', drawing)
+        assert len(bars) == 2, "one for each threshold"
+    assert "30\xa0% of the marks" in drawing
+
+
+def test_missing_cells_show_the_sign_of_the_legend(tmp_path: Path) -> None:
+    write_results(tmp_path, sweep(), missing=("tnbc-segment-ece-0.3-s0",))
+    parts = report_of(tmp_path)
+    assert "–: not run yet; blank: not planned" in text_of(parts)
+    for table in (*tables(parts, first=""), *tables(parts, first="Dice")):
+        column = table[0].index("30\xa0%")
+        assert table[1][column] == "–"
+
+
+def test_the_commands_of_a_report_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also for a file that is not in the package, from another folder."""
+    path = tmp_path / "some where" / "cpm17.toml"
+    path.parent.mkdir()
+    path.write_text(experiment_text())
+    for name in (str(path), "tnbc-headline"):
+        out = tmp_path / Path(name).stem
+        write_results(out, open_experiment(name))
+        (line,) = re.findall(r"`(sparseshot experiment .*?)`", text_of(report_of(out)))
+        words = shlex.split(line.replace("DATA", str(tmp_path)).replace("DIR", shlex.quote(str(out))))
+        assert main(words[1:]) == 0
+        assert "nothing to do" in capsys.readouterr().out
