@@ -1,4 +1,4 @@
-"""Reading slides: ours against OpenSlide itself and dlup, resampling against Pillow, threads against one."""
+"""Reading slides against OpenSlide and dlup, resampling against Pillow, several threads against one."""
 
 import importlib.util
 import os
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _reading(slides: dict[str, Path]) -> None:
-    """Every tile of a slide, one after the other; opening the file is part of it, so no cache is warm."""
+    """Read every tile of a slide in turn; opening the file is included, so that no cache is warm."""
     has_dlup = importlib.util.find_spec("dlup") is not None
     if not has_dlup:
         print("dlup is not installed, so its rows are missing: pip install dlup[openslide]\n")
@@ -69,12 +69,12 @@ def _reading(slides: dict[str, Path]) -> None:
                     ),
                 ]
             )
-    print("ns for a pixel of output (and as a share of OpenSlide's)\n")
+    print("ns per output pixel (and relative to OpenSlide)\n")
     print_table(["512² tiles of", *candidates], rows)
 
 
 def _boxes(size: tuple[int, int], margin: int, ratio: float) -> Iterator[tuple[int, int, int, int]]:
-    """Return column, row, width and height of whole tiles that lie inside the slide with their margin."""
+    """Return column, row, width and height of the tiles that are inside the slide with their margin."""
     width, height = (int(length / ratio) for length in size)
     for row in range(margin, height - TILE - margin + 1, TILE):
         for column in range(margin, width - TILE - margin + 1, TILE):

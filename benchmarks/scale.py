@@ -1,7 +1,7 @@
 """Slides of growing size: ``python -m benchmarks.scale 20000 100000``.
 
-Each slide is predicted in a process of its own, so that its peak memory is its own. Killed, it goes on where
-it was. Not among the tables of ``python -m benchmarks``: 100,000 × 100,000 pixels take a quarter of an hour.
+Each slide is predicted in its own process, so that peak memory is per slide. A killed run is resumed.
+Not part of ``python -m benchmarks``: 100,000 × 100,000 pixels take a quarter of an hour.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def trained(folder: Path) -> Path:
 
 
 def peak_mb() -> float:
-    """Return the most memory this process ever held; getrusage would count that of whoever started it."""
+    """Return the peak memory of this process; getrusage would include that of its parent."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -75,10 +75,12 @@ def predict_one(run: Path, size_px: int, out: Path) -> None:
 def row_of(run: Path, size_px: int, work: Path) -> list[object]:
     out = work / f"{size_px}"
     command = [sys.executable, "-m", "benchmarks.scale", "--one", str(size_px), "--run", str(run)]
-    told = subprocess.run([*command, "--work", str(work)], check=True, capture_output=True, text=True).stdout
-    took = json.loads(told.splitlines()[-1])
+    output = subprocess.run(
+        [*command, "--work", str(work)], check=True, capture_output=True, text=True
+    ).stdout
+    took = json.loads(output.splitlines()[-1])
     if took["tiles"]:
-        (work / f"{size_px}.json").write_text(told.splitlines()[-1])
+        (work / f"{size_px}.json").write_text(output.splitlines()[-1])
     else:  # it was finished before
         took = json.loads((work / f"{size_px}.json").read_text())
     truth = slide_of(size_px).cells()

@@ -57,7 +57,7 @@ def test_a_part_without_cells_is_not_ok(tmp_path: Path) -> None:
     assert (report.parts[-1].part, report.parts[-1].state) == ("other", "no cells")
 
 
-def test_more_images_than_published_are_told(tmp_path: Path) -> None:
+def test_more_images_than_published_are_reported(tmp_path: Path) -> None:
     small_datasets.cpm15(tmp_path, 15)
     small_datasets.image(tmp_path / "Images" / "mine.png")
     small_datasets.hovernet(tmp_path / "Labels" / "mine.mat")
@@ -99,7 +99,7 @@ def test_a_report_is_plain_json(tmp_path: Path) -> None:
     assert "image_00.mat" in report["problems"][0]
 
 
-def test_what_is_mended_on_reading_is_told_and_is_no_failure(tmp_path: Path) -> None:
+def test_repairs_on_reading_are_reported_and_are_no_failure(tmp_path: Path) -> None:
     name = "TCGA-A7-A0DA-01Z-00-DX1_1_1_1000_1000_0.93"
     small_datasets.image(tmp_path / "images" / f"{name}.png")
     (tmp_path / "labels").mkdir()

@@ -58,7 +58,7 @@ def test_a_transfer_that_breaks_off_is_taken_up_at_once(publisher: Publisher, tm
     assert publisher.requests[1]["Range"] == "bytes=400000-"
 
 
-def test_the_next_call_goes_on_where_the_last_stopped(publisher: Publisher, tmp_path: Path) -> None:
+def test_the_next_call_resumes_where_the_last_stopped(publisher: Publisher, tmp_path: Path) -> None:
     half_a_download(publisher, tmp_path / "a.zip")
     assert files(tmp_path) == ["a.zip.part", "a.zip.part.json"]
     download(publisher.address, tmp_path / "a.zip", md5=MD5)
@@ -150,7 +150,7 @@ def test_a_broken_server_is_asked_three_times(publisher: Publisher, tmp_path: Pa
     assert len(publisher.requests) == 3
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
     with pytest.raises(DataNotFoundError, match=r"a\.zip: cannot get http://127\.0\.0\.1:9/x .*refused"):
         download("http://127.0.0.1:9/x", tmp_path / "a.zip")
 

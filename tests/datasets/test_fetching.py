@@ -54,7 +54,7 @@ def test_the_archive_may_be_kept_and_is_then_not_downloaded_again(
     assert not (tmp_path / "tnbc.zip").exists()
 
 
-def test_a_broken_transfer_goes_on_with_the_next_call(
+def test_an_interrupted_transfer_is_resumed_by_the_next_call(
     tnbc: DatasetInfo, publisher: Publisher, tmp_path: Path
 ) -> None:
     publisher.cuts = [700, 0, 0]
@@ -74,7 +74,7 @@ def test_a_mirror_is_held_to_the_same_checksum(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_known_checksum_the_hash_is_told(publisher: Publisher, tmp_path: Path) -> None:
+def test_without_a_known_checksum_the_hash_is_returned(publisher: Publisher, tmp_path: Path) -> None:
     info = replace(dataset_info("tnbc"), archive=Archive(publisher.address, "tnbc.zip"))
     fetched = fetch(info, tmp_path)
     assert not fetched.verified

@@ -17,7 +17,7 @@ def one(name: str, root: Path) -> Sample:
     return sample
 
 
-def assert_is_the_made_one(sample: Sample) -> None:
+def assert_has_the_three_cells(sample: Sample) -> None:
     np.testing.assert_allclose(np.sort(sample.cells.xy, axis=0), np.sort(small_datasets.CENTRES, axis=0))
     assert sample.size == small_datasets.SIZE
     assert sample.read().shape == (small_datasets.SIZE[1], small_datasets.SIZE[0], 3)
@@ -26,7 +26,7 @@ def assert_is_the_made_one(sample: Sample) -> None:
         assert [outline.area for outline in sample.cells.outline] == [24.0] * 3
 
 
-# The sets that lie in the real data, with exactly their numbers.
+# The sets that are in the real data, with their exact numbers.
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_wbc_zheng_has_one_whole_cell_an_image(real_data: Path) -> None:
     assert cells.nucleus[0].area < cells.outline[0].area
 
 
-# The others, made in their publishers' layouts.
+# The others, in small copies of their publishers' layouts.
 
 
 def test_consep(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_consep(tmp_path: Path) -> None:
         small_datasets.image(tmp_path / "CoNSeP" / part / "Images" / f"{part.lower()}_1.png")
         small_datasets.hovernet(tmp_path / "CoNSeP" / part / "Labels" / f"{part.lower()}_1.mat", types)
     train = load_dataset("consep", tmp_path, split="train")
-    assert_is_the_made_one(train.samples[0])
+    assert_has_the_three_cells(train.samples[0])
     assert {name: count for name, count in train.counts().items() if count} == {
         "inflammatory": 2,
         "endothelial": 1,
@@ -140,7 +140,7 @@ def test_hovernet_layouts_without_types(name: str, images: str, labels: str, tmp
     small_datasets.image(tmp_path / images)
     small_datasets.hovernet(tmp_path / labels)
     sample = one(name, tmp_path)
-    assert_is_the_made_one(sample)
+    assert_has_the_three_cells(sample)
     assert sample.cells.counts() == {"nucleus": 3}
 
 
@@ -148,7 +148,7 @@ def test_the_test_images_of_monuseg(tmp_path: Path) -> None:
     small_datasets.image(tmp_path / "MoNuSegTestData" / "TCGA-2Z-A9J9-01A-01-TS1.tif")
     small_datasets.aperio(tmp_path / "MoNuSegTestData" / "TCGA-2Z-A9J9-01A-01-TS1.xml")
     (sample,) = load_dataset("monuseg", tmp_path, split="test").samples
-    assert_is_the_made_one(sample)
+    assert_has_the_three_cells(sample)
     assert sample.mpp == 0.2468
 
 
@@ -159,7 +159,7 @@ def test_wbc_nuclick(tmp_path: Path) -> None:
         small_datasets.instances().astype(np.uint8),
     )
     sample = one("wbc_nuclick", tmp_path)
-    assert_is_the_made_one(sample)
+    assert_has_the_three_cells(sample)
     assert sample.cells.classes == ("white blood cell",)
 
 
@@ -174,7 +174,7 @@ def test_cryonuseg(tmp_path: Path, images: str, labels: str) -> None:
     small_datasets.image(tmp_path / images / "Human_Larynx_03.tif")
     small_datasets.mask(tmp_path / labels)
     (sample,) = load_dataset("cryonuseg", tmp_path, split="test").samples
-    assert_is_the_made_one(sample)
+    assert_has_the_three_cells(sample)
 
 
 def test_crchisto_takes_classes_from_the_second_part_and_keeps_the_others(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_crchisto_without_its_second_part_has_points_without_a_class(tmp_path: P
         detection=np.array(small_datasets.CENTRES) + 0.5,
     )
     sample = one("crchisto", tmp_path)
-    assert_is_the_made_one(sample)
+    assert_has_the_three_cells(sample)
     assert sample.cells.counts()["unclassified"] == 3
 
 

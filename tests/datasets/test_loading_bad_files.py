@@ -130,7 +130,7 @@ def test_axes_mixed_up_so_that_nothing_fits(tmp_path: Path) -> None:
         load_dataset("brca_m2c", tmp_path)
 
 
-def test_a_listed_image_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_listed_image_that_is_missing_is_reported(tmp_path: Path) -> None:
     brca(tmp_path, "3 35 1\n")
     (tmp_path / "brca_ds_train.txt").write_text(
         "TCGA-A7-A0DA-01Z-00-DX1_1_1_1000_1000_0.93.png\nTCGA-XX-gone.png\n"
@@ -163,7 +163,7 @@ def test_an_unknown_split_lists_the_known(tmp_path: Path) -> None:
         load_dataset("tnbc", tmp_path, split="val")  # type: ignore[arg-type]
 
 
-def test_a_split_the_folder_does_not_have_is_told(tmp_path: Path) -> None:
+def test_a_missing_split_is_an_error_that_lists_the_others(tmp_path: Path) -> None:
     small_datasets.cpm15(tmp_path, 1)
     with pytest.raises(DataNotFoundError, match="no images for 'test', only train"):
         load_dataset("cpm15", tmp_path, split="test")

@@ -133,7 +133,7 @@ def test_a_box_off_the_slide_is_empty() -> None:
 
 @pytest.mark.parametrize("mpp", [0.25, 0.5, 1.0, 2.0])
 def test_nuclei_are_painted_where_the_table_says(mpp: float) -> None:
-    """What changes in the image when the cells are taken away lies within their outlines, and fills them."""
+    """Without the cells, the image changes inside their outlines and nowhere else."""
     tissue = replace(FULL, size_px=(1000, 1000), debris=0.0)
     cells = tissue.cells(outlines=True)
     grid = Grid.over(tissue, mpp)
@@ -171,7 +171,7 @@ def test_debris_is_not_in_the_table_but_in_the_image() -> None:
     assert (darker > 40).mean() > 0.02
 
 
-def test_tissue_covers_the_wished_share_and_cells_live_in_it() -> None:
+def test_tissue_covers_the_given_fraction_and_holds_the_cells() -> None:
     for seed, share in ((1, 0.2), (2, 0.5), (3, 0.8)):
         tissue = replace(ISLANDS, seed=seed, tissue_fraction=share)
         thumbnail = tissue.thumbnail(500)
@@ -190,7 +190,7 @@ def test_tissue_mask_finds_the_tissue() -> None:
     assert mask.share == pytest.approx(ISLANDS.tissue_fraction, abs=0.1)
 
 
-def test_density_and_mix_come_out_about_as_wished() -> None:
+def test_density_and_mix_are_roughly_as_given() -> None:
     counts = dict.fromkeys(("tumour", "lymphocyte", "stromal"), 0)
     for seed in range(6):
         cells = SyntheticTissue(seed=seed, size_px=(6000, 6000), tissue_fraction=1.0).cells()
@@ -219,7 +219,7 @@ def test_cells_touch_but_do_not_sit_on_each_other() -> None:
 
 
 def test_levels_look_alike() -> None:
-    """A wide pixel shows the mean of the narrow ones under it, though it was made without them."""
+    """A coarse pixel is the mean of the fine ones under it, although it is computed without them."""
     tissue = replace(ISLANDS, seed=2, size_px=(2048, 2048))
     for mpp, differ, drift in (
         (0.5, 2.0, 0.5),

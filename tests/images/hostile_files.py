@@ -1,4 +1,4 @@
-"""Image files made to hurt, by name; and what a reader does with a file."""
+"""Hostile image files by name, and what every command does with a file."""
 
 import io
 import struct

@@ -40,7 +40,7 @@ def without_imagecodecs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_every_layout_gives_its_pixels_levels_and_mpp(tmp_path: Path, name: str) -> None:
+def test_every_layout_is_read_with_its_levels_and_mpp(tmp_path: Path, name: str) -> None:
     with open_slide(WRITERS[name](tmp_path / name)) as slide:
         assert slide.name == name
         assert slide.size == (403, 301)
@@ -51,7 +51,7 @@ def test_every_layout_gives_its_pixels_levels_and_mpp(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_codec_gives_the_bytes_that_openslide_gives(tmp_path: Path, codec: str) -> None:
+def test_every_codec_is_decoded_to_the_bytes_of_openslide(tmp_path: Path, codec: str) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec=codec)
     with open_slide(path) as ours, of_openslide(path) as theirs:
         assert isinstance(ours, TiledTiff)
@@ -59,7 +59,7 @@ def test_every_codec_gives_the_bytes_that_openslide_gives(tmp_path: Path, codec:
         np.testing.assert_array_equal(read_region(ours, 0, 0, 403, 301), read_region(theirs, 0, 0, 403, 301))
 
 
-def test_real_slides_give_what_openslide_gives(real_data: Path) -> None:
+def test_real_slides_are_read_as_by_openslide(real_data: Path) -> None:
     slides = sorted(real_data.rglob("*.svs"))
     assert len(slides) >= 7
     for path in slides:
@@ -260,7 +260,7 @@ def test_a_tiled_tiff_of_another_codec_goes_through_openslide(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("without_imagecodecs")
-def test_a_codec_that_nobody_here_knows_is_named(tmp_path: Path) -> None:
+def test_an_unknown_codec_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     tifffile.imwrite(path, IMAGE, tile=(64, 64), photometric="rgb", compression="lzma")
     with pytest.raises(
@@ -309,7 +309,7 @@ def test_labels_and_macros_are_not_levels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("opened", [open_slide, of_openslide], ids=["tiff", "openslide"])
 @pytest.mark.parametrize("codec", ["jpeg-rgb", "jpeg-ycbcr"])
-def test_a_corrupt_tile_is_named_and_the_rest_goes_on(
+def test_a_corrupt_tile_is_named_and_the_rest_is_read(
     tmp_path: Path, codec: str, opened: Callable[[Path], PyramidSlide]
 ) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, codec=codec)
@@ -360,9 +360,9 @@ def test_places_count_from_the_corner_of_what_was_scanned(
 ) -> None:
     image = IMAGE[:300, :400]
     path = slide_files.write_pyramid(tmp_path / "a.tif", image, levels=(1, 4))
-    told = {**openslide.OpenSlide(path).properties}
-    told |= {f"openslide.bounds-{name}": value for name, value in bounds.items()}
-    monkeypatch.setattr(openslide.OpenSlide, "properties", told)
+    properties = {**openslide.OpenSlide(path).properties}
+    properties |= {f"openslide.bounds-{name}": value for name, value in bounds.items()}
+    monkeypatch.setattr(openslide.OpenSlide, "properties", properties)
     x, y, width, height = offset
     with of_openslide(path) as slide:
         assert slide.size == (width, height)

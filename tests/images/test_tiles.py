@@ -48,7 +48,7 @@ def test_tiles_are_numbered_row_by_row(tiles: TileGrid) -> None:
 
 @settings(deadline=None)
 @given(GRIDS, st.sampled_from([0.5, 1.0, 1.7, 3.0, 8.0, 33.3]), st.data())
-def test_touching_is_what_comparing_every_pixel_gives(
+def test_touching_equals_a_comparison_of_every_pixel(
     tiles: TileGrid, mask_px: float, data: st.DataObject
 ) -> None:
     shape = (int(np.ceil(tiles.height / mask_px)), int(np.ceil(tiles.width / mask_px)))

@@ -47,7 +47,7 @@ def overlap(found: NDArray[np.bool_], truth: NDArray[np.bool_]) -> float:
 
 @pytest.mark.parametrize("color", [(226, 180, 206), (120, 70, 150), (150, 110, 80), (232, 212, 224)])
 @pytest.mark.parametrize("glass", [(243, 240, 236), (230, 228, 232), (254, 254, 254)])
-def test_tissue_is_told_from_glass(
+def test_tissue_is_distinguished_from_glass(
     tmp_path: Path, color: tuple[int, int, int], glass: tuple[int, int, int]
 ) -> None:
     image, truth = scene(color=color, glass=glass)
@@ -120,7 +120,7 @@ def test_real_crops_are_all_tissue(real_data: Path) -> None:
             assert tissue_mask(slide).share == 1
 
 
-def test_a_made_slide() -> None:
+def test_a_synthetic_slide() -> None:
     slide = SyntheticTissue(seed=1, size_px=(12_000, 10_000), tissue_fraction=0.4)
     found = tissue_mask(slide)
     assert 0.3 < found.share < 0.5

@@ -39,7 +39,7 @@ class PartReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """What :func:`check` found.
 
     Attributes:
@@ -78,7 +78,7 @@ class Report:
 
 def check(
     info: DatasetInfo, root: Path | str, *, progress: Callable[[int, int], None] | None = None
-) -> Report:
+) -> CheckReport:
     """Read every label, decode every image, and compare with the catalogue.
 
     Args:
@@ -115,7 +115,7 @@ def check(
         total = (images.total(), None, cells.total(), info.published.cells)
         parts.append(PartReport("published in all", *total))
     ordered = {split: used[split] for split in (*SPLITS, "left out") if used[split]}
-    return Report(info.name, layout.folder, tuple(parts), ordered, tuple(problems), tuple(mended))
+    return CheckReport(info.name, layout.folder, tuple(parts), ordered, tuple(problems), tuple(mended))
 
 
 def _broken_image(sample: Sample) -> list[str]:

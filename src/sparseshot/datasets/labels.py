@@ -19,7 +19,7 @@ _SAME_PLACE_PX = 3.0
 """A classified point within this distance of a detected one is the same nucleus."""
 
 
-class Reader(Protocol):
+class LabelReader(Protocol):
     """Reads the labels of an image of ``size_px`` (width, height) into cells of the given classes."""
 
     def __call__(self, path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
@@ -111,7 +111,7 @@ def _warn(path: Path, count: int, what: str) -> None:
         warnings.warn(RepairWarning(f"{path}: {count} {what} left out"), stacklevel=2)
 
 
-READERS: Mapping[str, Reader] = MappingProxyType(
+READERS: Mapping[str, LabelReader] = MappingProxyType(
     {
         "any": _in_a_known_format,
         "crchisto": _crchisto,

@@ -12,7 +12,7 @@ from sparseshot.terminal import progress_bars
 
 if TYPE_CHECKING:
     from sparseshot.datasets import DatasetInfo
-    from sparseshot.datasets.checking import Report
+    from sparseshot.datasets.checking import CheckReport
 
 data = typer.Typer(no_args_is_help=True)
 app.add_typer(data, name="data", rich_help_panel=options.RESEARCH)
@@ -151,7 +151,7 @@ def _entry(info: "DatasetInfo") -> dict[str, object]:
     }
 
 
-def _show(report: "Report", info: "DatasetInfo") -> None:
+def _show(report: "CheckReport", info: "DatasetInfo") -> None:
     echo(f"{info.title} in {report.folder}")
     rows = [
         (
