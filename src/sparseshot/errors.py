@@ -20,10 +20,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 
-def printable(path: Path | str) -> str:
-    r"""Return a path as text that can be printed and stored; bytes that are not UTF-8 become ``�``.
+def utf8(path: Path | str) -> str:
+    r"""Return a path as text that can be stored; bytes that are not UTF-8 become ``�``.
 
-    >>> printable("caf\udce9.svs")
+    >>> utf8("caf\udce9.svs")
     'caf�.svs'
     """
     return str(path).encode(errors="surrogateescape").decode(errors="replace")
@@ -41,7 +41,7 @@ class _FileError(SparseshotError):
     """An error about one file; the message begins with its path."""
 
     def __init__(self, path: Path | str, problem: str) -> None:
-        super().__init__(f"{printable(path)}: {problem}")
+        super().__init__(f"{utf8(path)}: {problem}")
         self.path = Path(path)
         self.problem = problem
 
@@ -91,3 +91,10 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     near = get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return f"there is no {kind} {name!r}{hint} Known are {', '.join(known)}"
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Return whether Ctrl-C caused an error, as in compiled code, which turns it into a SystemError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +37,7 @@ def test_convert_to_a_mask_of_a_size(marks: Path, tmp_path: Path) -> None:
     assert main(["convert", str(marks), str(tmp_path / "a.tif"), "--size", "200x50"]) == 0
     assert len(read_cells(tmp_path / "a.tif", size_px=(200, 50))) == 20
     assert main(["convert", str(marks), str(tmp_path / "a.tif"), "--size", "big"]) == 2
+    assert main(["convert", str(marks), str(tmp_path / "a.tif"), "--size", "0x0"]) == 2
     assert main(["convert", str(marks), str(tmp_path / "a.dat")]) == 2
     assert main(["convert", str(marks), str(tmp_path / "a.dat"), "--to", "csv"]) == 0
     assert main(["cells", str(tmp_path / "a.dat"), "--json"]) == 1
@@ -69,3 +73,31 @@ def test_summary_for_people_and_for_scripts(marks: Path, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     assert "tumour" in shown
     assert "x 2–97, y 2–2 px" in shown
+
+
+HOSTILE = "[bold]\x1b[2J\u202eT cell [/]"
+
+
+def test_class_names_reach_the_terminal_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "marks.parquet"
+    Cells([[1, 2]], classes=(HOSTILE,), label=[0]).write(path)
+    assert main(["cells", str(path)]) == 0
+    assert main(["convert", str(path), str(tmp_path / "b.parquet")]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count(r"[bold]\x1b[2J\u202eT cell [/]") == 2
+    assert "\x1b" not in shown.out + shown.err
+    assert main(["cells", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["classes"] == {HOSTILE: 1}
+
+
+def test_a_latin_1_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "marks.parquet"
+    Cells([[1, 2], [3, 4]], classes=("病 α",), label=[0, 0], mpp=0.25).write(path)
+    command = [sys.executable, "-m", "sparseshot", "cells", str(path)]
+    latin = os.environ | {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
+    ran = subprocess.run(command, env=latin, capture_output=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert rb"\u75c5 \u03b1" in ran.stdout
+    assert "µm".encode("latin-1") in ran.stdout
+    ran = subprocess.run([*command, "--json"], env=latin, capture_output=True, check=True)
+    assert json.loads(ran.stdout.decode())["classes"] == {"病 α": 2}

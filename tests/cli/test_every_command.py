@@ -125,6 +125,17 @@ def test_an_interrupt_is_one_line_and_exit_code_130(
     assert capsys.readouterr().err == expected
 
 
+def test_an_interrupt_that_compiled_code_turned_into_another_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr("sparseshot.cells.read_cells", work)
+    assert main(["cells", __file__]) == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
 def test_nothing_is_resumable_after_the_block(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,10 @@
 """``sparseshot predict`` from the command line."""
 
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from tests.prediction.networks import random_detector, save
 from sparseshot.cells import read_cells
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.files import locked
 from sparseshot.images import read_region
 from sparseshot.prediction import read_prediction
 
@@ -165,3 +168,75 @@ def test_a_folder_without_a_model_or_slides_is_an_error(
     run = save(random_detector(), tmp_path / "run")
     assert predict(run, tmp_path / "empty", "--out", tmp_path / "out") == 1
     assert "holds no slide" in capsys.readouterr().err
+
+
+def test_a_slide_whose_error_nobody_foresaw_does_not_stop_the_others(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparseshot.prediction import slides
+
+    errors = {"a.svs": MemoryError("3 TiB"), "b.svs": UnicodeEncodeError("utf-8", "x", 0, 1, "surrogate")}
+    predict_slide = slides.predict_slide
+
+    def fail(slide: Any, *arguments: Any, **options: Any) -> Any:
+        if slide.name in errors:
+            raise errors[slide.name]
+        return predict_slide(slide, *arguments, **options)
+
+    monkeypatch.setattr(slides, "predict_slide", fail)
+    paths = [write_svs(tmp_path / name) for name in ("a.svs", "b.svs", "c.svs")]
+    assert predict(run, *paths, "--out", tmp_path / "out") == 1
+    shown = capsys.readouterr()
+    assert shown.out.count("failed") == 2
+    assert "not enough memory (3 TiB)" in shown.err
+    assert len(read_prediction(tmp_path / "out" / "c.svs")) > 20
+
+
+def test_a_name_that_is_not_utf8(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slide = write_svs(tmp_path / os.fsdecode(b"caf\xe9.svs"))
+    assert predict(run, slide, "--out", tmp_path / "out") == 0
+    assert "done" in capsys.readouterr().out
+    assert predict(run, slide, "--out", tmp_path / "out", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert entry["cells"] == len(read_prediction(next((tmp_path / "out").iterdir()))) > 20
+
+
+def test_a_folder_that_predict_wrote_can_be_shown_and_converted(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slide = write_svs(tmp_path / "a.svs")
+    assert predict(run, slide, "--out", tmp_path / "out") == 0
+    capsys.readouterr()
+    found = tmp_path / "out" / "a.svs"
+    assert main(["cells", str(found), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cells"] == len(read_prediction(found))
+    assert main(["convert", str(found), str(tmp_path / "a.geojson")]) == 0
+    assert len(read_cells(tmp_path / "a.geojson")) == len(read_prediction(found))
+    assert main(["cells", str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {tmp_path}")
+
+
+def test_a_long_path_is_not_cut_in_80_columns(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = tmp_path / ("long" * 20)
+    assert predict(run, write_svs(tmp_path / "a.svs"), "--out", out) == 0
+    assert str(out / "a.svs") in capsys.readouterr().out
+
+
+def test_two_predictions_of_one_slide_do_not_meet(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slide = write_svs(tmp_path / "a.svs")
+    with locked(tmp_path / "out" / "a.svs"):
+        assert predict(run, slide, "--out", tmp_path / "out") == 1
+    assert "another sparseshot is at work" in capsys.readouterr().err
+    assert predict(run, slide, "--out", tmp_path / "out") == 0
+
+
+def test_a_tile_that_needs_too_much_memory_is_refused(run: Path, tmp_path: Path) -> None:
+    slide = write_svs(tmp_path / "a.svs")
+    assert predict(run, slide, "--out", tmp_path / "out", "--tile-px", 8192) == 2
+    assert not (tmp_path / "out").exists()

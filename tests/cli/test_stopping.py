@@ -79,3 +79,39 @@ def test_prediction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not (tmp_path / "found" / "a.svs" / "summary.json").exists()
     assert main(arguments) == 0
     assert len(read_prediction(tmp_path / "found" / "a.svs")) > 20
+
+
+COMPILED = """
+import signal, sys
+from pathlib import Path
+import numba
+import sparseshot.cells
+from sparseshot.cli import main
+
+@numba.njit
+def spin(rounds, value):
+    for k in range(rounds):
+        value = (value * 1103515245 + 12345) % 2147483648
+    return value
+
+def read(*_, **__):
+    spin(1, 1)
+    Path("begun").touch()
+    spin(400_000_000, 1)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sparseshot.cells.read_cells = read
+sys.exit(main(["cells", "begun.py"]))
+"""
+
+
+@pytest.mark.slow
+def test_a_compiled_loop(tmp_path: Path) -> None:
+    (tmp_path / "begun.py").write_text(COMPILED)
+    process = subprocess.Popen([sys.executable, "begun.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "stopped\n")

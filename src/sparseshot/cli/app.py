@@ -12,7 +12,7 @@ import typer
 
 from sparseshot import __version__
 from sparseshot.cli.output import complain, echo
-from sparseshot.errors import InputError, SparseshotError, SparseshotWarning
+from sparseshot.errors import InputError, SparseshotError, SparseshotWarning, was_interrupted
 
 DONE, FAILED, USAGE_ERROR, STOPPED = 0, 1, 2, 130
 
@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         except (typer.Abort, KeyboardInterrupt):
             code = STOPPED
         except Exception as error:
-            if _was_interrupted(error):
+            if was_interrupted(error):
                 code = STOPPED
             elif _state.debug:
                 raise
@@ -97,13 +97,6 @@ def main(arguments: list[str] | None = None) -> int:
     if code == STOPPED:
         echo("stopped; the same command resumes" if _state.resumable else "stopped", err=True)
     return code if isinstance(code, int) else DONE
-
-
-def _was_interrupted(error: BaseException | None) -> bool:
-    """Return whether Ctrl-C caused an error, as where compiled code turns it into a SystemError."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _show_error(error: Exception) -> int:

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseshot.errors import InputError, SlideError, printable
+from sparseshot.errors import InputError, SlideError, utf8
 from sparseshot.images.resample import resample
 from sparseshot.images.slide import Box, Grid
 
@@ -34,7 +34,7 @@ class PyramidSlide(ABC):
         self, path: Path, *, vendor: str, levels: Sequence[tuple[int, int]], stated_mpp: float | None = None
     ) -> None:
         self._closed = False
-        self.path, self.name, self.vendor = path, printable(path.name), vendor
+        self.path, self.name, self.vendor = path, utf8(path.name), vendor
         self.levels = tuple(levels)
         self.size = self.levels[0]
         self.downsamples = downsamples(self.levels)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError, was_interrupted
 from sparseshot.images import open_slide
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
@@ -100,7 +100,17 @@ def predict_slides(
             outcomes.append(Outcome(path, summary))
         except (SparseshotError, OSError) as error:
             outcomes.append(Outcome(path, error=str(error)))
+        except Exception as error:  # a slide never stops the others
+            if was_interrupted(error):
+                raise
+            outcomes.append(Outcome(path, error=_unforeseen(path, error)))
     return outcomes
+
+
+def _unforeseen(path: Path, error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"{path}: not enough memory ({error}); lower --tile-px or --batch"
+    return f"{path}: {type(error).__name__}: {error} (not foreseen; please report it)"
 
 
 def _folder(out: Path, slide: Slide, taken: set[Path]) -> Path:
