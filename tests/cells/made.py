@@ -44,6 +44,7 @@ def tables(
     texts_as_ids: bool = True,
     measured: bool = True,
     nuclei: bool = True,
+    named: bool = True,
     regions: bool = True,
     classes_of: int = 3,
     mpp: bool = True,
@@ -78,6 +79,9 @@ def tables(
         measurements={name: draw(column) for name in names if name.casefold() not in {"x", "y", "id"}},
         kind=draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)),
         colors=draw(st.none() | st.just(tuple((k, 10 * k, 255) for k in range(len(classes))))),
+        name=draw(st.none() | st.lists(st.none() | NAMES, min_size=count, max_size=count).filter(any))
+        if named
+        else None,
         nucleus=[each and shapely.Point(each.centroid).buffer(1, quad_segs=2) for each in outline]
         if nuclei and any(outline)
         else None,
@@ -90,7 +94,7 @@ def assert_same(came: Cells, wanted: Cells, *, places_px: float = 1e-9, shapes_p
     assert len(came) == len(wanted)
     np.testing.assert_allclose(came.xy, wanted.xy, atol=places_px, rtol=0)
     np.testing.assert_array_equal(came.label, wanted.label)
-    for name in ("score", "id", "kind"):
+    for name in ("score", "id", "kind", "name"):
         one, other = getattr(came, name), getattr(wanted, name)
         assert (one is None) == (other is None), name
         if one is not None:

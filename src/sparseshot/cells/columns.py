@@ -1,4 +1,4 @@
-"""What the columns of the table are made of, and how they are stacked."""
+"""Conversion and concatenation of the columns of a table."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 def as_column(values: Any, dtype: Any) -> NDArray[Any] | None:
-    """Make a column of a type, if there is one."""
+    """Return a column of a type, or None."""
     return None if values is None else np.asarray(values, dtype=dtype)
 
 
 def as_ids(values: Any) -> NDArray[Any] | None:
-    """Make a column of ids: whole numbers stay so, all else becomes UTF-8."""
+    """Return a column of ids: whole numbers below 2⁶³ stay numbers, all else becomes UTF-8."""
     if values is None:
         return None
     names = np.asarray(values)
-    if names.dtype.kind in "iu":
+    if names.dtype.kind in "iu" and not (names.dtype.kind == "u" and names.max(initial=0) >= 2**63):
         return names.astype(np.int64, copy=False)
     if names.dtype.kind == "S":
         return names

@@ -48,7 +48,7 @@ def rings_of(outlines: NDArray[Any]) -> Rings:
     )
 
 
-def offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
+def offsets(counts: NDArray[Any] | list[int]) -> NDArray[np.int64]:
     """Turn how many each has into where each begins, and where the last ends.
 
     >>> offsets(np.array([2, 0, 3]))

@@ -1,6 +1,6 @@
 """The table of cells."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ MOST_CLASSES = 32_767
 GREY = (128, 128, 128)
 """Colour of a class without one, where other classes have one."""
 
-_OPTIONAL = {"score": 1.0, "outline": None, "kind": 0, "nucleus": None}
+_OPTIONAL = {"score": 1.0, "outline": None, "kind": 0, "nucleus": None, "name": None}
 """Columns that a table may lack, and the value that fills them where another table has the column."""
 
 
@@ -45,6 +45,7 @@ class Cells:
         kind: ``(N,)`` uint8 index into :data:`KINDS`, or None if the source does not say.
         colors: red, green and blue (0–255) of each class, or None.
         nucleus: ``(N,)`` outlines of the nuclei where ``outline`` is that of the whole cell, or None.
+        name: ``(N,)`` names that a person gave to single annotations, None for the others; or None.
 
     >>> cells = Cells([[10, 20], [30, 40]], classes=("tumour", "lymphocyte"), label=[1, 0], mpp=0.25)
     >>> cells
@@ -65,6 +66,7 @@ class Cells:
     kind: NDArray[np.uint8] | None
     colors: tuple[tuple[int, int, int], ...] | None
     nucleus: NDArray[np.object_] | None
+    name: NDArray[np.object_] | None
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class Cells:
         kind: ArrayLike | None = None,
         colors: Iterable[tuple[int, int, int]] | None = None,
         nucleus: ArrayLike | None = None,
+        name: ArrayLike | Sequence[str | None] | None = None,
     ) -> None:
         xy = np.asarray(xy, dtype=np.float64)
         if xy.size == 0:
@@ -92,7 +95,7 @@ class Cells:
             raise InputError(
                 f"xy of cell {bad} is {xy[bad].tolist()}; leave out cells without finite coordinates"
             )
-        classes = tuple(str(name) for name in classes)
+        classes = tuple(str(each) for each in classes)
         if len(set(classes)) != len(classes):
             raise InputError(f"classes {classes} repeat a name; merge them first")
         if len(classes) > MOST_CLASSES:
@@ -120,22 +123,23 @@ class Cells:
             "id": as_ids(id),
             "kind": as_column(kind, np.uint8),
             "nucleus": as_column(nucleus, object),
+            "name": as_column(name, object),
         }
-        extra = {name: as_column(values, np.float64) for name, values in measurements.items()}
-        for name, column in {**columns, **extra, "xy": None}.items():
+        extra = {each: as_column(values, np.float64) for each, values in measurements.items()}
+        for each, column in {**columns, **extra, "xy": None}.items():
             if column is not None and column.shape != (len(xy),):
                 raise InputError(
-                    f"{name} has shape {column.shape}, xy {xy.shape}; every column needs one value a cell"
+                    f"{each} has shape {column.shape}, xy {xy.shape}; every column needs one value a cell"
                 )
         columns["regions"] = np.empty(0, object) if regions is None else np.asarray(regions, dtype=object)
-        values = {name: as_frozen(column) for name, column in columns.items()} | {
+        values = {each: as_frozen(column) for each, column in columns.items()} | {
             "classes": classes,
             "mpp": mpp,
-            "measurements": MappingProxyType({name: as_frozen(column) for name, column in extra.items()}),
+            "measurements": MappingProxyType({each: as_frozen(column) for each, column in extra.items()}),
             "colors": colors,
         }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        for each, value in values.items():
+            object.__setattr__(self, each, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the measurements as a plain dict, since their read-only view cannot be pickled."""
@@ -184,6 +188,14 @@ class Cells:
             if shapes is not None:
                 total += 16 * int(shapely.get_num_coordinates(shapes).sum()) + 200 * len(self)
         return total
+
+    @property
+    def extent_px(self) -> tuple[int, int]:
+        """Width and height in whole pixels of an image from (0, 0) on that holds every cell."""
+        corner = np.floor(self.xy.max(axis=0, initial=0)) + 1
+        if self.outline is not None and len(self):
+            corner = np.fmax(corner, np.ceil(shapely.total_bounds(self.outline)[2:]))
+        return int(corner[0]), int(corner[1])
 
     def counts(self) -> dict[str, int]:
         """Return the number of cells of each class, and of ``unclassified`` cells if there are any."""

@@ -1,7 +1,9 @@
-"""Aperio ImageScope XML: layers of regions, a layer for each class.
+"""XML of Aperio ImageScope and of HALO: layers of regions, a layer for each class.
 
-ImageScope names pixels: its (0, 0) is the middle of the first one, our (0.5, 0.5). The label images published
-with MoNuSeg agree with its XML at an IoU of 0.90 to 1.00 so, and at 0.88 to 0.94 without the half pixel.
+ImageScope numbers pixels: its (0, 0) is the middle of the first one, our (0.5, 0.5). With this half pixel the
+label images published with MoNuSeg agree with its XML at an IoU of 0.90 to 1.00, without it at 0.88 to 0.94.
+HALO writes the same elements with vertices named ``V`` and types in words; its coordinates are taken as they
+are.
 """
 
 import re
@@ -13,20 +15,22 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
-from sparseshot.cells.formats.xml_parts import (
-    Gathered,
+from sparseshot.cells.formats.gathered import Color, Gathered
+from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
+from sparseshot.cells.formats.xml_text import (
     attribute,
-    count_what_xml_lacks,
     elements,
     id_text,
     one_polygon,
     positions,
     vertices,
+    written_shape,
 )
+from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
 
-_FREEHAND, _ELLIPSE, _PIN = "0", "2", "5"
+_FREEHAND, _PIN = "0", "5"
+_ELLIPSES, _RECTANGLES, _LINES = {"2", "Ellipse"}, {"Rectangle"}, {"4", "Ruler", "Line"}
 _GREEN = (0, 255, 0)
 _ELLIPSE_VERTICES = 64
 _HALF_PX = 0.5
@@ -41,7 +45,7 @@ class _Layer:
     color: str = ""
 
     def declare(self, gathered: Gathered) -> None:
-        """Tell of the class and its colour, be there a cell of it or not."""
+        """Note the class and its colour, whether or not it has cells."""
         if self.name:
             gathered.classes[self.name] = None
             if self.color.isascii() and self.color.isdigit():
@@ -49,7 +53,7 @@ class _Layer:
                 gathered.colors.setdefault(self.name, (packed & 255, packed >> 8 & 255, packed >> 16 & 255))
 
 
-def read(source: Source, options: ReadOptions) -> Cells:
+def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read regions; the class is the name of their layer, of its attribute, or the text of the region."""
     gathered, layer, mpp, layers = Gathered(), _Layer(), None, 0
     long_ids: list[str] = []
@@ -59,7 +63,7 @@ def read(source: Source, options: ReadOptions) -> Cells:
         elif element.tag == "Annotation":
             layers += 1
             name = element.get("Name", "").strip()
-            name = "" if re.fullmatch(r"Layer \d+", name) else name  # ImageScope only counted it
+            name = "" if re.fullmatch(r"Layer \d+", name) else name  # a number given by the program
             layer = _Layer(element.get("Id", str(layers)), name, element.get("LineColor", ""))
             layer.declare(gathered)
         elif element.tag == "Attribute":
@@ -68,17 +72,18 @@ def read(source: Source, options: ReadOptions) -> Cells:
         elif element.tag == "Region":
             what = f"region {element.get('Id', '?')} of layer {layer.id}"
             ring = _ring(element, what, source.name)
-            if element.get("NegativeROA") == "1" and gathered.ring_counts:
-                gathered.rings.append(ring)  # a hole in the region before
-                gathered.ring_counts[-1] += 1
-            elif len(ring) == 2:
+            if element.get("NegativeROA") == "1" and gathered.polygons and gathered.polygons[-1]:
+                gathered.polygons[-1][0].append(ring)  # a hole in the region before
+            elif len(ring) == 2 or element.get("Type") in _LINES:
                 options.repairs.count("lines left out")
             else:
-                class_name = layer.name or element.get("Text", "").strip() or None
-                gathered.add(ring, class_name, element.get("Guid", element.get("Id", "")))
+                name = layer.name or element.get("Text", "").strip()
+                own_id = element.get("Guid", element.get("Id", ""))
+                place = {"point": ring[0]} if len(ring) == 1 else {"polygons": [[ring]]}
+                gathered.add(name or None, own_id, **place)
                 long_ids.append(f"{layer.id}-{element.get('Id', '')}")
-    if len(set(gathered.id)) < len(gathered.id):  # each layer counts from 1
-        gathered.id = long_ids
+    if len(set(gathered.ids)) < len(gathered.ids):  # each layer counts from 1
+        gathered.ids = list(long_ids) if len(set(long_ids)) == len(long_ids) else [None] * len(long_ids)
     return gathered.cells(options, mpp=mpp)
 
 
@@ -91,17 +96,24 @@ def _mpp(element: Element) -> float | None:
 
 
 def _attribute(element: Element) -> str:
-    """Return what an attribute says of a layer: its value, or its name where it has none (MoNuSAC's way)."""
+    """Return the class that an attribute of a layer names: its value or, as in MoNuSAC, its name."""
     value, name = element.get("Value", "").strip(), element.get("Name", "").strip()
     return value or ("" if name == "Description" else name)
 
 
 def _ring(region: Element, what: str, where: str) -> NDArray[np.float64]:
-    found = positions(region.find("Vertices"), "Vertex", what, where) + _HALF_PX
-    if region.get("Type") != _ELLIPSE or not len(found):
+    parent = region.find("Vertices")
+    found = positions(parent, ("Vertex", "V"), what, where)
+    if parent is None or parent.find("V") is None:
+        found += _HALF_PX
+    kind = region.get("Type")
+    if len(found) < 2 or kind not in _ELLIPSES | _RECTANGLES:
         return found
-    # An ellipse is written as the corners of its box.
+    # Both are written as the corners of a box.
     low, high = found.min(axis=0), found.max(axis=0)
+    if kind in _RECTANGLES:
+        corners: NDArray[np.float64] = shapely.get_coordinates(shapely.box(*low, *high))
+        return corners
     angle = np.linspace(0, 2 * np.pi, _ELLIPSE_VERTICES, endpoint=False)
     around = np.column_stack([np.cos(angle), np.sin(angle)])
     ellipse: NDArray[np.float64] = (low + high) / 2 + (high - low) / 2 * around
@@ -110,40 +122,31 @@ def _ring(region: Element, what: str, where: str) -> NDArray[np.float64]:
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Write a layer for each class, so that cells change their order; regions are a layer of their own."""
-    count_what_xml_lacks(cells, options.losses)
+    options.count_lost(cells, "score", "measurements", "nucleus", "name")
+    losses = options.losses
     mpp = "" if cells.mpp is None else f' MicronsPerPixel="{cells.mpp}"'
     file.write(f"<Annotations{mpp}>\n".encode())
-    for label in [*range(len(cells.classes)), -1]:
-        rows = np.flatnonzero(cells.label == label)
-        if label < 0 and not len(rows):
-            continue
-        color = _GREEN if cells.colors is None or label < 0 else cells.colors[label]
-        file.write(_layer_head(label + 2, "" if label < 0 else cells.classes[label], color))
-        for row in rows.tolist():
-            outline = None if cells.outline is None else cells.outline[row]
-            shape = shapely.Point(cells.xy[row]) if outline is None else one_polygon(outline, options.losses)
-            file.write(_region(id_text(cells, row), shape))
-        file.write(b"</Regions></Annotation>\n")
-    if len(cells.regions):
-        file.write(_layer_head(len(cells.classes) + 2, options.exhaustive_class, _GREEN))
-        for row, region in enumerate(cells.regions):
-            file.write(_region(f"exhaustive {row + 1}", one_polygon(region, options.losses)))
+    colors = [_GREEN] * len(cells.classes) if cells.colors is None else cells.colors
+    layers: list[tuple[str, Color, list[tuple[str, shapely.Geometry]]]] = []
+    for label, (name, color) in enumerate([*zip(cells.classes, colors, strict=True), ("", _GREEN)]):
+        rows = np.flatnonzero(cells.label == (label if label < len(cells.classes) else -1)).tolist()
+        if name or rows:
+            layers.append((name, color, [(id_text(cells, k), written_shape(cells, k, losses)) for k in rows]))
+    regions = [(f"exhaustive {k + 1}", one_polygon(each, losses)) for k, each in enumerate(cells.regions)]
+    layers += [(options.exhaustive_class, _GREEN, regions)] if regions else []
+    for number, (name, (red, green, blue), shapes) in enumerate(layers, 1):
+        packed = red | green << 8 | blue << 16
+        head = f'<Annotation Id="{number}" Name={attribute(name, losses)} ReadOnly="0" Type="4"'
+        more = f'LineColor="{packed}" Visible="1" Selected="0"><Attributes/><Regions>'
+        file.write(f"{head} {more}\n".encode())
+        file.writelines(_region(own_id, shape, losses) for own_id, shape in shapes)
         file.write(b"</Regions></Annotation>\n")
     file.write(b"</Annotations>\n")
 
 
-def _layer_head(number: int, name: str, color: tuple[int, int, int]) -> bytes:
-    red, green, blue = color
-    packed = red | green << 8 | blue << 16
-    return (
-        f'<Annotation Id="{number}" Name={attribute(name)} ReadOnly="0" Type="4" LineColor="{packed}" '
-        'Visible="1" Selected="0"><Attributes/><Regions>\n'
-    ).encode()
-
-
-def _region(name: str, shape: shapely.Geometry) -> bytes:
+def _region(name: str, shape: shapely.Geometry, losses: Repairs) -> bytes:
     """Return a region, and after it a negative one for each hole."""
-    own = f'Id="{name}"' if name.isdigit() else f'Id="0" Guid={attribute(name)}'
+    own = f'Id="{name}"' if name.isdigit() else f'Id="0" Guid={attribute(name, losses)}'
     rings = [shape] if shape.geom_type == "Point" else [shape.exterior, *shape.interiors]
     kind = _PIN if shape.geom_type == "Point" else _FREEHAND
     return "".join(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
-from sparseshot.cells.formats.options import Source
+from sparseshot.cells.formats.options import OpenFile
 from sparseshot.errors import FormatError
 
 MOST_EXPANSION = 250
@@ -18,21 +18,21 @@ FREE_BYTES = 64 << 20
 """Small archives may hold anything."""
 
 
-def sources(path: Path) -> Iterator[Source]:
+def sources(path: Path) -> Iterator[OpenFile]:
     """Return the file itself, or what is packed in it: one stream of a .gz, each JSON file of a .zip."""
     with path.open("rb") as file:
         head = file.peek(4)[:4]
         if head.startswith(b"\x1f\x8b"):
-            yield Source(_Budget(path).limited(gzip.GzipFile(fileobj=file)), str(path))
+            yield OpenFile(_Budget(path).limited(gzip.GzipFile(fileobj=file)), str(path))
         elif head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
             with _told(path):
                 archive = zipfile.ZipFile(file)
             yield from _members(archive, path)
         else:
-            yield Source(file, str(path))
+            yield OpenFile(file, str(path))
 
 
-def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[Source]:
+def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[OpenFile]:
     budget = _Budget(path)
     found = False
     for info in archive.infolist():
@@ -45,7 +45,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[Source]:
             found = True
             with _told(path):
                 packed = archive.open(info)
-            yield Source(budget.limited(packed), f"{path}/{name}")
+            yield OpenFile(budget.limited(packed), f"{path}/{name}")
     if not found:
         raise FormatError(path, "holds no .geojson or .json file; a .zip of QuPath exports is wanted")
 

@@ -1,20 +1,19 @@
 """ASAP XML: a flat list of annotations, each part of a group, which is its class."""
 
-import re
 from typing import BinaryIO
 
 import shapely
 
-from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
-from sparseshot.cells.formats.xml_parts import (
-    Gathered,
+from sparseshot.cells.formats.gathered import Color, Gathered, web_color
+from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
+from sparseshot.cells.formats.xml_text import (
     attribute,
-    count_what_xml_lacks,
     elements,
     id_text,
     one_polygon,
     positions,
     vertices,
+    written_shape,
 )
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
@@ -25,72 +24,67 @@ _POINTS = ("Dot", "PointSet")
 _OUTLINES = ("Polygon", "Spline", "Rectangle")
 
 
-def read(source: Source, options: ReadOptions) -> Cells:
+def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read polygons, splines (by their points), rectangles and dots; each dot of a point set is a cell."""
     gathered = Gathered()
     for element in elements(source, whole="Annotation"):
-        if element.tag == "Group":
-            gathered.classes[element.get("Name", "")] = None
-            _note_color(gathered, element.get("Name", ""), element.get("Color", ""))
-        if element.tag != "Annotation":
+        if element.tag not in {"Group", "Annotation"}:
             continue
-        name, kind = element.get("Name", ""), element.get("Type", "Polygon")
-        what = f"annotation {name!r}"
+        name, color = element.get("Name", ""), web_color(element.get("Color", ""))
+        group = name if element.tag == "Group" else element.get("PartOfGroup", "").strip()
+        group = "" if group == "None" else group
+        if group and color:
+            gathered.colors.setdefault(group, color)
+        if element.tag == "Group":
+            gathered.classes[name] = None
+            continue
+        kind, what = element.get("Type", "Polygon"), f"annotation {name[:200]!r}"
         if kind in _NO_CELLS:
             options.repairs.count(_NO_CELLS[kind])
             continue
         if kind not in (*_POINTS, *_OUTLINES):
             raise FormatError(source.name, f"{what} is a {kind}; known are {', '.join(_POINTS + _OUTLINES)}")
-        group = element.get("PartOfGroup", "").strip()
-        group = "" if group == "None" else group
-        _note_color(gathered, group, element.get("Color", ""))
-        found = positions(element.find("Coordinates"), "Coordinate", what, source.name)
+        found = positions(element.find("Coordinates"), ("Coordinate",), what, source.name)
         if kind in _OUTLINES:
-            gathered.add(found, group or None, name)
+            gathered.add(group or None, name, polygons=[[found]])
             continue
         for number, vertex in enumerate(found):
-            gathered.add(vertex[None], group or None, name if kind == "Dot" else f"{name}#{number}")
+            gathered.add(group or None, name if kind == "Dot" else f"{name}#{number}", point=vertex)
+    if len(set(gathered.ids)) < len(gathered.ids):  # free text, not ids
+        gathered.ids = [None] * len(gathered.ids)
     return gathered.cells(options)
-
-
-def _note_color(gathered: Gathered, group: str, color: str) -> None:
-    if group and group not in gathered.colors and re.fullmatch(r"#[0-9a-fA-F]{6}", color):
-        gathered.colors[group] = (int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16))
 
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Write polygons and dots with their groups, and exhaustive regions as a group of their own."""
-    count_what_xml_lacks(cells, options.losses)
+    options.count_lost(cells, "score", "measurements", "nucleus", "name")
     colors = dict(zip(cells.classes, cells.colors or [_YELLOW] * len(cells.classes), strict=True))
     file.write(b'<?xml version="1.0"?>\n<ASAP_Annotations>\n<Annotations>\n')
     for row in range(len(cells)):
         group = "None" if cells.label[row] < 0 else cells.classes[cells.label[row]]
-        outline = None if cells.outline is None else cells.outline[row]
-        shape = shapely.Point(cells.xy[row]) if outline is None else one_polygon(outline, options.losses)
-        file.write(_annotation(id_text(cells, row), group, shape, colors.get(group), options))
+        shape = written_shape(cells, row, options.losses)
+        file.write(_annotation(id_text(cells, row), group, shape, colors.get(group, _YELLOW), options))
     for row, region in enumerate(cells.regions):
         shape = one_polygon(region, options.losses)
-        file.write(_annotation(f"exhaustive {row}", options.exhaustive_class, shape, None, options))
+        file.write(_annotation(f"exhaustive {row}", options.exhaustive_class, shape, _YELLOW, options))
     file.write(b"</Annotations>\n<AnnotationGroups>\n")
     for name, color in colors.items():
-        group = f'<Group Name={attribute(name)} PartOfGroup="None" Color="{_web(color)}">'
+        group = f'<Group Name={attribute(name, options.losses)} PartOfGroup="None" Color="{_web(color)}">'
         file.write(f"{group}<Attributes/></Group>\n".encode())
     file.write(b"</AnnotationGroups>\n</ASAP_Annotations>\n")
 
 
-def _web(color: tuple[int, int, int]) -> str:
+def _web(color: Color) -> str:
     return "#{:02x}{:02x}{:02x}".format(*color)
 
 
-def _annotation(
-    name: str, group: str, shape: shapely.Geometry, color: tuple[int, int, int] | None, options: WriteOptions
-) -> bytes:
+def _annotation(name: str, group: str, shape: shapely.Geometry, color: Color, options: WriteOptions) -> bytes:
     is_point = shape.geom_type == "Point"
     if not is_point:
         options.losses.count("holes in outlines filled", len(shape.interiors))
     return (
-        f'<Annotation Name={attribute(name)} Type="{"Dot" if is_point else "Polygon"}" '
-        f'PartOfGroup={attribute(group)} Color="{_web(color or _YELLOW)}">'
+        f'<Annotation Name={attribute(name, options.losses)} Type="{"Dot" if is_point else "Polygon"}" '
+        f'PartOfGroup={attribute(group, options.losses)} Color="{_web(color)}">'
         f"<Coordinates>{vertices(shape if is_point else shape.exterior, 'Coordinate')}</Coordinates>"
         "</Annotation>\n"
     ).encode()

@@ -1,59 +1,75 @@
 """COCO JSON: polygons, run lengths, key points or boxes of one image."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, BinaryIO
 
 import numpy as np
+import orjson
 import shapely
-from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES
+from sparseshot.cells.formats.gathered import Color, Gathered, web_color
 from sparseshot.cells.formats.geojson_stream import parsed
-from sparseshot.cells.formats.options import ReadOptions, Source
+from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.formats.run_lengths import outline_of_runs
-from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, build_outlines
 from sparseshot.cells.repairs import Repairs
-from sparseshot.cells.rings import Rings, offsets
+from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
 
 MEMBER = "sparseshot"
-"""A member, which others pass over, for what COCO has no place for: µm per pixel and exhaustive regions."""
-_NOT_UNDERSTOOD = (AttributeError, IndexError, KeyError, TypeError, ValueError, shapely.GEOSException)
+"""Member of the file, ignored by others, for what COCO cannot hold: µm per pixel and exhaustive regions."""
+BATCH_ROWS = 20_000
+_NOT_UNDERSTOOD = (
+    AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, shapely.GEOSException,
+)  # fmt: skip
 
 
-def read(source: Source, options: ReadOptions) -> Cells:
+def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read the annotations of one image; a bare list of results is read too."""
+    gathered = Gathered()
     try:
         content = parsed(source.file.read())
         content = {"annotations": content} if isinstance(content, list) else content
-        categories = {each["id"]: each for each in content.get("categories", ())}
+        categories = {each["id"]: str(each["name"]) for each in content.get("categories", ())}
+        for each in content.get("categories", ()):
+            gathered.classes[str(each["name"])] = None
+            if each.get("color"):
+                gathered.colors.setdefault(str(each["name"]), _color(each["color"]))
         annotations = _of_image(content, options.image, source.name)
         own = content.get(MEMBER, {})
         regions = shapely.from_wkt(np.array(own.get("regions", []), object))
-        mpp = own.get("mpp")
-        names = [str(each["name"]) for each in categories.values()]
-        known = [each["color"] for each in categories.values() if each.get("color")]
-        colors = tuple((int(r), int(g), int(b)) for r, g, b in known) if len(known) == len(names) else None
+        mpp = None if own.get("mpp") is None else float(own["mpp"])
     except _NOT_UNDERSTOOD as error:
         raise FormatError(source.name, f"is not COCO: {_reason(error)}") from None
-    gathered = _Gathered()
     for number, annotation in enumerate(annotations):
         try:
             if annotation.get("iscrowd") == 1:
                 options.repairs.count("crowds left out")
             else:
-                gathered.add(annotation, categories, options.repairs)
+                _add(gathered, annotation, categories, options.repairs)
         except _NOT_UNDERSTOOD as error:
             what = annotation.get("id", number) if isinstance(annotation, dict) else number
             reason = _reason(error)
             raise FormatError(source.name, f"annotation {what} cannot be understood: {reason}") from None
-    return replace(gathered.cells(names, options.repairs), mpp=mpp, regions=regions, colors=colors or None)
+    if not categories:
+        named = sorted(set(filter(None, gathered.names)), key=lambda name: (len(name), name))  # by number
+        gathered.classes = dict.fromkeys(named)
+    cells = gathered.cells(options, mpp=mpp)
+    return replace(cells, regions=np.concatenate([regions, cells.regions]))
 
 
 def _reason(error: Exception) -> str:
     return f"it has no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _color(value: Any) -> Color:
+    """Return a colour that is written as three numbers or as ``#rrggbb``."""
+    color = web_color(value) if isinstance(value, str) else value
+    if color is None:
+        raise ValueError(f"a colour is {value!r}")
+    red, green, blue = color
+    return int(red), int(green), int(blue)
 
 
 def _of_image(content: Mapping[str, Any], image: str | int | None, where: str) -> list[Any]:
@@ -64,7 +80,9 @@ def _of_image(content: Mapping[str, Any], image: str | int | None, where: str) -
     if image is None:
         if len(ids) > 1:
             some = ", ".join([*known.values()][:5])
-            raise FormatError(where, f"holds cells of {len(ids)} images ({some}, …); say which: image=")
+            raise FormatError(
+                where, f"holds cells of {len(ids)} images ({some}, …); choose one with image= or --image"
+            )
         return annotations
     wanted = [each for each, name in known.items() if image in (each, name) or str(image) == str(each)]
     if not wanted:
@@ -72,80 +90,83 @@ def _of_image(content: Mapping[str, Any], image: str | int | None, where: str) -
     return [each for each in annotations if each.get("image_id") == wanted[0]]
 
 
-@dataclass
-class _Gathered:
-    """Annotations as columns; of polygons their vertices."""
-
-    rings: list[NDArray[np.float64]] = field(default_factory=list)
-    ring_counts: list[int] = field(default_factory=list)
-    others: dict[int, shapely.Geometry] = field(default_factory=dict)
-    points: dict[int, tuple[float, float]] = field(default_factory=dict)
-    label: list[int] = field(default_factory=list)
-    score: list[float] = field(default_factory=list)
-    id: list[Any] = field(default_factory=list)
-    measured: list[Mapping[str, Any]] = field(default_factory=list)
-
-    def add(self, annotation: Mapping[str, Any], categories: Mapping[Any, Any], repairs: Repairs) -> None:
-        """Take one annotation: its polygons or runs, else its first key point or the middle of its box."""
-        segmentation = annotation.get("segmentation")
-        category = annotation.get("category_id")
-        if category is not None and categories and category not in categories:
-            raise ValueError(f"its category {category!r} is not among the categories of the file")
-        row, rings = len(self.label), []
-        if isinstance(segmentation, dict):
-            outline = outline_of_runs(segmentation)
-            if outline is None:
-                repairs.count("empty masks left out")
-                return
-            self.others[row] = outline
-        elif segmentation:
-            rings = [np.array(ring, np.float64).reshape(-1, 2) for ring in segmentation]
-        elif annotation.get("keypoints"):
+def _add(
+    gathered: Gathered, annotation: Mapping[str, Any], names: Mapping[Any, str], repairs: Repairs
+) -> None:
+    """Add an annotation: its polygons or runs, else its first key point or the middle of its box."""
+    category, segmentation = annotation.get("category_id"), annotation.get("segmentation")
+    if category is not None and names and category not in names:
+        raise ValueError(f"its category {category!r} is not among the categories of the file")
+    score = annotation.get("score")
+    measured = (annotation.get("attributes") or {}).items()
+    columns: dict[str, Any] = {
+        "score": np.nan if score is None else float(score),
+        "measured": {name: float(value) for name, value in measured if isinstance(value, int | float)},
+    }
+    name = None if category is None else names.get(category, str(category))
+    if isinstance(segmentation, dict):
+        shape = outline_of_runs(segmentation)
+        repairs.count("empty masks left out", shape is None)
+        if shape is not None:
+            gathered.add(name, annotation.get("id"), shape=shape, **columns)
+    elif segmentation:
+        polygons = [[np.array(ring, np.float64).reshape(-1, 2)] for ring in segmentation]
+        gathered.add(name, annotation.get("id"), polygons=polygons, **columns)
+    else:
+        if annotation.get("keypoints"):
             x, y = annotation["keypoints"][:2]
-            self.points[row] = float(x), float(y)
         else:
             x, y, width, height = annotation["bbox"]
-            self.points[row] = x + width / 2, y + height / 2
-        names = list(categories)
-        self.rings += rings
-        self.ring_counts.append(len(rings))
-        self.label.append(-1 if category is None else names.index(category) if names else int(category))
-        self.score.append(annotation.get("score", np.nan))
-        self.id.append(annotation.get("id"))
-        if len(str(self.id[-1])) > LONGEST_ID_BYTES:
-            raise ValueError(f"its id is longer than {LONGEST_ID_BYTES} bytes")
-        self.measured.append(annotation.get("attributes") or {})
-
-    def cells(self, names: list[str], repairs: Repairs) -> Cells:
-        """Build the table."""
-        each = np.arange(len(self.rings) + 1)
-        xy = np.concatenate([np.empty((0, 2)), *self.rings])
-        lengths, counts = np.array([len(r) for r in self.rings]), np.array(self.ring_counts, np.int64)
-        source = Rings(xy, offsets(lengths), each, offsets(counts))
-        shapes, places = build_outlines(source, repairs, wanted=counts > 0)
-        for row, outline in self.others.items():
-            shapes[row], places[row] = outline, shapely.centroid(outline).coords[0]
-        for row, point in self.points.items():
-            places[row] = point
-        finite = np.abs(places).max(axis=1, initial=0) <= FARTHEST_PX
-        repairs.count(NOT_FINITE, sum(not finite[row] for row in self.points))
-        label = np.array(self.label, np.int64)
-        if not names:
-            known = np.unique(label[label >= 0])
-            label = np.where(label >= 0, np.searchsorted(known, label), -1)
-            names = [str(number) for number in known.tolist()]
-        score = np.array(self.score, np.float64)
-        columns = dict.fromkeys(name for each in self.measured for name in each)
-        return Cells(
-            np.where(finite[:, None], places, 0),
-            classes=names or ("cell",),
-            label=label if names else np.zeros(len(label), np.int16),
-            score=None if np.isnan(score).all() else np.where(np.isnan(score), 1, score),
-            outline=None if shapely.is_missing(shapes).all() else shapes,
-            id=None if None in self.id or not self.id else self.id,
-            measurements={name: [_number(each.get(name)) for each in self.measured] for name in columns},
-        )[finite]
+            x, y = x + width / 2, y + height / 2
+        gathered.add(name, annotation.get("id"), point=(float(x), float(y)), **columns)
 
 
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else np.nan
+def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
+    """Write one image with its categories and annotations; a point is a key point."""
+    width, height = options.size_px or cells.extent_px
+    colors = [{}] * len(cells.classes) if cells.colors is None else [{"color": each} for each in cells.colors]
+    head = {
+        "images": [{"id": 1, "file_name": "", "width": width, "height": height}],  # sniffed by this first key
+        MEMBER: {"mpp": cells.mpp, "regions": [region.wkt for region in cells.regions]},
+        "categories": [
+            {"id": label, "name": name, "keypoints": ["centre"], "skeleton": []} | color
+            for label, (name, color) in enumerate(zip(cells.classes, colors, strict=True), 1)
+        ],
+    }
+    file.write(orjson.dumps(head)[:-1] + b',"annotations":[')
+    for start in range(0, len(cells), BATCH_ROWS):
+        part = _annotations(cells[start : start + BATCH_ROWS], start, options)
+        file.write((b",\n" if start else b"\n") + orjson.dumps(part, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1])
+    file.write(b"\n]}\n")
+    options.count_lost(cells, "nucleus", "name")
+
+
+def _annotations(cells: Cells, start: int, options: WriteOptions) -> list[dict[str, Any]]:
+    outlines = np.full(len(cells), None) if cells.outline is None else cells.outline
+    rings = rings_of(outlines)
+    options.losses.count("holes in outlines filled", len(rings.rings) - len(rings.polygons))
+    bounds, areas = shapely.bounds(outlines), shapely.area(outlines)
+    written = []
+    for row in range(len(cells)):
+        each: dict[str, Any] = {"id": start + row + 1, "image_id": 1, "iscrowd": 0}
+        if cells.id is not None:
+            name = cells.id[row]
+            each["id"] = name.decode() if isinstance(name, bytes) else int(name)
+        if cells.label[row] >= 0:
+            each["category_id"] = int(cells.label[row]) + 1
+        x, y = cells.xy[row].tolist()
+        shells = rings.polygons[rings.outlines[row] : rings.outlines[row + 1]]
+        if len(shells):
+            # Without the last vertex: COCO closes rings by itself.
+            each["segmentation"] = [rings.xy[rings.rings[k] : rings.rings[k + 1] - 1].ravel() for k in shells]
+            x0, y0, x1, y1 = bounds[row].tolist()
+            each |= {"bbox": [x0, y0, x1 - x0, y1 - y0], "area": float(areas[row])}
+        else:
+            each |= {"bbox": [x, y, 0, 0], "area": 0, "keypoints": [x, y, 2], "num_keypoints": 1}
+        if cells.score is not None:
+            each["score"] = float(cells.score[row])
+        values = {name: float(column[row]) for name, column in cells.measurements.items()}
+        if values:
+            each["attributes"] = {name: value for name, value in values.items() if np.isfinite(value)}
+        written.append(each)
+    return written

@@ -1,18 +1,19 @@
-"""GeoParquet, the native format, as a table."""
+"""GeoParquet 1.1, the native format: holds everything, with a geometry that any GIS reads."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
-from sparseshot.cells.formats.options import ReadOptions, Source
+from sparseshot.cells.formats.arrow_columns import class_codes, floats, id_column, ids
+from sparseshot.cells.formats.checks import filled_ids
+from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
@@ -23,10 +24,11 @@ KEY = b"sparseshot"
 """The metadata that holds what columns cannot."""
 ROWS = 1 << 18
 MOST_ROWS = 1 << 29
-OWN_COLUMNS = ("geometry", "x", "y", "class", "score", "id", "kind", "nucleus")
+OWN_COLUMNS = ("geometry", "x", "y", "class", "score", "id", "kind", "name", "nucleus")
+_WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
 
 
-def read(source: Source, options: ReadOptions) -> Cells:
+def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read our own files in full; of others geometry, class, score, id, and columns of numbers."""
     try:
         file = pq.ParquetFile(source.file)
@@ -104,13 +106,13 @@ def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs)
     if layout.geometry is not None:
         outline, xy = _shapes(batch[layout.geometry], where, repairs)
     if {"x", "y"} <= given:
-        xy = np.column_stack([_floats(batch["x"]), _floats(batch["y"])])
+        xy = np.column_stack([floats(batch["x"]), floats(batch["y"])])
     label, classes = np.zeros(batch.num_rows, np.int16), layout.classes or ("cell",)
     if "class" in given:
-        label, classes = _codes(batch["class"], layout.classes, where)
+        label, classes = class_codes(batch["class"], layout.classes, where)
     kind = None
     if "kind" in given:
-        kind, names = _codes(batch["kind"], KINDS, where)
+        kind, names = class_codes(batch["kind"], KINDS, where)
         if names != KINDS:
             raise FormatError(
                 where, f"has objects of kind {names[len(KINDS)]!r}; known are {', '.join(KINDS)}"
@@ -122,42 +124,14 @@ def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs)
         np.where(placed[:, None], xy, 0),
         classes=classes,
         label=label,
-        score=_floats(batch["score"]) if "score" in given else None,
+        score=floats(batch["score"]) if "score" in given else None,
         outline=outline,
-        id=_ids(batch["id"], where) if "id" in given else None,
-        measurements={name: _floats(batch[column]) for column, name in layout.measurements.items()},
+        id=ids(batch["id"], where) if "id" in given else None,
+        measurements={name: floats(batch[column]) for column, name in layout.measurements.items()},
         kind=kind,
+        name=batch["name"].cast(pa.string()).to_pylist() if "name" in given else None,
         nucleus=_shapes(batch["nucleus"], where, repairs)[0] if "nucleus" in given else None,
     )[placed]
-
-
-def _floats(column: pa.Array) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return values
-
-
-def _codes(column: pa.Array, known: tuple[str, ...], where: str) -> tuple[NDArray[np.int16], tuple[str, ...]]:
-    """Return the number of each name, -1 for none, and the names: those known before, then others."""
-    if not pa.types.is_dictionary(column.type):
-        column = column.cast(pa.string()).dictionary_encode()
-    names = [str(name) for name in column.dictionary.to_pylist()]
-    every = tuple(dict.fromkeys([*known, *names]))
-    if len(every) > np.iinfo(np.int16).max:
-        raise FormatError(where, f"has {len(every):,} classes; are they ids?")
-    place = np.array([*(every.index(name) for name in names), -1], np.int16)
-    return place[column.indices.fill_null(-1).to_numpy(zero_copy_only=False)], every
-
-
-def _ids(column: pa.Array, where: str) -> NDArray[Any]:
-    if pa.types.is_integer(column.type) and not column.null_count:
-        numbers: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return numbers
-    texts = column.cast(pa.string()).fill_null("").cast(pa.binary())
-    longest = pc.max(pc.binary_length(texts)).as_py() or 0
-    if longest > LONGEST_ID_BYTES:
-        raise FormatError(where, f"an id has {longest:,} bytes; at most {LONGEST_ID_BYTES} are taken")
-    ids: NDArray[np.bytes_] = texts.to_numpy(zero_copy_only=False).astype(f"S{max(longest, 1)}")
-    return ids
 
 
 def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
@@ -178,3 +152,95 @@ def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
     built.places[kind == 0] = np.column_stack([shapely.get_x(points), shapely.get_y(points)])
     repairs.count(NOT_FINITE, np.isnan(built.places[kind == 0]).any(axis=1).sum())
     return built
+
+
+def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:  # noqa: ARG001  nothing is lost here
+    """Write in groups of rows; µm per pixel, classes, colours and regions stand in the metadata."""
+    named = {_column_name(name): name for name in cells.measurements}
+    own = {
+        "mpp": cells.mpp,
+        "classes": cells.classes,
+        "colors": cells.colors,
+        "regions": [shapely.to_wkb(region, hex=True) for region in cells.regions],
+        "measurements": named,
+        "outlines": cells.outline is not None,
+    }
+    metadata = {KEY: orjson.dumps(own), b"geo": orjson.dumps(_geo(cells))}
+    schema = _table(cells[:0], named).schema.with_metadata(metadata)
+    with pq.ParquetWriter(
+        file, schema, compression="zstd", use_dictionary=["class", "kind"], write_statistics=["x", "y"]
+    ) as writer:
+        for start in range(0, len(cells), ROWS):
+            writer.write_table(_table(cells[start : start + ROWS], named).cast(schema))
+
+
+def _column_name(measurement: str) -> str:
+    return f"measurement {measurement}" if measurement in OWN_COLUMNS else measurement
+
+
+def _geo(cells: Cells) -> dict[str, Any]:
+    """Return the metadata that the standard asks for; level-0 pixels have no coordinate reference system."""
+    columns = {"geometry": cells.outline, "nucleus": cells.nucleus}
+    described: dict[str, dict[str, Any]] = {
+        name: {
+            "encoding": "WKB",
+            "crs": None,
+            "geometry_types": sorted(_types(shapes) | ({"Point"} if name == "geometry" else set())),
+        }
+        for name, shapes in columns.items()
+        if name == "geometry" or shapes is not None
+    }
+    if len(cells):
+        bounds = [*cells.xy.min(axis=0), *cells.xy.max(axis=0)]
+        if cells.outline is not None:
+            of_outlines = shapely.total_bounds(cells.outline)
+            bounds = [*np.fmin(bounds[:2], of_outlines[:2]), *np.fmax(bounds[2:], of_outlines[2:])]
+        described["geometry"]["bbox"] = [float(bound) for bound in bounds]
+    return {"version": "1.1.0", "primary_column": "geometry", "columns": described}
+
+
+def _types(shapes: NDArray[np.object_] | None) -> set[str]:
+    names = {3: "Polygon", 6: "MultiPolygon"}
+    return set() if shapes is None else {names[i] for i in np.unique(shapely.get_type_id(shapes)) if i >= 0}
+
+
+def _table(cells: Cells, named: Mapping[str, str]) -> pa.Table:
+    columns = {
+        "geometry": _geometry(cells),
+        "x": pa.array(cells.xy[:, 0]),
+        "y": pa.array(cells.xy[:, 1]),
+        "class": _names(cells.label, cells.classes),
+    }
+    if cells.score is not None:
+        columns["score"] = pa.array(cells.score)
+    if cells.id is not None:
+        columns["id"] = id_column(cells.id)
+    if cells.kind is not None:
+        columns["kind"] = _names(cells.kind.astype(np.int16), KINDS)
+    if cells.name is not None:
+        columns["name"] = pa.array(cells.name, pa.string())
+    if cells.nucleus is not None:
+        columns["nucleus"] = pa.array(shapely.to_wkb(cells.nucleus), pa.binary())
+    columns |= {column: pa.array(cells.measurements[name]) for column, name in named.items()}
+    return pa.table(columns)
+
+
+def _names(codes: NDArray[np.int16], names: tuple[str, ...]) -> pa.Array:
+    indices = pa.array(codes, mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+
+
+def _geometry(cells: Cells) -> pa.Array:
+    """Return outlines, or points where there is none, as WKB; points without making an object of each."""
+    points = np.empty(len(cells), _WKB_POINT)
+    points["order"], points["type"] = 1, 1
+    points["x"], points["y"] = cells.xy.T
+    if cells.outline is None:
+        ends = np.arange(len(cells) + 1, dtype=np.int32) * _WKB_POINT.itemsize
+        return pa.Array.from_buffers(
+            pa.binary(), len(cells), [None, pa.py_buffer(ends), pa.py_buffer(points.tobytes())]
+        )
+    wkb = shapely.to_wkb(cells.outline)
+    bare = np.flatnonzero(shapely.is_missing(cells.outline))
+    wkb[bare] = [points[row].tobytes() for row in bare]
+    return pa.array(wkb, pa.binary())

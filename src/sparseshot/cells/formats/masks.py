@@ -4,16 +4,16 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 import shapely
 import tifffile
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageFile, PngImagePlugin, TiffImagePlugin
 
-from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
+from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.raster import rasterise
 from sparseshot.cells.table import Cells
 from sparseshot.cells.trace import connected_pieces, trace
@@ -25,7 +25,7 @@ MOST_EXPANSION = 1100
 FREE_BYTES = 64 << 20
 
 
-def read(source: Source, options: ReadOptions) -> Cells:
+def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Trace the outline of each value, which becomes the id; a mask of one value is a binary one."""
     return cells_of(_labels(source), source.name, options)
 
@@ -64,13 +64,13 @@ def _whole_numbers(labels: NDArray[Any], where: str) -> NDArray[Any]:
     return labels
 
 
-def _labels(source: Source) -> NDArray[Any]:
+def _labels(source: OpenFile) -> NDArray[Any]:
     head = source.file.peek(8)[:8]  # type: ignore[attr-defined]
     try:
         if head.startswith(b"\x93NUMPY"):
             return _npy(source.file)
         if head.startswith(b"\x89PNG"):
-            return _pillow(source.file)
+            return _pillow(PngImagePlugin.PngImageFile, source.file)
         return _tiff(source)
     except FormatError:
         raise
@@ -90,7 +90,7 @@ def _npy(file: BinaryIO) -> NDArray[Any]:
     return loaded
 
 
-def _tiff(source: Source) -> NDArray[Any]:
+def _tiff(source: OpenFile) -> NDArray[Any]:
     logger = logging.getLogger("tifffile")
     was, logger.disabled = logger.disabled, True  # it tells of each broken tag; the error tells enough
     try:
@@ -106,17 +106,16 @@ def _tiff(source: Source) -> NDArray[Any]:
         if "imagecodecs" not in str(error):
             raise
         source.file.seek(0)  # a compression that tifffile leaves to others
-        return _pillow(source.file)
+        return _pillow(TiffImagePlugin.TiffImageFile, source.file)
     finally:
         logger.disabled = was
 
 
-def _pillow(file: BinaryIO) -> NDArray[Any]:
+def _pillow(open_image: Callable[[BinaryIO], ImageFile.ImageFile], file: BinaryIO) -> NDArray[Any]:
+    """Read an image by its own class: ``Image.open`` refuses what is larger than 13,377 pixels square."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # of large images, which are an error at twice the size, and of odd tags
-        with Image.open(file) as image:
+        warnings.simplefilter("ignore")  # about odd tags
+        with open_image(file) as image:
             refuse_huge(image.size, len(image.getbands()), file)
             return np.asarray(image)
 
@@ -134,7 +133,7 @@ def refuse_huge(shape: Sequence[int], itemsize: int, file: BinaryIO) -> None:
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Draw each cell with its id, or 1 + row where ids are not numbers from 1 on."""
     row, values = drawn_rows(cells, options)
-    options.losses.count("classes left out", len(cells.classes) if len(cells.classes) > 1 else 0)
+    options.count_lost(cells, "classes")
     labels = np.concatenate([np.zeros(1, np.uint32), values])[row]
     largest = int(labels.max(initial=0))
     smallest_type = np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.uint32
@@ -159,20 +158,11 @@ def drawn_rows(cells: Cells, options: WriteOptions) -> tuple[NDArray[np.int32], 
             options.losses.count("ids replaced by numbers", len(cells))
     bare = len(cells) if cells.outline is None else int(shapely.is_missing(cells.outline).sum())
     options.losses.count("cells without outline drawn as discs", bare)
-    options.losses.count("scores left out", 0 if cells.score is None else len(cells))
-    options.losses.count("exhaustive regions left out", len(cells.regions))
-    width, height = options.size_px or _extent(cells)
+    options.count_lost(cells, "score", "regions", "name")
+    width, height = options.size_px or cells.extent_px
+    if width * height > MOST_PIXELS:
+        raise InputError(f"a mask of {width} × {height} pixels is too large; crop the cells, or give size_px")
     row = rasterise(cells, (height, width), by="instance")
     seen = np.bincount(row.ravel(), minlength=len(cells) + 1)[1:] > 0
     options.losses.count("cells outside of the mask or hidden by others lost", (~seen).sum())
     return row, values
-
-
-def _extent(cells: Cells) -> tuple[int, int]:
-    corner = np.floor(cells.xy.max(axis=0, initial=0)) + 1
-    if cells.outline is not None and len(cells):
-        corner = np.fmax(corner, np.ceil(shapely.total_bounds(cells.outline)[2:]))
-    width, height = (int(side) for side in corner)
-    if width * height > MOST_PIXELS:
-        raise InputError(f"a mask of {width} × {height} pixels is too large; crop the cells, or give size_px")
-    return width, height

@@ -1,27 +1,39 @@
 """MATLAB files of published data sets: label maps with types (HoVer-Net), points (CRCHistoPhenotypes)."""
 
-from collections.abc import Mapping
+import atexit
+import contextlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import scipy.io
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.masks import cells_of, drawn_rows, refuse_huge
-from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
+from sparseshot.cells.formats import matlab_child
+from sparseshot.cells.formats.masks import cells_of, drawn_rows
+from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
 
 HALF_PX = 0.5
 """MATLAB counts from 1 and means the middle of a pixel: its (1, 1) is our (0.5, 0.5)."""
-_KEYS = ("inst_map", "type_map", "inst_type", "class_names", "detection")
+LONGEST_S = 120.0
+"""Time after which reading a file is given up."""
 
 
-def read(source: Source, options: ReadOptions) -> Cells:
+def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read ``inst_map`` with the types in ``inst_type`` or ``type_map``, or the points of ``detection``."""
-    content = _content(source)
+    content = _CHILD.read(source)
     if "inst_map" in content:
         return _instances(content, source.name, options)
     points = content["detection"]
@@ -35,23 +47,73 @@ def read(source: Source, options: ReadOptions) -> Cells:
     return Cells(xy[finite])
 
 
-def _content(source: Source) -> dict[str, NDArray[Any]]:
-    try:
-        found = {name: shape for name, shape, _ in scipy.io.whosmat(source.file)}
-        if not found.keys() & {"inst_map", "detection"}:
-            there = ", ".join(found) or "nothing"
-            raise FormatError(source.name, f"holds {there}; inst_map or detection is wanted")
-        for name, shape in found.items():
-            if name in _KEYS:
-                refuse_huge(shape, 1, source.file)
-        source.file.seek(0)
-        return scipy.io.loadmat(source.file, variable_names=_KEYS)  # type: ignore[no-any-return]
-    except NotImplementedError:
-        raise FormatError(source.name, "is MATLAB 7.3; save it with -v7") from None
-    except FormatError:
-        raise
-    except Exception as error:  # scipy raises of everything at broken files
-        raise FormatError(source.name, f"cannot be read as .mat: {error}") from None
+class _Child:
+    """The process that reads .mat files; a new one is started after a crash."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def read(self, source: OpenFile) -> dict[str, NDArray[Any]]:
+        """Return the wanted variables of a file."""
+        with self._lock, _on_disk(source) as path:
+            if self._process is None:
+                command = [sys.executable, "-I", str(Path(matlab_child.__file__))]
+                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            stop = threading.Timer(LONGEST_S, self._process.kill)
+            stop.start()
+            try:
+                answer = _answer(self._process, path)
+            except OSError:
+                answer = b""
+            finally:
+                stop.cancel()
+            if not answer:
+                self.close()
+        if not answer:
+            raise FormatError(source.name, "cannot be read as .mat: the reader crashed or took too long")
+        if answer.startswith(b"error: "):
+            raise FormatError(source.name, answer.decode(errors="replace").removeprefix("error: "))
+        with np.load(io.BytesIO(answer), allow_pickle=False) as content:
+            return dict(content)
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):  # a request that could not be sent
+                    cast(BinaryIO, pipe).close()
+            self._process = None
+
+
+def _answer(process: "subprocess.Popen[bytes]", path: str) -> bytes:
+    """Ask the child for a file; nothing comes back if it dies."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(os.fsencode(path) + b"\n")
+    process.stdin.flush()
+    size = int.from_bytes(process.stdout.read(8), "little")
+    answer = process.stdout.read(size)
+    return answer if len(answer) == size else b""
+
+
+@contextlib.contextmanager
+def _on_disk(source: OpenFile) -> Iterator[str]:
+    """Return a path without a line end by which another process can read the file."""
+    path = os.path.realpath(source.name)
+    if "\n" not in path:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(suffix=".mat") as copy:
+        shutil.copyfileobj(source.file, copy)
+        copy.flush()
+        yield copy.name
+
+
+_CHILD = _Child()
+atexit.register(_CHILD.close)
 
 
 def _instances(content: Mapping[str, NDArray[Any]], where: str, options: ReadOptions) -> Cells:
@@ -73,7 +135,7 @@ def _instances(content: Mapping[str, NDArray[Any]], where: str, options: ReadOpt
     if types.min(initial=0) < 0:
         raise FormatError(where, f"has an instance of type {types.min()}; types are 0 and up")
     if "class_names" in content:
-        names = tuple(str(np.squeeze(name)) for name in content["class_names"].ravel())
+        names = tuple(str(name) for name in content["class_names"].ravel())
         if types.max(initial=0) > len(names):
             raise FormatError(where, f"has type {types.max()}, but {len(names)} class_names")
         return replace(cells, classes=names, label=(types - 1).astype(np.int16))
@@ -107,3 +169,9 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
         "class_names": np.array(cells.classes, dtype=object),
     }
     scipy.io.savemat(file, content, do_compression=True)
+
+
+def write_points(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
+    """Write ``detection``, N × 2, x and y counted from 1, as CRCHistoPhenotypes has it."""
+    options.count_lost(cells, "outline", "regions", "classes", "score")
+    scipy.io.savemat(file, {"detection": cells.xy + HALF_PX})

@@ -1,13 +1,14 @@
-"""What a reader and a writer may be told; each takes what concerns it."""
+"""Arguments of readers and writers; each takes those that concern it."""
 
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple
 
 from sparseshot.cells.repairs import Repairs
+from sparseshot.cells.table import Cells
 
 
-class Source(NamedTuple):
-    """An open file and the name that messages call it by."""
+class OpenFile(NamedTuple):
+    """An open file and its name in messages."""
 
     file: BinaryIO
     name: str
@@ -15,7 +16,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What :func:`~sparseshot.cells.formats.registry.read_cells` was asked, and where repairs are counted."""
+    """Arguments of :func:`~sparseshot.cells.formats.registry.read_cells`, and the count of repairs."""
 
     repairs: Repairs
     exhaustive_class: str = "Exhaustive"
@@ -27,10 +28,26 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What :func:`~sparseshot.cells.formats.registry.write_cells` was asked, and where losses are counted."""
+    """Arguments of :func:`~sparseshot.cells.formats.registry.write_cells`, and the count of losses."""
 
     losses: Repairs
     exhaustive_class: str = "Exhaustive"
     size_px: tuple[int, int] | None = None
     decimals: int = 2
     suffix: str = ""
+
+    def count_lost(self, cells: Cells, *columns: str) -> None:
+        """Count the columns that the format cannot hold."""
+        for column in columns:
+            values = getattr(cells, column)
+            if column == "classes":
+                self.losses.count("classes left out", len(values) if len(values) > 1 else 0)
+            elif column == "measurements":
+                self.losses.count("measurements left out", len(values))
+            elif column == "regions":
+                self.losses.count("exhaustive regions left out", len(values))
+            elif column == "score":
+                self.losses.count("scores left out", 0 if values is None else len(cells))
+            elif values is not None:
+                what = {"outline": "outlines", "nucleus": "nuclei", "name": "names"}[column]
+                self.losses.count(f"{what} left out", sum(value is not None for value in values))

@@ -11,11 +11,9 @@ import pyarrow.csv
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
-from sparseshot.cells.formats.geoparquet_write import id_column
-from sparseshot.cells.formats.options import ReadOptions, Source, WriteOptions
+from sparseshot.cells.formats.arrow_columns import class_codes, floats, id_column, texts_as_ids
+from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
-from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import KINDS, Cells
 from sparseshot.errors import FormatError
 
@@ -28,15 +26,18 @@ _NAMES = {
     "score": ("score", "detection probability", "probability", "confidence"),
     "id": ("id", "object id"),
     "kind": ("kind", "object type"),
+    "name": ("name",),
 }
 _MEANING = {name: meaning for meaning, names in _NAMES.items() for name in names}
 _WITHOUT_HEADER = {2: ("x", "y"), 3: ("x", "y", "class")}
-_TEXTS = ("class", "id", "kind")
+_TEXTS = ("class", "id", "kind", "name")
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
 _PREFIX = "measurement "
+_FORMULA = re.compile(r"'?[=+\-@\t\r]")
+"""Beginning of a text that a spreadsheet would run as a formula; such texts get an apostrophe before them."""
 
 
-def read(source: Source, options: ReadOptions) -> Cells:
+def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read points; columns of numbers that mean nothing to us become measurements."""
     data = source.file.read().removeprefix(b"\xef\xbb\xbf")
     first = data.lstrip(b"\r\n").partition(b"\n")[0].rstrip(b"\r")
@@ -61,7 +62,7 @@ def _names(given: Sequence[str] | None, width: int, where: str) -> list[str]:
         if width not in _WITHOUT_HEADER:
             raise FormatError(where, f'has {width} columns and no header; name them: columns=("x", "y", …)')
         given = _WITHOUT_HEADER[width]
-    texts = [name.strip() for name in given]
+    texts = [_without_apostrophe(name.strip()) for name in given]
     names = [_MEANING.get(text.casefold(), text.removeprefix(_PREFIX)) for text in texts]
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
@@ -95,19 +96,20 @@ def _parsed(data: bytes, names: list[str], delimiter: str, *, has_header: bool, 
 def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
     columns = dict(zip(table.column_names, table.columns, strict=True))
     if "x" in columns and "y" in columns:
-        xy = np.column_stack([_floats(columns["x"]), _floats(columns["y"])])
+        xy = np.column_stack([floats(columns["x"]), floats(columns["y"])])
     elif options.mpp is None:
         raise FormatError(where, "has its places in µm; give mpp, the size of a pixel, to read it")
     else:
-        xy = np.column_stack([_floats(columns["x_um"]), _floats(columns["y_um"])]) / options.mpp
+        xy = np.column_stack([floats(columns["x_um"]), floats(columns["y_um"])]) / options.mpp
     placed = np.abs(xy).max(axis=1, initial=0) <= FARTHEST_PX
     options.repairs.count(NOT_FINITE, (~placed).sum())
     label = np.zeros(len(xy), np.int16)
     classes: tuple[str, ...] = ("cell",)
     if "class" in columns:
-        label, classes = _classes(columns["class"], where)
+        names = [(text and text.strip()) or None for text in _texts(columns["class"])]
+        label, classes = class_codes(pa.array(names, pa.string()), (), where)
     measurements = {
-        name: _floats(column)
+        name: floats(column)
         for name, column in columns.items()
         if name not in _NAMES and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
     }
@@ -115,40 +117,29 @@ def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
         np.where(placed[:, None], xy, 0),
         classes=classes,
         label=label,
-        score=_floats(columns["score"]) if "score" in columns else None,
-        id=_ids(columns["id"], where, options.repairs) if "id" in columns else None,
+        score=floats(columns["score"]) if "score" in columns else None,
+        id=texts_as_ids(_texts(columns["id"]), where, options.repairs) if "id" in columns else None,
         measurements=measurements,
         kind=_kinds(columns["kind"]) if "kind" in columns else None,
+        name=_texts(columns["name"]) if "name" in columns else None,
     )[placed]
 
 
-def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    values: NDArray[np.float64] = column.cast(pa.float64()).to_numpy()
-    return values
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
+    return [text and _without_apostrophe(text) for text in column.to_pylist()]
 
 
-def _classes(column: pa.ChunkedArray, where: str) -> tuple[NDArray[np.int16], tuple[str, ...]]:
-    encoded = column.combine_chunks().dictionary_encode()
-    names = [name.strip() for name in encoded.dictionary.to_pylist()]
-    classes = tuple(dict.fromkeys(name for name in names if name))
-    if len(classes) > np.iinfo(np.int16).max:
-        raise FormatError(where, f"has {len(classes):,} classes; are they ids?")
-    place = np.array([*(classes.index(name) if name else -1 for name in names), -1], np.int16)
-    return place[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)], classes
+def _without_apostrophe(text: str) -> str:
+    return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
 
 
-def _ids(column: pa.ChunkedArray, where: str, repairs: Repairs) -> NDArray[Any] | None:
-    try:
-        numbers = column.cast(pa.int64())
-        if numbers.cast(pa.string()).equals(column) and not column.null_count:
-            whole: NDArray[np.int64] = numbers.to_numpy()
-            return whole
-    except pa.ArrowInvalid:
-        pass
-    texts = [(text or "").encode() for text in column.to_pylist()]
-    if max(map(len, texts), default=0) > LONGEST_ID_BYTES:
-        raise FormatError(where, f"an id is longer than {LONGEST_ID_BYTES} bytes")
-    return filled_ids(np.array(texts, np.bytes_), repairs)
+def _with_apostrophe(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula.
+
+    >>> _with_apostrophe("=1+2"), _with_apostrophe("CD3+")
+    ("'=1+2", 'CD3+')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _kinds(column: pa.ChunkedArray) -> NDArray[np.uint8] | None:
@@ -156,30 +147,29 @@ def _kinds(column: pa.ChunkedArray) -> NDArray[np.uint8] | None:
     return np.array([KINDS.index(name) for name in names], np.uint8) if set(names) <= set(KINDS) else None
 
 
-def count_what_is_no_point(cells: Cells, losses: Repairs) -> None:
-    """Count what a list of points cannot hold."""
-    outlines = 0 if cells.outline is None else int((~shapely.is_missing(cells.outline)).sum())
-    losses.count("outlines left out", outlines)
-    losses.count("exhaustive regions left out", len(cells.regions))
-
-
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
-    """Write x, y, class, and the score, id, kind and measurements that there are."""
-    count_what_is_no_point(cells, options.losses)
-    names = np.array([*cells.classes, None], object)
-    columns = {
-        "x": pa.array(cells.xy[:, 0]),
-        "y": pa.array(cells.xy[:, 1]),
-        "class": pa.array(names[cells.label], pa.string()),
-    }
+    """Write x, y, class, the other columns that there are, and the areas of outlines."""
+    options.count_lost(cells, "outline", "nucleus", "regions")
+    columns: dict[str, Any] = {"x": cells.xy[:, 0], "y": cells.xy[:, 1]}
+    names = np.array([*map(_with_apostrophe, cells.classes), None], object)
+    columns["class"] = pa.array(names[cells.label], pa.string())
     if cells.score is not None:
-        columns["score"] = pa.array(cells.score)
+        columns["score"] = cells.score
     if cells.id is not None:
         columns["id"] = id_column(cells.id)
+        if cells.id.dtype.kind == "S":
+            columns["id"] = pa.array(map(_with_apostrophe, columns["id"].to_pylist()), pa.string())
     if cells.kind is not None:
         columns["kind"] = pa.array(np.array(KINDS, object)[cells.kind], pa.string())
+    if cells.name is not None:
+        columns["name"] = pa.array([name and _with_apostrophe(name) for name in cells.name], pa.string())
     for name, column in cells.measurements.items():
         taken = name.casefold() in _MEANING or name.startswith(_PREFIX)
-        columns[_PREFIX + name if taken else name] = pa.array(column)
+        columns[_with_apostrophe(_PREFIX + name if taken else name)] = column
+    if cells.outline is not None:
+        area_px2 = shapely.area(cells.outline)
+        columns.setdefault("area_px2", area_px2)
+        if cells.mpp is not None:
+            columns.setdefault("area_um2", area_px2 * cells.mpp**2)
     delimiter = "\t" if options.suffix == ".tsv" else ","
     pa.csv.write_csv(pa.table(columns), file, pa.csv.WriteOptions(delimiter=delimiter))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
 from sparseshot.cells.formats.geojson_stream import Batch, FeatureStream, Marks
-from sparseshot.cells.formats.options import ReadOptions, Source
+from sparseshot.cells.formats.options import OpenFile, ReadOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import Rings, offsets
@@ -52,7 +52,7 @@ _NOTHING: Mapping[str, Any] = {}
 _NOT_UNDERSTOOD = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
-def read(source: Source, options: ReadOptions) -> Cells:
+def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read a collection, an array of features or a single one; each point of a multipoint is a cell."""
     stream = FeatureStream(source.file, source.name)
     reader = _Reader(options.exhaustive_class, options.repairs)
@@ -184,6 +184,7 @@ class _Reader:
             measurements=self._measurements([each.get("measurements") for each in properties], row),
             kind=np.array([_KINDS.get(kind, 1) for kind in kinds], np.uint8)[row],
             nucleus=_some(nuclei),
+            name=self._object_names(properties, row),
         )
 
     def _objects(self, batch: Batch) -> _Objects:
@@ -267,6 +268,12 @@ class _Reader:
         if max(map(len, texts), default=0) > LONGEST_ID_BYTES:
             raise ValueError(f"its id is longer than {LONGEST_ID_BYTES} bytes")
         return np.array(texts, np.bytes_)
+
+    def _object_names(self, properties: list[Any], row: NDArray[np.int64]) -> NDArray[np.object_] | None:
+        names = [each.get("name") for each in properties]
+        if not any(names):
+            return None
+        return np.array([name if isinstance(name, str) and name else None for name in names], object)[row]
 
     def _measurements(self, measured: list[Any], row: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
         """Return a column for each name; objects with the same names are converted together."""

@@ -101,6 +101,8 @@ def _features(cells: Cells, groups: list[bytes], decimals: int) -> Iterator[dict
             feature["nucleusGeometry"] = nuclei[row]
         properties: dict[str, Any] = {"objectType": KINDS[kinds[row]]}
         feature["properties"] = properties
+        if cells.name is not None and cells.name[row]:
+            properties["name"] = cells.name[row]
         if labels[row] >= 0:
             properties["classification"] = classifications[labels[row]]
         if columns:

@@ -1,4 +1,4 @@
-"""One call reads any format, one writes any."""
+"""Reading and writing cells in any format."""
 
 import gzip
 import zipfile
@@ -21,7 +21,7 @@ from sparseshot.files import replacing
 
 
 class Format(NamedTuple):
-    """Where the reader and the writer of a format live, and by what ends of names it is written."""
+    """Modules that read and write a format, and the endings of names that choose it for writing."""
 
     reader: str
     writer: str
@@ -32,17 +32,17 @@ class Format(NamedTuple):
 FORMATS = MappingProxyType(
     {
         "qupath": Format("qupath", "qupath_write", (".geojson", ".json")),
-        "geoparquet": Format("geoparquet", "geoparquet_write", (".parquet", ".geoparquet"), streams=False),
-        "coco": Format("coco", "coco_write", (".coco.json",)),
+        "geoparquet": Format("geoparquet", "geoparquet", (".parquet", ".geoparquet"), streams=False),
+        "coco": Format("coco", "coco", (".coco.json",)),
         "aperio": Format("aperio", "aperio", (".xml",)),
         "asap": Format("asap", "asap", (".asap.xml",)),
         "csv": Format("points_csv", "points_csv", (".csv", ".tsv", ".txt")),
         "mask": Format("masks", "masks", (".png", ".tif", ".tiff", ".npy"), streams=False),
         "hovernet": Format("matlab", "matlab", (".mat",), streams=False),
-        "crchisto": Format("matlab", "matlab_points", ("_detection.mat",), streams=False),
+        "crchisto": Format("matlab", "matlab.write_points", ("_detection.mat",), streams=False),
     }
 )
-"""The formats by name; names that end in .gz or, for QuPath, .zip are packed."""
+"""Formats by name; names that end in .gz or, for QuPath, .zip are compressed."""
 
 
 def read_cells(
@@ -57,16 +57,16 @@ def read_cells(
     image: str | int | None = None,
     columns: Sequence[str] | None = None,
 ) -> Cells:
-    """Read cells from a file in any format we know; what it is, is told by its content.
+    """Read cells from a file in any known format, recognised by its content.
 
-    What is broken is mended where that is safe, and one :class:`~sparseshot.errors.RepairWarning` counts it;
-    everything else is a :class:`~sparseshot.errors.FormatError` that names the file and the place in it.
+    Damage is repaired where that is safe; one :class:`~sparseshot.errors.RepairWarning` counts the repairs.
+    Everything else is a :class:`~sparseshot.errors.FormatError` that names the file and the place in it.
 
     Args:
         path: the file; also .gz, and .zip of several GeoJSON files.
-        format: a name in :data:`FORMATS`, where the content must not decide.
-        mpp: µm per level-0 pixel; wins over what the file says.
-        classes: the classes to expect, in this order; a file with others is refused.
+        format: a name in :data:`FORMATS`, instead of recognising the content.
+        mpp: µm per level-0 pixel, instead of the value in the file.
+        classes: the expected classes, in this order; a file with others is refused.
         unclassified: name of a class for cells without one.
         size_px: width and height of the slide; cells outside are left out, swapped axes refused, and a label
             mask must have this size.
@@ -88,8 +88,10 @@ def read_cells(
             raise FormatError(source.name, f"{name} is not read from inside an archive; unpack it first")
         try:
             tables.append(_module(known.reader).read(source, options))
-        except InputError as error:  # the table would not take what the file holds
+        except InputError as error:  # raised by the table
             raise FormatError(source.name, str(error)) from None
+        except MemoryError:
+            raise FormatError(source.name, "needs more memory than there is; divide the file") from None
     cells = Cells.concatenate(tables)
     if mpp is not None:
         cells = replace(cells, mpp=mpp)
@@ -107,15 +109,15 @@ def write_cells(
     exhaustive_class: str = "Exhaustive",
     decimals: int = 2,
 ) -> None:
-    """Write cells to a file; the end of its name decides the format. A failed write leaves nothing behind.
+    """Write cells to a file in the format of its name. A failed write leaves nothing behind.
 
-    What the format cannot hold is left out with one warning that counts it.
+    Columns that the format cannot hold are left out, with one warning that counts them.
 
     Args:
-        cells: what to write.
+        cells: the table.
         path: e.g. ``cells.parquet``, ``cells.geojson.gz``, ``cells.coco.json``, ``mask.png``.
-        format: a name in :data:`FORMATS`, where the name must not decide.
-        size_px: width and height of a label mask; left out, as large as the cells need.
+        format: a name in :data:`FORMATS`, instead of the one of the name.
+        size_px: width and height of a label mask; by default as large as the cells need.
         exhaustive_class: class of the annotations that exhaustive regions become.
         decimals: of coordinates in GeoJSON; QuPath itself writes two.
     """
@@ -131,7 +133,8 @@ def write_cells(
         raise InputError(f"{path}: {chosen} is packed by itself; leave {packed} out of the name")
     options = WriteOptions(Repairs(), exhaustive_class, size_px, decimals, Path(bare).suffix)
     with replacing(path) as temporary, _opened(temporary, packed, path.name) as file:
-        _module(known.writer).write(cells, file, options)
+        module, _, function = known.writer.partition(".")
+        getattr(_module(module), function or "write")(cells, file, options)
     options.losses.warn(str(path), SparseshotWarning)
 
 
@@ -143,7 +146,7 @@ def _by_ending(path: Path, name: str) -> str:
         if name.endswith(ending):
             return format_name
     known = ", ".join(ending for ending, _ in endings)
-    raise InputError(f"{path}: no format goes by this name; known are {known}, or give format=")
+    raise InputError(f"{path}: no format has this ending; known are {known}, or give format=")
 
 
 def _format(name: str) -> Format:
@@ -153,7 +156,7 @@ def _format(name: str) -> Format:
 
 
 def _module(name: str) -> Any:
-    """Import a format when it is wanted: some bring large libraries."""
+    """Import a format on first use, since some need large libraries."""
     return import_module(f"sparseshot.cells.formats.{name}")
 
 

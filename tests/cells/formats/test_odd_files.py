@@ -1,0 +1,230 @@
+"""Files that other programs write, or that hold odd values, each of which once failed."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.io
+import shapely
+from PIL import Image
+from tests.cells.formats.test_qupath import feature, polygon, write
+
+from sparseshot.cells import Cells, read_cells
+from sparseshot.cells.formats import masks, matlab, matlab_child
+from sparseshot.cells.formats.options import OpenFile
+from sparseshot.errors import FormatError, RepairWarning, SparseshotWarning
+
+HALO = """<Annotations>
+  <Annotation LineColor="65535" Name="Layer 1" Visible="True"><Regions>
+    <Region Type="Rectangle" HasEndcaps="0" NegativeROA="0">
+      <Vertices><V X="1" Y="40" /><V X="10" Y="1" /></Vertices><Comments />
+    </Region></Regions></Annotation>
+  <Annotation LineColor="255" Name="Tumor" Visible="True"><Regions>
+    <Region Type="Polygon" HasEndcaps="0" NegativeROA="0">
+      <Vertices><V X="0" Y="0" /><V X="8" Y="0" /><V X="8" Y="6" /><V X="0" Y="6" /></Vertices>
+    </Region>
+    <Region Type="Ellipse" NegativeROA="0"><Vertices><V X="20" Y="20"/><V X="24" Y="30"/></Vertices></Region>
+    <Region Type="Ruler" NegativeROA="0"><Vertices><V X="20" Y="20"/><V X="24" Y="30"/></Vertices></Region>
+  </Regions></Annotation>
+</Annotations>"""
+
+
+def test_halo_xml(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text(HALO)
+    with pytest.warns(RepairWarning, match="1 lines left out"):
+        cells = read_cells(tmp_path / "a.xml")
+    assert cells.classes == ("Tumor",)
+    assert cells.colors == ((255, 0, 0),)
+    assert cells.label.tolist() == [-1, 0, 0]
+    assert np.abs(cells.xy - np.array([[5.5, 20.5], [4, 3], [22, 25]])).max() < 1e-9
+    assert cells.outline is not None
+    assert shapely.area(cells.outline)[:2].tolist() == [9 * 39, 48]
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "utf-7", "idna"])
+def test_xml_of_an_unknown_encoding(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.xml"
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?><Annotations/>')
+    with pytest.raises(FormatError, match="not valid XML"):
+        read_cells(path)
+
+
+@pytest.mark.parametrize("name", ["a.xml", "a.asap.xml"])
+def test_control_characters_are_changed_in_xml(tmp_path: Path, name: str) -> None:
+    with pytest.warns(SparseshotWarning, match="texts with control characters changed"):
+        Cells([[1, 2]], classes=("a\x01b",), id=["\x1b[2J"]).write(tmp_path / name)
+    assert read_cells(tmp_path / name).classes == ("a\ufffdb",)
+
+
+def test_long_names_of_asap_annotations_are_no_ids(tmp_path: Path) -> None:
+    dot = '<Annotation Name="{}" Type="Dot"><Coordinates><Coordinate X="1" Y="5"/></Coordinates></Annotation>'
+    text = dot.format("n" * 300) + dot.format("m")
+    (tmp_path / "a.xml").write_text(f"<ASAP_Annotations><Annotations>{text}</Annotations></ASAP_Annotations>")
+    with pytest.warns(RepairWarning, match="1 ids longer than 200 bytes"):
+        cells = read_cells(tmp_path / "a.xml")
+    assert len(cells) == 2
+    assert cells.id is None
+
+
+def coco(path: Path, *annotations: dict[str, Any], **more: Any) -> Path:
+    boxes = [{"id": k + 1, "bbox": [1, 2, 3, 4]} | each for k, each in enumerate(annotations)]
+    path.write_text(json.dumps({"images": [], "annotations": boxes} | more))
+    return path
+
+
+def test_coco_colours_as_text(tmp_path: Path) -> None:
+    categories = [{"id": 7, "name": "a", "color": "#3ab7dd"}, {"id": 8, "name": "b"}]
+    cells = read_cells(coco(tmp_path / "a.json", {"category_id": 7}, categories=categories))
+    assert cells.colors == ((58, 183, 221), (128, 128, 128))
+
+
+def test_coco_of_several_images_names_an_option_that_exists(tmp_path: Path) -> None:
+    path = coco(tmp_path / "a.json", {"image_id": 1}, {"image_id": 2})
+    with pytest.raises(FormatError, match="image="):
+        read_cells(path)
+    assert len(read_cells(path, image=2)) == 1
+
+
+@pytest.mark.parametrize(
+    ("annotation", "more"),
+    [
+        ({"score": "high"}, {}),
+        ({"score": [1]}, {}),
+        ({"score": 10**400}, {}),
+        ({"attributes": [1]}, {}),
+        ({"attributes": "text"}, {}),
+        ({"category_id": [1]}, {}),
+        ({"bbox": "text"}, {}),
+        ({"segmentation": 5}, {}),
+        ({}, {"sparseshot": {"mpp": "small"}}),
+        ({}, {"sparseshot": {"mpp": -1}}),
+        ({}, {"sparseshot": [1]}),
+        ({}, {"categories": [{"id": 1, "name": "a", "color": "blue"}]}),
+        ({}, {"categories": [{"id": 1, "name": "a", "color": [1e30, 0, 0]}]}),
+    ],
+)
+def test_coco_values_of_the_wrong_type(tmp_path: Path, annotation: Any, more: Any) -> None:
+    path = coco(tmp_path / "a.json", annotation, **more)
+    with pytest.raises(FormatError, match=r"a\.json"):
+        read_cells(path)
+
+
+def test_coco_category_beyond_every_integer(tmp_path: Path) -> None:
+    assert read_cells(coco(tmp_path / "a.json", {"category_id": 1e30})).classes == ("1e+30",)
+
+
+def test_an_empty_mask_becomes_an_empty_coco_file(tmp_path: Path) -> None:
+    Image.fromarray(np.zeros((20, 30), np.uint8)).save(tmp_path / "a.png")
+    read_cells(tmp_path / "a.png").write(tmp_path / "a.coco.json")
+    assert len(read_cells(tmp_path / "a.coco.json")) == 0
+
+
+def test_a_mask_larger_than_pillow_opens(tmp_path: Path) -> None:
+    side = 14_000  # 196 million pixels, 178 are the most that Image.open takes
+    Image.new("L", (side, side)).save(tmp_path / "a.png")
+    with (tmp_path / "a.png").open("rb") as file:
+        assert masks._labels(OpenFile(file, "a.png")).shape == (side, side)
+
+
+@pytest.mark.parametrize("big", [2**63, 2**64, -(2**63) - 1])
+def test_ids_beyond_int64(tmp_path: Path, big: int) -> None:
+    path = write(tmp_path / "a.geojson", feature(polygon(), id=big), feature(polygon(9), id=1))
+    cells = read_cells(path)
+    assert cells.id is not None
+    assert cells.id.dtype.kind == "S"
+    assert cells.id[1] == b"1"
+    assert Cells([[0, 0]], id=[big]).id is not None
+
+
+def test_measurements_that_are_not_finite(tmp_path: Path) -> None:
+    measured = {"a": "NaN", "b": "Infinity", "c": "-Infinity", "d": 1.5}
+    path = write(tmp_path / "a.geojson", feature(polygon(), measurements=measured))
+    read_cells(path).write(tmp_path / "b.geojson")
+    for cells in (read_cells(path), read_cells(tmp_path / "b.geojson")):
+        columns = {name: column[0] for name, column in cells.measurements.items()}
+        assert {name: columns.get(name) for name in "bcd"} == {"b": np.inf, "c": -np.inf, "d": 1.5}
+        assert np.isnan(columns.get("a", np.nan))
+
+
+def test_a_hierarchy_with_many_measured_children(tmp_path: Path) -> None:
+    children = [
+        feature(polygon(k), id=f"c{k}", objectType="detection", measurements={"a": k, f"m{k % 3}": 1})
+        for k in range(1100)
+    ]
+    root = feature(polygon(), id="root", objectType="annotation", childObjects=children)
+    cells = read_cells(write(tmp_path / "a.geojson", root))
+    assert len(cells) == 1101
+    assert cells.measurements["a"][1:].tolist() == list(range(1100))
+
+
+@pytest.mark.parametrize("name", ["b.geojson", "b.parquet", "b.csv"])
+@pytest.mark.filterwarnings("ignore::sparseshot.errors.SparseshotWarning")
+def test_names_and_missing_classes_survive(tmp_path: Path, name: str) -> None:
+    marks = [
+        feature(polygon(), id="a", objectType="annotation", name="Ask Anna"),
+        feature(polygon(9), id="b", objectType="annotation"),
+    ]
+    read_cells(write(tmp_path / "a.geojson", *marks)).write(tmp_path / name)
+    cells = read_cells(tmp_path / name)
+    assert cells.name is not None
+    assert cells.name.tolist() == ["Ask Anna", None]
+    assert cells.label.tolist() == [-1, -1]
+    cells.write(tmp_path / "c.geojson")
+    for each in json.loads((tmp_path / "c.geojson").read_bytes())["features"]:
+        assert "classification" not in each["properties"]
+
+
+def test_csv_of_outlines_keeps_areas(tmp_path: Path) -> None:
+    cells = Cells([[2, 2]], outline=[shapely.box(0, 0, 4, 4)], mpp=0.5)
+    with pytest.warns(SparseshotWarning, match="1 outlines left out"):
+        cells.write(tmp_path / "a.csv")
+    came = read_cells(tmp_path / "a.csv")
+    assert came.xy.tolist() == [[2, 2]]
+    assert {name: column[0] for name, column in came.measurements.items()} == {"area_px2": 16, "area_um2": 4}
+
+
+def test_csv_holds_no_formulas(tmp_path: Path) -> None:
+    names = ["=1+2", "+x", "-x", "@x", "'=x", "plain"]
+    cells = Cells(np.zeros((6, 2)), classes=names, label=range(6), id=names, measurements={"=A1": range(6)})
+    cells.write(tmp_path / "a.csv")
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    texts = [text.strip('"') for line in lines for text in line.split(",")]
+    assert not [text for text in texts if text[:1] in {"=", "+", "-", "@"}]
+    came = read_cells(tmp_path / "a.csv")
+    assert came.classes == tuple(names)
+    assert came.id is not None
+    assert [name.decode() for name in came.id] == names
+    assert list(came.measurements) == ["=A1"]
+
+
+def test_a_mat_file_that_crashes_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(path, {"detection": [[1.5, 2.5]]})
+    assert read_cells(path).xy.tolist() == [[1, 2]]
+    monkeypatch.setattr(matlab, "_CHILD", matlab._Child())
+    crashing = tmp_path / "child.py"
+    crashing.write_text("import os, signal\ninput()\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(matlab_child, "__file__", str(crashing))
+        with pytest.raises(FormatError, match="crashed"):
+            read_cells(path)
+    assert read_cells(path).xy.tolist() == [[1, 2]]  # by a new process
+    matlab._CHILD.close()
+
+
+@pytest.mark.filterwarnings("ignore::sparseshot.errors.RepairWarning")
+def test_mat_files_damaged_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "a.mat"
+    scipy.io.savemat(
+        path, {"detection": np.arange(20.0).reshape(10, 2), "class_names": np.array(["a"], object)}
+    )
+    whole = path.read_bytes()
+    for place in range(128, len(whole), 3):
+        data = bytearray(whole)
+        data[place : place + 4] = b"\xff\xff\xff\x7f"
+        path.write_bytes(data)
+        with contextlib.suppress(FormatError):
+            read_cells(path)
