@@ -17,7 +17,7 @@ from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.files import locked
 from sparseshot.images import read_region
-from sparseshot.prediction import read_prediction
+from sparseshot.prediction import predict_slide, read_prediction
 
 
 @pytest.fixture(scope="module")
@@ -173,17 +173,14 @@ def test_a_folder_without_a_model_or_slides_is_an_error(
 def test_a_slide_whose_error_nobody_foresaw_does_not_stop_the_others(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sparseshot.prediction import slides
-
     errors = {"a.svs": MemoryError("3 TiB"), "b.svs": UnicodeEncodeError("utf-8", "x", 0, 1, "surrogate")}
-    predict_slide = slides.predict_slide
 
     def fail(slide: Any, *arguments: Any, **options: Any) -> Any:
         if slide.name in errors:
             raise errors[slide.name]
         return predict_slide(slide, *arguments, **options)
 
-    monkeypatch.setattr(slides, "predict_slide", fail)
+    monkeypatch.setattr("sparseshot.prediction.slides.predict_slide", fail)
     paths = [write_svs(tmp_path / name) for name in ("a.svs", "b.svs", "c.svs")]
     assert predict(run, *paths, "--out", tmp_path / "out") == 1
     shown = capsys.readouterr()

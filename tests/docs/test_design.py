@@ -1,0 +1,44 @@
+"""The page on the design names what exists."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from tests.test_packages import PACKAGE, PACKAGES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "design.md").read_text(encoding="utf-8")
+HOP = re.compile(r"^(\d+)\. `([\w.]+)` in `([\w/]+\.py)`", flags=re.MULTILINE)
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the functions, classes and ``Class.method``s of a module."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+    return names
+
+
+@pytest.mark.parametrize("title", ["From a mark to a checkpoint", "From a slide to QuPath"])
+def test_every_hop_exists(title: str) -> None:
+    section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+    hops = HOP.findall(section)
+    assert [int(number) for number, _, _ in hops] == list(
+        range(1, len(re.findall(r"^\d+\. ", section, re.M)) + 1)
+    )
+    assert 5 < len(hops) <= 12
+    for _, name, path in hops:
+        assert name in names_in(PACKAGE / path), f"{path} has no {name}"
+
+
+def test_every_file_exists() -> None:
+    root = Path(__file__).parents[2]
+    for path in re.findall(r"`([\w/]+\.py)`", PAGE):
+        assert (PACKAGE / path).is_file() or (root / path).is_file(), path
+
+
+def test_the_table_has_every_package_in_order() -> None:
+    assert tuple(re.findall(r"^\| `(\w+)/?` \|", PAGE, flags=re.MULTILINE)) == PACKAGES
