@@ -1,11 +1,13 @@
 """Compiled loops work without a cache, and say on a terminal why the first call is slow."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numba.core import caching
 
+import sparseshot
 from sparseshot.compiled import _NOTICE, compiled
 
 
@@ -44,3 +46,9 @@ def test_compilation_is_announced_once_on_a_terminal(
 
 def test_division_by_zero_does_not_raise() -> None:
     assert np.isinf(compiled(lambda a, b: a / b)(1.0, 0.0))
+
+
+def test_no_loop_is_compiled_in_another_way() -> None:
+    package = Path(sparseshot.__file__).parent
+    elsewhere = [path for path in package.rglob("*.py") if "njit(cache" in path.read_text()]
+    assert [path.name for path in elsewhere] == ["compiled.py"]

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,6 +105,50 @@ def test_ignored_locations_are_not_there(name: str, channels: int) -> None:
     torch.testing.assert_close(changed_value, value)
     torch.testing.assert_close(changed_gradient, gradient)
     assert (gradient.movedim(1, -1)[ignored] == 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("channels", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_any_value_can_mean_ignored(name: str, channels: int, dtype: torch.dtype) -> None:
+    logits, target, hints = batch(channels, dtype=dtype)
+    expected = value_and_gradient(made(name), logits, target, hints=hints)
+    for other in (torch.where(target == -100, 255, target), torch.where(target == -100, 255, target).byte()):
+        loss = made(name, ignore_index=255)
+        torch.testing.assert_close(value_and_gradient(loss, logits, other, hints=hints), expected)
+    mask = loss.exclusion_mask(logits, other)
+    assert mask is None or not mask[other == 255].any()
+    for bad in (0, 1):
+        with pytest.raises(InputError, match=f"ignore_index is {bad}"):
+            made(name, ignore_index=bad)(logits, target, hints=hints)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_unsigned_target_is_not_taken_for_a_negative_one(name: str, dtype: torch.dtype) -> None:
+    """In uint8, 156 has the bits of -100."""
+    target, hints = torch.tensor([156, 0], dtype=torch.uint8), Hints(truth=torch.tensor([156, 0]))
+    with pytest.raises(InputError, match=r"target is 156 at \(0,\)"):
+        made(name)(torch.zeros(2, 1, dtype=dtype), target, annotated=torch.tensor([True, False]), hints=hints)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("logits", "target", "hint"),
+    [
+        (torch.zeros(2, 3, 4), torch.zeros(2, 3, 4), r"target\.argmax\(1\)"),
+        (torch.zeros(2, 3, 4), torch.zeros(2, 3, 4).long(), r"logits\.unsqueeze\(1\)"),
+        (torch.zeros(5), torch.zeros(5).long(), r"logits\.unsqueeze\(1\)"),
+        (torch.zeros(2, 5, 6, 3), torch.zeros(2, 5, 6).long(), r"logits\.movedim\(-1, 1\)"),
+        (torch.zeros(2, 3, 4), torch.zeros(2, 1, 4).long(), r"target\.squeeze\(1\)"),
+        ({"out": torch.zeros(2, 1, 4)}, torch.zeros(2, 4).long(), r"logits is of type dict.*\['out'\]"),
+        (SimpleNamespace(logits=torch.zeros(2, 1, 4)), torch.zeros(2, 4).long(), r"\.logits"),
+        (torch.zeros(2, 1, 4), [[0, 1, 0, 0]] * 2, "target is of type list"),
+    ],
+)
+def test_common_mistakes_get_a_hint(name: str, logits: Any, target: Any, hint: str) -> None:
+    with pytest.raises(InputError, match=hint):
+        made(name)(logits, target)
 
 
 @pytest.mark.parametrize("name", NAMES)

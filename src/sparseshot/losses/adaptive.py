@@ -135,6 +135,11 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         self._reset(1)
         self._terms(1.0)  # checks the other parameters
 
+    @property
+    def estimates(self) -> bool:
+        """True: the marked share."""
+        return True
+
     def _reset(self, classes: int) -> None:
         """Start without an estimate for this number of classes."""
         self.histograms = LogitHistograms(classes, objects=True)
@@ -142,7 +147,6 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         self.share, self.alpha = torch.full((classes,), torch.nan), torch.full((classes,), self.first_alpha)
         self.steps = 0
 
-    @torch.compiler.disable(reason="the adaptive loss estimates from values of the batch")  # type: ignore[no-untyped-call,untyped-decorator]
     def reduced(self, call: Call) -> Tensor:
         """Compute the loss; in training also count the batch, and from time to time estimate again."""
         if len(self.alpha) != number_of_classes(call.logits):

@@ -59,7 +59,6 @@ class LogitHistograms(nn.Module):
         """``(classes, bins)`` counts of everything, marks included."""
         return self.counts[1]
 
-    @torch.compiler.disable(reason="the histograms of nnpu and adaptive are not traced")  # type: ignore[no-untyped-call,untyped-decorator]
     @torch.no_grad()
     def observe(self, batch: Locations) -> None:
         """Add a batch; until it is known whether marks are points, nothing is counted."""

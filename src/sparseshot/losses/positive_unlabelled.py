@@ -86,6 +86,11 @@ class NonNegativePU(Loss):
         check_share("warm_up", self.warm_up, zero=True)
         self.histograms = LogitHistograms()
 
+    @property
+    def estimates(self) -> bool:
+        """Whether the prior is estimated."""
+        return self.prior is None
+
     def losses(self, locations: Locations, call: Call) -> Tensor:
         """Return the contribution of each location; in training, an estimated prior is updated first."""
         if self.prior is None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from sparseshot.losses.locations import IGNORE_INDEX, Call, Hints, Locations, Reduction, reduce
@@ -54,14 +55,27 @@ class Loss(nn.Module):
             progress: the part of training that is done, from 0 to 1.
             hints: further knowledge of the batch.
         """
+        compute = self._uncompiled if self.estimates else self._compute
+        return compute(logits, target, annotated, progress, hints)
+
+    def _compute(
+        self, logits: Tensor, target: Tensor, annotated: Tensor | None, progress: float, hints: Hints | None
+    ) -> Tensor:
         return self.reduced(
             Call(logits, target, annotated, progress=progress, hints=hints, ignore_index=self.ignore_index)
         )
+
+    _uncompiled = torch.compiler.disable(_compute, reason="its estimate depends on values of the batch")  # type: ignore[no-untyped-call]
 
     def reduced(self, call: Call) -> Tensor:
         """Compute the loss of a call; overridden where losses and their reduction are one fused pass."""
         locations = call.read()
         return reduce(self.losses(locations, call), locations.counted, self.reduction)
+
+    @property
+    def estimates(self) -> bool:
+        """Whether the loss estimates something from the values of a batch, which cannot be compiled."""
+        return False
 
     def losses(self, locations: Locations, call: Call) -> Tensor:
         """Return the loss of each location, ``(N, *)``; ignored locations may have any value."""
