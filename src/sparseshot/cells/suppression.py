@@ -1,10 +1,10 @@
 """Non-maximum suppression of points: of those that stand for the same cell, keep the one of highest score."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from sparseshot.cells.buckets import Grid, checked_points, checked_radius, checked_scores, sorted_keys
+from sparseshot.compiled import compiled
 
 DROPPED, KEPT, OPEN = 0, 1, 2
 """State of a point: dropped for another one, kept, or still depending on points not yet seen."""
@@ -63,7 +63,7 @@ def settle(
     return state
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _settled(  # noqa: PLR0917  compiled code takes arrays one by one
     xy: NDArray[np.float64],
     keys: NDArray[np.int64],

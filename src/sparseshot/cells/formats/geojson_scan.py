@@ -8,8 +8,9 @@ shape, polygon, ring or position, the byte after a number for its end, a byte of
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from sparseshot.compiled import compiled
 
 FRAME, FEATURES = 0, 1
 """Where a scan begins: at the start of the document, or inside its array of features."""
@@ -89,7 +90,7 @@ def scan(data: bytes, phase: int) -> tuple[int, int, Found]:
     return end, used, found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _walk(data: Any, phase: int, room: Any) -> Any:  # noqa: PLR0911, PLR0912  one walk
     size, depth, features, used, begin, i = len(data), 0, 0, 0, 0, 0
     counts = (0, 0, 0, 0, 0, 0)  # shapes, polygons, rings, positions, coordinates, bytes of text
@@ -146,7 +147,7 @@ def _walk(data: Any, phase: int, room: Any) -> Any:  # noqa: PLR0911, PLR0912  o
     return MORE, used, features, whole
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _take_coordinates(data: Any, i: int, counts: Any, room: Any) -> Any:  # noqa: PLR0911, PLR0912  one grammar
     """Take nested arrays of numbers from ``data[i]`` on; all numbers must stand equally deep."""
     shape, polygon, ring, position, number, text = counts
@@ -198,7 +199,7 @@ def _take_coordinates(data: Any, i: int, counts: Any, room: Any) -> Any:  # noqa
     return _CUT_OFF, 0, counts
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _closing_quote(data: Any, i: int) -> int:
     """Return where the string that ``i`` stands in ends, or the end of the data."""
     while i < len(data) and data[i] != ord('"'):
@@ -206,7 +207,7 @@ def _closing_quote(data: Any, i: int) -> int:
     return min(i, len(data))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_word(data: Any, start: int, stop: int, word: Any) -> bool:
     if stop - start != len(word):
         return False
