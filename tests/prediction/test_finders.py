@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import shapely
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from tests.models.test_windows import tissue_of
 from tests.prediction.agreement import check_same_cells
 from tests.prediction.networks import ArraySlide, darkness_model, random_detector
@@ -131,6 +132,20 @@ def test_what_is_written_is_what_was_decided_on(tissue_slide: SyntheticTissue, d
     assert suppress(cells.xy, cells.score, radius=MATCH_RADIUS_UM / tissue_slide.mpp).all()
     assert (cells.xy >= 0).all()
     assert (cells.xy <= tissue_slide.size).all()
+
+
+def test_the_suppression_radius_is_a_setting_of_the_model(tissue_slide: SyntheticTissue) -> None:
+    everywhere = TissueMask.everywhere(tissue_slide)
+    nearest = {}
+    for radius_um in (None, 6.0):
+        model = Model.of(random_detector(), radius_um=radius_um, device="cpu", precision="32")
+        xy = detected(tissue_slide, model, 512, tissue=everywhere).xy
+        nearest[radius_um] = cKDTree(xy).query(xy, k=2)[0][:, 1].min() * tissue_slide.mpp
+    assert MATCH_RADIUS_UM < nearest[None] < 6 < nearest[6.0]
+    learned = Model.of(random_detector(radius_um=5.0), device="cpu", precision="32")
+    assert learned.finder(
+        SlideFrame.over(tissue_slide, mpp=0.5, classes=("cell",)), everywhere
+    ).settings() == {"suppression_radius_um": 5.0}
 
 
 def test_only_tissue_is_looked_at(tissue_slide: SyntheticTissue, detector: Model) -> None:

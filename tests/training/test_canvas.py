@@ -154,6 +154,23 @@ def test_a_crop_larger_than_the_image_is_padded_and_the_padding_ignored() -> Non
     assert (batch.target == 1).sum() == 4 * 64
 
 
+def test_certain_negatives_have_an_area_and_are_drawn_often() -> None:
+    """Far from every cell, so that only crops around the negative show it."""
+    marks = Cells([[40, 40], [1960, 1960]], classes=("cell", "dust"), label=[0, 1], mpp=0.5)
+    canvas = Canvas(
+        ArraySlide(noise(2000, 2000)),
+        marks,
+        Labelling(negative=("dust",)),
+        mpp=0.5,
+        outlines=False,
+        negative_margin_px=4,
+    )
+    batch = CropSource([canvas], plan(stride=8)).batch(0, range(60))
+    negatives = (batch.annotated & (batch.target == 0)).sum(dim=(1, 2))
+    assert 10 <= (negatives > 0).sum() <= 30
+    assert negatives.max() >= 4  # a disc of 10 pixels over cells of 8
+
+
 def test_certain_negatives_and_ignored_boxes_reach_the_grid() -> None:
     marks = Cells([[20, 20], [44, 44]], classes=("cell", "dust"), label=[0, 1], mpp=0.5)
     canvas = Canvas(

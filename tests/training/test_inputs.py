@@ -243,7 +243,9 @@ def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, P
     checkpoint = train_run(config, data, tmp_path / "points", show=False, say=lines.append)
     assert checkpoint.config.task == "detect"
     assert lines[0].startswith("task detect, because all 30 marks are points")
-    assert "learning cell (30 marks)" in lines[1]
+    assert lines[1].startswith("one detection within 4 µm")
+    assert checkpoint.config.radius_um == 4
+    assert "learning cell (30 marks)" in lines[2]
     again = train_run(config, data, tmp_path / "points", show=False)
     assert again.config == checkpoint.config
     Cells(truth.xy, outline=truth.outline, classes=("Tumor", "Debris"), label=label).write(pair[1])
@@ -255,4 +257,5 @@ def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, P
     config = replace(config, negative_classes=("Debris",), task="detect")
     lines.clear()
     checkpoint = train_run(config, data, tmp_path / "negatives", show=False, say=lines.append)
-    assert lines == ["learning Tumor (20 marks) as one class, cell; certain negatives: Debris (10 marks)"]
+    assert lines[-1] == "learning Tumor (20 marks) as one class, cell; certain negatives: Debris (10 marks)"
+    assert checkpoint.config.radius_um == pytest.approx(3, abs=0.1)  # 0.6 of discs of 5 µm

@@ -35,6 +35,10 @@ Marks = Annotated[
     list[Path] | None,
     typer.Option(help="Marks of each --slide, or a folder of files with the same names; repeatable."),
 ]
+RadiusUm = Annotated[
+    float | None,
+    typer.Option(min=0.1, max=100, help="Keep one detection within this distance; default: by the marks."),
+]
 KeepLarge = Annotated[
     bool, typer.Option("--keep-large", help="Keep outlines above 2,000 µm², which are taken for regions.")
 ]

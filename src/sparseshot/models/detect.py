@@ -28,12 +28,17 @@ from sparseshot.models.windows import Window, WindowLayout
 from sparseshot.models.yollo import YOLLO
 
 MATCH_RADIUS_UM = 3.0
-"""How near a detection must be to a cell to match it, and to another to be suppressed by it."""
+"""How near a detection must be to a cell to match it."""
 
 
 @dataclass(frozen=True)
 class Detect:
-    """The place of every cell."""
+    """The place of every cell.
+
+    Attributes:
+        radius_um: of several detections within this distance the one with the highest score is kept; 0:
+            :data:`MATCH_RADIUS_UM`.
+    """
 
     name: ClassVar[str] = "detect"
     score_name: ClassVar[str] = "F1"
@@ -43,6 +48,7 @@ class Detect:
     width: int = 16
     stride: int = 8
     sizes: bool = False
+    radius_um: float = 0.0
 
     def network(self) -> nn.Module:
         """Return a YOLLO-style detector."""
@@ -93,7 +99,7 @@ class Detect:
         self, frame: SlideFrame, tissue: TissueMask, *, threshold: float, margin_px: int
     ) -> "Detector":
         """Return the finder of places."""
-        return Detector(self, frame, tissue, threshold, margin_px)
+        return Detector(self, frame, tissue, threshold, margin_px, self.radius_um or MATCH_RADIUS_UM)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """A trained network, ready to predict slides."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -51,11 +51,15 @@ class Model:
         run: Path | str,
         *,
         threshold: float | None = None,
+        radius_um: float | None = None,
         device: str = "auto",
         precision: Precision = "auto",
     ) -> Self:
         """Load the model of a finished run, from its folder or its ``model.pt``; see :meth:`of`."""
-        return cls.of(run_checkpoint(Path(run)), threshold=threshold, device=device, precision=precision)
+        checkpoint = run_checkpoint(Path(run))
+        return cls.of(
+            checkpoint, threshold=threshold, radius_um=radius_um, device=device, precision=precision
+        )
 
     @classmethod
     def of(
@@ -64,6 +68,7 @@ class Model:
         *,
         network: nn.Module | None = None,
         threshold: float | None = None,
+        radius_um: float | None = None,
         device: str = "auto",
         precision: Precision = "auto",
     ) -> Self:
@@ -74,6 +79,7 @@ class Model:
             network: a custom network, if it was trained with one; it has ``margin_px``, how far an output
                 looks, and ``alignment_px``, where tiles may begin.
             threshold: None for the one calibrated in training.
+            radius_um: distance within which a detector keeps one detection; None for that of the training.
             device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
             precision: ``auto`` takes bfloat16 where the hardware computes it.
         """
@@ -92,7 +98,7 @@ class Model:
         place = find_device(device)
         return cls(
             network=_folded(module).to(place, memory_format=torch.channels_last),  # type: ignore[call-overload]
-            task=checkpoint.config.make_task(),
+            task=replace(checkpoint.config, radius_um=radius_um or checkpoint.config.radius_um).make_task(),
             classes=checkpoint.classes,
             mpp=checkpoint.mpp,
             threshold=float(threshold),

@@ -71,8 +71,9 @@ class Canvas:
         labelling: targets of the classes.
         mpp: working resolution.
         truth: every cell, in simulations.
-        outlines: paint outlines (segmentation); otherwise only regions are painted, and marks are points.
+        outlines: paint outlines (segmentation); otherwise only regions and certain negatives are painted.
         radius_um: radius of the disc that represents a mark without outline.
+        negative_margin_px: added to the radius of certain negatives without outline.
         ignored: boxes in working pixels that training must not see.
         tissue: boxes ``(x0, y0, x1, y1)`` in working pixels to draw places from, of one size; None: anywhere.
     """
@@ -87,6 +88,7 @@ class Canvas:
         truth: Cells | None = None,
         outlines: bool = True,
         radius_um: float = 3.0,
+        negative_margin_px: float = 0.0,
         ignored: Sequence[Box] = (),
         tissue: NDArray[np.float64] | None = None,
     ) -> None:
@@ -98,11 +100,13 @@ class Canvas:
         self.truth = None if truth is None else _points(truth, labelling, grid)
         self._tissue = np.array([[0.0, 0.0, self.width, self.height]]) if tissue is None else tissue
         self._ignored = ignored
-        self._background = [_Layer(_as_cells(marks.regions), grid, 1.0)]
+        radius_px = radius_um / self.grid.mpp
+        self._background = [
+            _Layer(_as_cells(marks.regions), grid, 1.0),
+            _Layer(labelling.negatives(marks), grid, radius_px + negative_margin_px),
+        ]
         self._positive = self._truth_layer = None
         if outlines:
-            radius_px = radius_um / self.grid.mpp
-            self._background.append(_Layer(labelling.negatives(marks), grid, radius_px))
             self._positive = _Layer(labelling.positives(marks), grid, radius_px)
             self._truth_layer = None if truth is None else _Layer(labelling.positives(truth), grid, radius_px)
 

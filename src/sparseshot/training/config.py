@@ -28,6 +28,7 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "near_marks": (0, 1),
         "stain_jitter": (0, 10),
         "mark_radius_um": (0.01, 1000),
+        "radius_um": (0, 1000),
         "seed": (0, 2**31 - 1),  # training puts it into the upper half of a 64-bit seed
         "validations": (1, 10**6),
         "checkpoint_every": (1, 10**9),
@@ -62,6 +63,8 @@ class TrainConfig:
         near_marks: share of crops that hold a mark; the others are anywhere in tissue.
         stain_jitter: strength of the stain augmentation.
         mark_radius_um: radius of a mark without outline.
+        radius_um: distance within which a detector keeps one detection; 0: chosen by the marks of own slides,
+            3 µm on benchmark sets.
         seed: of weights, crops and everything else random.
         validations: number of validations on held-out marks.
         checkpoint_every: steps between checkpoints.
@@ -87,6 +90,7 @@ class TrainConfig:
     near_marks: float = 0.5
     stain_jitter: float = 0.25
     mark_radius_um: float = 3.0
+    radius_um: float = 0.0
     seed: int = 0
     validations: int = 3
     checkpoint_every: int = 100

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 import shapely
+from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
@@ -60,6 +61,30 @@ def task_of_marks(tables: Sequence[Cells]) -> tuple[Literal["segment", "detect"]
     if outlined < total / 2:
         return "detect", f"{total - outlined:,} of {total:,} marks are points"
     return "segment", f"{outlined:,} of {total:,} marks are outlines"
+
+
+def suppression_radius_um(tables: Sequence[Cells]) -> float:
+    """Return the distance below which two detections are one cell, from the marks.
+
+    Cells that touch are one diameter apart, so for outlines it is 0.6 of the median diameter. Two points are
+    two cells, so for points it is 0.8 of their shortest distances, but at most 4 µm: nuclei are larger.
+
+    >>> suppression_radius_um([Cells([[0, 0], [10, 0], [400, 0]], mpp=0.5)])
+    4.0
+    """
+    areas = [
+        shapely.area(cells.outline) * (cells.mpp or 1) ** 2 for cells in tables if cells.outline is not None
+    ]
+    known = np.concatenate([*areas, np.empty(0)])
+    if (known > 0).any():
+        return round(float(np.clip(0.6 * np.median(2 * np.sqrt(known[known > 0] / np.pi)), 2, 8)), 2)
+    nearest = [
+        cKDTree(cells.xy).query(cells.xy, k=2)[0][:, 1] * (cells.mpp or 1)
+        for cells in tables
+        if len(cells) > 1
+    ]
+    distances = np.concatenate([*nearest, [5.0]])
+    return round(float(np.clip(0.8 * np.quantile(distances, 0.05, method="lower"), 2, 4)), 2)
 
 
 def describe_classes(labelling: Labelling, tables: Sequence[Cells], *, own_marks: bool) -> str:

@@ -54,14 +54,16 @@ def prepare(
 
 def make_canvas(item: AnnotatedSlide, config: TrainConfig, *, ignored: Sequence[Box] = ()) -> Canvas:
     """Return the canvas of one image."""
+    task = config.make_task()
     return Canvas(
         item.slide,
         item.marks,
         config.labelling,
         mpp=config.mpp,
         truth=item.truth,
-        outlines=config.make_task().paints_marks,
+        outlines=task.paints_marks,
         radius_um=config.mark_radius_um,
+        negative_margin_px=task.stride // 2,  # every location whose cell could be found there
         ignored=ignored,
         tissue=None if item.tissue is None else _tissue_boxes(item.tissue, Grid.over(item.slide, config.mpp)),
     )

@@ -19,7 +19,7 @@ from sparseshot.training.config import PROFILES, TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.loop import CONFIG, MODEL, claim, train
 from sparseshot.training.machine import find_device
-from sparseshot.training.mark_checks import describe_classes, task_of_marks
+from sparseshot.training.mark_checks import describe_classes, suppression_radius_um, task_of_marks
 from sparseshot.training.pictures import write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
@@ -71,7 +71,7 @@ def train_run(
     training, validation = ([], []) if finished else data.load()
     if fabric is not None and not fabric.is_global_zero:
         say = lambda _: None  # noqa: E731  one process speaks for all
-    config = _announced(config, data, training, say) if training else _with_task_of(folder, config)
+    config = _announced(config, data, training, say) if training else _with_choices_of(folder, config)
     weak = weak or WeakSupervision(1)
     claim(folder, config)
     _claim_data(folder / SOURCE, data, weak)
@@ -96,16 +96,22 @@ def _announced(
         task, reason = task_of_marks([config.labelling.positives(cells) for cells in tables])
         config = replace(config, task=task)
         say(f"task {task}, because {reason}; --task overrides it")
+    if not config.radius_um and config.task == "detect" and data.dataset is None:
+        positives = [config.labelling.positives(cells) for cells in tables]
+        config = replace(config, radius_um=suppression_radius_um(positives))
+        say(f"one detection within {config.radius_um:g} µm, by the marks; --radius-um overrides it")
     say(describe_classes(config.labelling, tables, own_marks=data.dataset is None))
     return config
 
 
-def _with_task_of(folder: Path, config: TrainConfig) -> TrainConfig:
-    """Return the configuration with the task that a finished run has chosen."""
+def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
+    """Return the configuration with the task and radius that a finished run has chosen by its marks."""
     path = folder / CONFIG
-    if config.task != "auto" or not path.exists():
+    if not path.exists():
         return config
-    return replace(config, task=TrainConfig.from_json(path.read_text(), source=path).task)
+    old = TrainConfig.from_json(path.read_text(), source=path)
+    task = old.task if config.task == "auto" else config.task
+    return replace(config, task=task, radius_um=config.radius_um or old.radius_um)
 
 
 def run_checkpoint(run: Path) -> Checkpoint:

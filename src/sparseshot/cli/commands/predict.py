@@ -26,6 +26,7 @@ def predict(
     threshold: Annotated[
         float | None, typer.Option(help="Lowest probability of a cell; default: calibrated in training.")
     ] = None,
+    radius_um: options.RadiusUm = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
     threads: Annotated[int, typer.Option(min=1, help="Threads that read tiles ahead of the network.")] = 2,
@@ -57,7 +58,7 @@ def predict(
     from sparseshot.prediction.slides import find_slides, predict_slides
 
     paths = find_slides(slides)
-    model = Model.load(run, threshold=threshold, device=device, precision=precision)
+    model = Model.load(run, threshold=threshold, radius_um=radius_um, device=device, precision=precision)
     pace = Throughput(batch=batch, threads=threads, ahead=2 * threads)
     how: dict[str, Any] = {"tile_px": tile_px, "pace": pace, "only_tissue": not everywhere}
     if dry_run:

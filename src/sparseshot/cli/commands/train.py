@@ -47,6 +47,7 @@ def train(
     ] = None,
     exhaustive_class: options.ExhaustiveClass = "Exhaustive",
     keep_large: options.KeepLarge = False,
+    radius_um: options.RadiusUm = None,
     mpp: options.Mpp = None,
     profile: Annotated[
         Literal["quick", "paper"], typer.Option(help="Minutes on two cores, or full size.")
@@ -95,6 +96,7 @@ def train(
         "classes": _names(classes),
         "negative_classes": _names(negative),
         "steps": steps,
+        "radius_um": radius_um,
         "seed": seed,
         "precision": precision,
     }
