@@ -40,7 +40,7 @@ def rasterise(
     array([[1, 1, 1, 0],
            [0, 1, 0, 0]], dtype=int32)
     """
-    if not scale > 0:
+    if not 0 < scale < np.inf:
         raise InputError(f"scale is {scale}; give pixels of the array for each level-0 pixel, above 0")
     if by == "instance":
         value = np.arange(1, len(cells) + 1, dtype=np.int32)
@@ -61,6 +61,8 @@ def rasterise(
         return image
     rings = rings_of(cells.outline)
     vertices = (rings.xy - origin) * scale
+    if not (np.isfinite(vertices).all() and np.isfinite(place).all()):  # else rows could not be told apart
+        raise InputError("outlines have coordinates that are not finite; leave these cells out")
     _draw(image, value, place, radius_px, vertices, rings.rings, rings.polygons[rings.outlines])
     return image
 

@@ -15,6 +15,7 @@ from tests.cells.formats.test_qupath import feature, polygon, write
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.formats import masks, matlab, matlab_child
 from sparseshot.cells.formats.options import OpenFile
+from sparseshot.cli import main
 from sparseshot.errors import FormatError, RepairWarning, SparseshotWarning
 
 HALO = """<Annotations>
@@ -86,6 +87,8 @@ def test_coco_of_several_images_names_an_option_that_exists(tmp_path: Path) -> N
     with pytest.raises(FormatError, match="image="):
         read_cells(path)
     assert len(read_cells(path, image=2)) == 1
+    assert main(["convert", str(path), str(tmp_path / "b.csv"), "--image", "2"]) == 0
+    assert len(read_cells(tmp_path / "b.csv")) == 1
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,9 @@ Source = Annotated[
     ),
 ]
 Target = Annotated[Path, typer.Argument(help="Its suffix decides the format.", show_default=False)]
+ImageName = Annotated[
+    str | None, typer.Option("--image", help="File name or id of one image of a COCO file with several.")
+]
 Size = Annotated[str | None, typer.Option(help="Width and height of the slide in pixels, as 1000x1000.")]
 
 
@@ -36,6 +39,7 @@ def convert(
     ] = None,
     mpp: options.Mpp = None,
     size: Size = None,
+    image: ImageName = None,
     as_json: options.Json = False,
 ) -> None:
     """Convert cells from one format to another.
@@ -46,7 +50,7 @@ def convert(
     from sparseshot.cells.summary import summary
 
     size_px = _parse_size(size)
-    cells = _read(source, format=from_format, mpp=mpp, size_px=size_px)
+    cells = _read(source, format=from_format, mpp=mpp, size_px=size_px, image=image)
     write_cells(cells, target, format=to_format, size_px=size_px)
     if as_json:
         print_json({"file": target, **summary(cells)})
@@ -91,7 +95,13 @@ def subset(
 
 
 @app.command(rich_help_panel=options.FILES)
-def cells(source: Source, mpp: options.Mpp = None, size: Size = None, as_json: options.Json = False) -> None:
+def cells(
+    source: Source,
+    mpp: options.Mpp = None,
+    size: Size = None,
+    image: ImageName = None,
+    as_json: options.Json = False,
+) -> None:
     """Show what a file of cells holds: counts, classes, extent, and what was repaired on reading.
 
     Example: `sparseshot cells export.geojson`
@@ -100,7 +110,7 @@ def cells(source: Source, mpp: options.Mpp = None, size: Size = None, as_json: o
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
-        content = summary(_read(source, mpp=mpp, size_px=_parse_size(size)))
+        content = summary(_read(source, mpp=mpp, size_px=_parse_size(size), image=image))
     ours = [each for each in caught if issubclass(each.category, SparseshotWarning)]
     content["warnings"] = [str(each.message) for each in ours]
     if as_json:
@@ -116,6 +126,7 @@ def _read(
     format: str | None = None,  # noqa: A002
     mpp: float | None = None,
     size_px: tuple[int, int] | None = None,
+    image: str | None = None,
 ) -> "Cells":
     options.check_paths(source)
     if source.is_dir():
@@ -124,7 +135,7 @@ def _read(
         return read_prediction(source)
     from sparseshot.cells import read_cells
 
-    return read_cells(source, format=format, mpp=mpp, size_px=size_px)
+    return read_cells(source, format=format, mpp=mpp, size_px=size_px, image=image)
 
 
 def _parse_size(text: str | None) -> tuple[int, int] | None:
