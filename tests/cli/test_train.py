@@ -32,6 +32,7 @@ SETTINGS = {
     "near_marks": "0.75",
     "stain_jitter": "0.5",
     "mark_radius_um": "4.5",
+    "radius_um": "2.5",
     "seed": "5",
     "validations": "2",
     "checkpoint_every": "50",
@@ -44,6 +45,7 @@ OPTIONS = {
     "classes": ("--classes", "immune"),
     "negative_classes": ("--negative", "debris, fold"),
     "steps": ("--steps", "9"),
+    "radius_um": ("--radius-um", "7"),
     "seed": ("--seed", "11"),
     "precision": ("--precision", "bf16"),
 }

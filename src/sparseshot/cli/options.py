@@ -3,47 +3,45 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
 from sparseshot.errors import DataNotFoundError
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Mpp = Annotated[
-    float | None, typer.Option(min=0.01, max=100, help="µm per pixel, for files that do not say.")
-]
-Dataset = Annotated[str | None, typer.Option(help="Benchmark data set, as in `sparseshot data list`.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
+Mpp = Annotated[float | None, Option(min=0.01, max=100, help="µm per pixel, for files that do not say.")]
+Dataset = Annotated[str | None, Option(help="Benchmark data set, as in `sparseshot data list`.")]
+Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 
-_root = typer.Option(help="Folder of the data set, or its parent folder.")
+_root = Option(help="Folder of the data set, or its parent folder.")
 Root = Annotated[Path, _root]
 OptionalRoot = Annotated[Path | None, _root]
 
 # torch and NumPy take 64-bit seeds; training puts the step into the lower half.
-_seed = typer.Option(min=0, max=2**31 - 1, help="Random seed.", show_default="0")
+_seed = Option(min=0, max=2**31 - 1, help="Random seed.", show_default="0")
 Seed = Annotated[int, _seed]
 OptionalSeed = Annotated[int | None, _seed]
 
-_precision = typer.Option(help="bf16 is faster where the hardware supports it.", show_default="auto")
+_precision = Option(help="bf16 is faster where the hardware supports it.", show_default="auto")
 Precision = Annotated[Literal["auto", "32", "bf16"], _precision]
 OptionalPrecision = Annotated[Literal["auto", "32", "bf16"] | None, _precision]
 
 Slides = Annotated[
     list[Path] | None,
-    typer.Option("--slide", "--images", help="Slide or image, or a folder of them; repeatable."),
+    Option("--slide", "--images", help="Slide or image, or a folder of them; repeatable."),
 ]
 Marks = Annotated[
     list[Path] | None,
-    typer.Option(help="Marks of each --slide, or a folder of files with the same names; repeatable."),
+    Option(help="Marks of each --slide, or a folder of files with the same names; repeatable."),
 ]
 RadiusUm = Annotated[
     float | None,
-    typer.Option(min=0.1, max=100, help="Keep one detection within this distance; default: by the marks."),
+    Option(min=0.1, max=100, help="Keep one detection within this distance; default: by the marks."),
 ]
 KeepLarge = Annotated[
-    bool, typer.Option("--keep-large", help="Keep outlines above 2,000 µm², which are taken for regions.")
+    bool, Option("--keep-large", help="Keep outlines above 2,000 µm², which are taken for regions.")
 ]
 ExhaustiveClass = Annotated[
-    str, typer.Option(help="Class of the annotations that outline exhaustively marked regions.")
+    str, Option(help="Class of the annotations that outline exhaustively marked regions.")
 ]
 
 TRAINING = "From marks to cells"

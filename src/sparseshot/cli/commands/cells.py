@@ -4,7 +4,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app
@@ -14,17 +14,10 @@ from sparseshot.errors import InputError, SparseshotWarning
 if TYPE_CHECKING:
     from sparseshot.cells import Cells
 
-Source = Annotated[
-    Path,
-    typer.Argument(
-        help="File of cells in any format, or a slide's folder written by `predict`.", show_default=False
-    ),
-]
-Target = Annotated[Path, typer.Argument(help="Its suffix decides the format.", show_default=False)]
-ImageName = Annotated[
-    str | None, typer.Option("--image", help="File name or id of one image of a COCO file with several.")
-]
-Size = Annotated[str | None, typer.Option(help="Width and height of the slide in pixels, as 1000x1000.")]
+Source = Annotated[Path, Argument(help="File of cells, or a slide's folder written by `predict`.")]
+Target = Annotated[Path, Argument(help="Its suffix decides the format.")]
+ImageName = Annotated[str | None, Option("--image", help="File name or id of an image of a COCO file.")]
+Size = Annotated[str | None, Option(help="Width and height of the slide in pixels, as 1000x1000.")]
 
 
 @app.command(rich_help_panel=options.FILES)
@@ -32,10 +25,10 @@ def convert(
     source: Source,
     target: Target,
     from_format: Annotated[
-        str | None, typer.Option("--from", help="Format of the source, if not recognised by its content.")
+        str | None, Option("--from", help="Format of the source, if not recognised by its content.")
     ] = None,
     to_format: Annotated[
-        str | None, typer.Option("--to", help="Format of the target, instead of its suffix.")
+        str | None, Option("--to", help="Format of the target, instead of its suffix.")
     ] = None,
     mpp: options.Mpp = None,
     size: Size = None,
@@ -63,13 +56,13 @@ def subset(
     source: Source,
     target: Target,
     fraction: Annotated[
-        float | None, typer.Option(help="Share of the marks of each class to keep, as 0.3.")
+        float | None, Option(help="Share of the marks of each class to keep, as 0.3.")
     ] = None,
     seed: options.Seed = 0,
     variant: Annotated[
-        Path | None, typer.Option(help="Write the choice of marks to this file, to share it.")
+        Path | None, Option(help="Write the choice of marks to this file, to share it.")
     ] = None,
-    apply: Annotated[Path | None, typer.Option(help="Keep the marks listed in such a file.")] = None,
+    apply: Annotated[Path | None, Option(help="Keep the marks listed in such a file.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Keep a fraction of the marks. A smaller fraction is a subset of every larger one.

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
@@ -26,13 +27,13 @@ def _about() -> None:
     """
 
 
-Name = Annotated[str, typer.Argument(help="Name of the data set, as in `sparseshot data list`.")]
+Name = Annotated[str, Argument(help="Name of the data set, as in `sparseshot data list`.")]
 
 
 @data.command("list")
 def list_datasets(
     as_json: options.Json = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
+    as_markdown: Annotated[bool, Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """Show every data set that sparseshot reads.
 
@@ -84,13 +85,11 @@ def check_dataset(name: Name, root: options.Root, as_json: options.Json = False)
 @data.command("fetch")
 def fetch_dataset(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Folder for the data set; created if missing.")],
+    out: Annotated[Path, Option(help="Folder for the data set; created if missing.")],
     address: Annotated[
-        str | None, typer.Option(help="Another address of the same archive, such as your own mirror.")
+        str | None, Option(help="Another address of the same archive, such as your own mirror.")
     ] = None,
-    keep_archive: Annotated[
-        bool, typer.Option("--keep-archive", help="Keep the downloaded archive.")
-    ] = False,
+    keep_archive: Annotated[bool, Option("--keep-archive", help="Keep the downloaded archive.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Download and unpack a data set, or say where to get it. An interrupted transfer is resumed.
@@ -112,17 +111,9 @@ def fetch_dataset(
         progress = begin(f"fetching {info.title}")
         fetched = fetch(info, out, address=address, keep_archive=keep_archive, progress=progress)
     if as_json:
-        entry = {
-            "name": info.name,
-            "folder": fetched.folder,
-            "images": fetched.images,
-            "fetched": True,
-            "bytes": fetched.size_bytes,
-            "md5": fetched.checksums.md5,
-            "sha256": fetched.checksums.sha256,
-            "as_published": fetched.verified,
-        }
-        print_json(entry)
+        entry = {"name": info.name, "folder": fetched.folder, "images": fetched.images, "fetched": True}
+        sums = {"md5": fetched.checksums.md5, "sha256": fetched.checksums.sha256}
+        print_json({**entry, **sums, "bytes": fetched.size_bytes, "as_published": fetched.verified})
         return
     checked = "as published" if fetched.verified else "the publisher states none"
     echo(f"{fetched.images} images in {fetched.folder}, from {fetched.size_bytes:,} bytes")

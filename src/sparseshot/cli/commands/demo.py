@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=options.TRAINING)
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything; new, or of an interrupted demo.")] = Path(
+    out: Annotated[Path, Option(help="Folder for everything; new, or of an interrupted demo.")] = Path(
         "sparseshot-demo"
     ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Seconds instead of minutes: shows that it works, not how well.")
+        bool, Option("--quick", help="Seconds instead of minutes: shows that it works, not how well.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app
@@ -16,20 +16,16 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=options.TRAINING)
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or its model.pt.")],
+    run: Annotated[Path, Argument(help="Folder of a run, or its model.pt.")],
     dataset: options.Dataset = None,
     root: options.OptionalRoot = None,
-    split: Annotated[
-        Literal["train", "validation", "test"], typer.Option(help="Split of the data set.")
-    ] = "test",
+    split: Annotated[Literal["train", "validation", "test"], Option(help="Split of the data set.")] = "test",
     slide: options.Slides = None,
     marks: options.Marks = None,
     exhaustive_class: options.ExhaustiveClass = "Exhaustive",
     keep_large: options.KeepLarge = False,
     mpp: options.Mpp = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for evaluation.json and evaluation.png; default: the run.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder for the results; default: the run.")] = None,
     device: options.Device = "auto",
     as_json: options.Json = False,
 ) -> None:

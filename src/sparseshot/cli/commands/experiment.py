@@ -1,15 +1,17 @@
 """``sparseshot experiment`` and ``sparseshot report``: run an experiment and show its results."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.errors import InputError
-from sparseshot.terminal import printable, progress_bars
+from sparseshot.terminal import progress_bars
 
 if TYPE_CHECKING:
     from sparseshot.experiments import Outcome
@@ -17,22 +19,22 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=options.RESEARCH)
 def experiment(
-    name: Annotated[str | None, typer.Argument(help="TOML file, or a name shown by --list.")] = None,
+    name: Annotated[str | None, Argument(help="TOML file, or a name shown by --list.")] = None,
     root: options.OptionalRoot = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; finished runs in it are not repeated.")
+        Path | None, Option(help="Folder of the runs; finished runs in it are not repeated.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Runs in parallel; default: one for each GPU or core.", min=1)
+        int | None, Option(help="Runs in parallel; default: one for each GPU or core.", min=1)
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only runs whose names match, as 'tnbc-segment-*'; repeatable.")
+        list[str] | None, Option(help="Only runs whose names match, as 'tnbc-segment-*'; repeatable.")
     ] = None,
     profile: Annotated[
-        Literal["quick", "paper"] | None, typer.Option(help="Size of the runs, instead of the file's.")
+        Literal["quick", "paper"] | None, Option(help="Size of the runs, instead of the file's.")
     ] = None,
-    list_them: Annotated[bool, typer.Option("--list", help="Show the built-in experiments.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the runs without running them.")] = False,
+    list_them: Annotated[bool, Option("--list", help="Show the built-in experiments.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show the runs without running them.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Run what is missing of an experiment: data sets, losses and fractions listed in a TOML file.
@@ -62,7 +64,7 @@ def experiment(
         raise InputError("choose a folder for the runs: --out DIR")
     with resumable(), progress_bars() as begin:
         outcome = run_experiment(
-            chosen, root=root, out=out, jobs=jobs, only=only or (), say=_say, begin=begin
+            chosen, root=root, out=out, jobs=jobs, only=only or (), say=partial(echo, err=True), begin=begin
         )
     _show(outcome, out, as_json)
     if outcome.failed:
@@ -71,27 +73,27 @@ def experiment(
 
 @app.command(rich_help_panel=options.RESEARCH)
 def report(
-    folder: Annotated[Path, typer.Argument(help="The --out of `sparseshot experiment`.")],
+    folder: Annotated[Path, Argument(help="The --out of `sparseshot experiment`.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML page, with a Markdown file beside it; default: FOLDER/report.html."),
+        Option(help="HTML page, with a Markdown file beside it; default: FOLDER/report.html."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Folder for the figures, which the Markdown then shows.")
+        Path | None, Option(help="Folder for the figures, which the Markdown then shows.")
     ] = None,
     metrics_json: Annotated[
-        Path | None, typer.Option(help="Write the metrics of all runs to one JSON file.")
+        Path | None, Option(help="Write the metrics of all runs to one JSON file.")
     ] = None,
     about: Annotated[
-        str | None, typer.Option(help="Short name of the method that the report is about; default: ece.")
+        str | None, Option(help="Short name of the method that the report is about; default: ece.")
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(help="Method to compare it with first; repeatable. Default: adaptive and ce."),
+        Option(help="Method to compare it with first; repeatable. Default: adaptive and ce."),
     ] = None,
     with_restricted_images: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--with-restricted-images",
             help="Show images whose licence forbids redistribution. Do not publish such a report.",
         ),
@@ -120,10 +122,6 @@ def report(
         return
     for path in written:
         echo(path)
-
-
-def _say(line: str) -> None:
-    typer.echo(printable(line), err=True)  # which a bar on the terminal lets through
 
 
 def _list_experiments(as_json: bool) -> None:

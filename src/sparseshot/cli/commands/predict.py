@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
@@ -19,28 +20,28 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=options.TRAINING)
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished training run, or its model.pt.")],
-    slides: Annotated[list[Path], typer.Argument(help="Slides or images, or folders of them.")],
-    out: Annotated[Path, typer.Option(help="Folder for the results, with a subfolder for each slide.")],
+    run: Annotated[Path, Argument(help="Folder of a finished training run, or its model.pt.")],
+    slides: Annotated[list[Path], Argument(help="Slides or images, or folders of them.")],
+    out: Annotated[Path, Option(help="Folder for the results, with a subfolder for each slide.")],
     mpp: options.Mpp = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Lowest probability of a cell; default: calibrated in training.")
+        float | None, Option(help="Lowest probability of a cell; default: calibrated in training.")
     ] = None,
     radius_um: options.RadiusUm = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
-    threads: Annotated[int, typer.Option(min=1, help="Threads that read tiles ahead of the network.")] = 2,
+    threads: Annotated[int, Option(min=1, help="Threads that read tiles ahead of the network.")] = 2,
     tile_px: Annotated[
-        int, typer.Option(min=64, max=4096, help="Side of a tile. Does not change the cells that are found.")
+        int, Option(min=64, max=4096, help="Side of a tile. Does not change the cells that are found.")
     ] = 1024,
-    batch: Annotated[int, typer.Option(min=1, help="Tiles in one batch; raise it for a GPU.")] = 1,
-    everywhere: Annotated[bool, typer.Option("--everywhere", help="Search glass as well as tissue.")] = False,
+    batch: Annotated[int, Option(min=1, help="Tiles in one batch; raise it for a GPU.")] = 1,
+    everywhere: Annotated[bool, Option("--everywhere", help="Search glass as well as tissue.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only estimate tiles, time, cells and disk space.")
+        bool, Option("--dry-run", help="Only estimate tiles, time, cells and disk space.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the results of another model.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace the results of another model.")] = False,
     skip_bad_tiles: Annotated[
-        bool, typer.Option("--skip-bad-tiles", help="Exit with 0 even if parts of a slide are unreadable.")
+        bool, Option("--skip-bad-tiles", help="Exit with 0 even if parts of a slide are unreadable.")
     ] = False,
     as_json: options.Json = False,
 ) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app
@@ -12,11 +12,9 @@ from sparseshot.cli.output import echo, print_json
 
 @app.command("slide", rich_help_panel=options.FILES)
 def show_slide(
-    file: Annotated[Path, typer.Argument(help="Whole slide, OME-TIFF or plain image.", show_default=False)],
+    file: Annotated[Path, Argument(help="Whole slide, OME-TIFF or plain image.")],
     mpp: options.Mpp = None,
-    picture: Annotated[
-        Path | None, typer.Option(help="Write a PNG of the slide with its tissue outlined.")
-    ] = None,
+    picture: Annotated[Path | None, Option(help="Write a PNG of the slide with its tissue outlined.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Show the size, resolution and levels of a slide, and how much of it is tissue.

@@ -1,9 +1,10 @@
 """``sparseshot train``: from images and a few marks to a model."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
@@ -13,54 +14,44 @@ from sparseshot.errors import InputError
 
 @app.command(rich_help_panel=options.TRAINING)
 def train(
-    out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")],
+    out: Annotated[Path, Option(help="Folder of the run; the same command resumes it.")],
     dataset: options.Dataset = None,
     root: options.OptionalRoot = None,
     slide: options.Slides = None,
     marks: options.Marks = None,
-    pairs: Annotated[Path | None, typer.Option(help="CSV file with the columns slide and marks.")] = None,
+    pairs: Annotated[Path | None, Option(help="CSV file with the columns slide and marks.")] = None,
     task: Annotated[
         Literal["segment", "detect"] | None,
-        typer.Option(help="Find outlines or positions; default: outlines if the marks are outlines."),
+        Option(help="Find outlines or positions; default: outlines if the marks are outlines."),
     ] = None,
     loss: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Loss by its short name: adaptive, ece (the paper's), ce, focal, huber, …",
             show_default="adaptive",
         ),
     ] = None,
     loss_option: Annotated[
-        list[str] | None, typer.Option(help="Argument of the loss, as alpha=0.05; repeatable.")
+        list[str] | None, Option(help="Argument of the loss, as alpha=0.05; repeatable.")
     ] = None,
-    fraction: Annotated[
-        float, typer.Option(help="Keep this share of the marks, to simulate sparse annotation.")
-    ] = 1.0,
+    fraction: Annotated[float, Option(help="Share of the marks to keep, to simulate sparse ones.")] = 1.0,
     marking: Annotated[
-        str, typer.Option(help="How that share is chosen: random, large, corner, images or classes.")
+        str, Option(help="Choice of that share: random, large, corner, images or classes.")
     ] = "random",
-    classes: Annotated[
-        str | None, typer.Option(help="Classes to learn, comma-separated; default: every mark is a cell.")
-    ] = None,
-    negative: Annotated[
-        str | None, typer.Option(help="Classes of certain negatives, comma-separated.")
-    ] = None,
+    classes: Annotated[str | None, Option(help="Classes to learn, comma-separated; default: any.")] = None,
+    negative: Annotated[str | None, Option(help="Classes of certain negatives, comma-separated.")] = None,
     exhaustive_class: options.ExhaustiveClass = "Exhaustive",
     keep_large: options.KeepLarge = False,
     radius_um: options.RadiusUm = None,
     mpp: options.Mpp = None,
     profile: Annotated[
-        Literal["quick", "paper"], typer.Option(help="Minutes on two cores, or full size.")
+        Literal["quick", "paper"], Option(help="Minutes on two cores, or full size.")
     ] = "quick",
-    config: Annotated[
-        Path | None, typer.Option(help="TOML file of TrainConfig settings; options given here override it.")
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Optimiser steps; default: the profile's.")] = None,
+    config: Annotated[Path | None, Option(help="TOML file of settings; options override it.")] = None,
+    steps: Annotated[int | None, Option(help="Optimiser steps; default: the profile's.")] = None,
     seed: options.OptionalSeed = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of weak supervision; 1 is none.")] = 1,
-    tau: Annotated[
-        float, typer.Option(help="Lowest probability at which a prediction becomes a mark.")
-    ] = 0.75,
+    rounds: Annotated[int, Option(help="Rounds of weak supervision; 1 is none.")] = 1,
+    tau: Annotated[float, Option(help="Lowest probability of a prediction that becomes a mark.")] = 0.75,
     device: options.Device = "auto",
     precision: options.OptionalPrecision = None,
     as_json: options.Json = False,
@@ -115,13 +106,9 @@ def train(
     )
     fabric = make_fabric(configuration.precision, device=device)
     with resumable():
+        weak = WeakSupervision(rounds, tau)
         checkpoint = train_run(
-            configuration,
-            data,
-            out,
-            weak=WeakSupervision(rounds, tau),
-            fabric=fabric,
-            say=lambda line: echo(line, err=True),
+            configuration, data, out, weak=weak, fabric=fabric, say=partial(echo, err=True)
         )
     estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
     marked = estimates[-1] if estimates else None
@@ -129,11 +116,9 @@ def train(
         model = {"model": out / "model.pt", "steps": checkpoint.step, "threshold": checkpoint.threshold}
         print_json(model | {"criterion": checkpoint.criterion, "marked_share": marked})
         return
-    threshold = (
-        "none, because no marks were held out"
-        if checkpoint.threshold is None
-        else f"{checkpoint.threshold:.3f}"
-    )
+    threshold = "none: no marks were held out"
+    if checkpoint.threshold is not None:
+        threshold = f"{checkpoint.threshold:.3f}"
     echo(f"{out / 'model.pt'}: {checkpoint.step} steps, calibrated threshold {threshold}")
     if marked is not None:
         echo(f"about {marked:.0%} of the cells are marked, as estimated by the loss")
