@@ -7,6 +7,7 @@ seed makes the same files.
 
 import argparse
 import os
+import re
 import tempfile
 import time
 import warnings
@@ -36,6 +37,11 @@ EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**63 - 1,
 TOKENS = (
     b"1e999", b"-1", b"NaN", b"null", b"99999999999999999999", b"[]", b"{}", b'"', b"<", b"&", b"\0", b"\xff",
     b",", b"-1e308", b"1" * 400,
+)  # fmt: skip
+VALUES = (
+    b"null", b"true", b"{}", b"[]", b"[[[[1]]]]", b"[1, null]", b"-1", b"0", b"1e30", b"1e400", b"-0.0",
+    b"18446744073709551616", b"9" * 400, b'""', b'"x"', b'"NaN"', b'"-1"', b'"1e30"', b'"[red]"',
+    b'"#3ab7dd"', b'"\\u0000"', b'"&#1;"', b'"' + b"y" * 300 + b'"', b"nan", b"=1+1",
 )  # fmt: skip
 
 
@@ -96,11 +102,16 @@ def _one(files: Valid, seed: int, folder: Path) -> tuple[str, str, str]:
 
 
 def mutated(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
-    """Return data with some random damages, most often one."""
+    """Return data with some random damages, most often one; of a text, most often only other values."""
+    if b"\0" not in data[:1000] and data.isascii() and random.random() < 0.6:
+        return _with_other_values(data, random)
     content = bytearray(data)
     for _ in range(min(8, int(random.geometric(0.5)))):
         size = len(content)
         at = int(random.integers(size + 1))
+        if random.random() < 0.4:  # headers and directories are short, and at the ends
+            at = min(size, at % 1024)
+            at = size - at if random.random() < 0.5 else at
         end = min(size, at + int(2 ** random.uniform(0, 8)))
         width = int(random.choice([1, 2, 4, 8]))
         match int(random.integers(10)):
@@ -126,6 +137,15 @@ def mutated(data: bytes, other: bytes, random: np.random.Generator) -> bytes:
             case _:
                 content[at : at + width] = random.bytes(width)
     return bytes(content)
+
+
+def _with_other_values(text: bytes, random: np.random.Generator) -> bytes:
+    """Replace some numbers and strings, so that the file stays well-formed."""
+    for _ in range(min(4, int(random.geometric(0.6)))):
+        found = list(re.finditer(rb'"[^"<>]*"|-?\d+\.?\d*(?:[eE][+-]?\d+)?|true|false|null', text))
+        start, end = found[int(random.integers(len(found)))].span()
+        text = text[:start] + VALUES[int(random.integers(len(VALUES)))] + text[end:]
+    return text
 
 
 def _valid_files(folder: Path, only: str) -> Valid:

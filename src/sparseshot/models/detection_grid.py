@@ -87,11 +87,6 @@ def offset_from_channels(channels: Tensor) -> Tensor:
     return 2 * torch.sigmoid(channels) - 0.5
 
 
-def channels_from_offset(offset: Tensor) -> Tensor:
-    """Write offsets as the channels that mean them; the inverse of :func:`offset_from_channels`."""
-    return torch.logit((offset + 0.5) / 2)
-
-
 def size_from_channels(channels: Tensor, *, stride: int) -> Tensor:
     """Decode size channels: ``stride · exp(s)`` pixels."""
     return stride * torch.exp(channels.clamp(-_SIZE_LIMIT, _SIZE_LIMIT))
