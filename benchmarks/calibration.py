@@ -41,7 +41,7 @@ MODELS = (
     Model("good", (1.0, 1.2), (-3.0, 1.5)),
     Model("poor", (0.0, 1.5), (-2.0, 1.5)),
     Model("trained on one mark in fifty", (-4.0, 1.0), (-8.0, 1.5), missed=0.05),
-    Model("very sure of itself", (4.0, 3.0), (-6.0, 2.5), others_per_cell=10, missed=0.02),
+    Model("overconfident", (4.0, 3.0), (-6.0, 2.5), others_per_cell=10, missed=0.02),
     Model("cells are rare", (1.0, 1.2), (-4.0, 1.5), others_per_cell=50),
     Model("every fifth cell looks like background", (2.0, 1.0), (-3.0, 1.5), dim=0.2),
 )

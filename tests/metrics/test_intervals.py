@@ -2,14 +2,11 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.metrics import (
     Counts,
-    SparseCounts,
     bootstrap_interval,
     f1_score,
-    sparse_counts,
     wilson_interval,
 )
 
@@ -67,20 +64,7 @@ def test_many_images_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
 def test_bad_bootstrap_input() -> None:
     with pytest.raises(InputError, match="some images"):
         bootstrap_interval([np.nan])
-    with pytest.raises(InputError, match="3 columns; say by statistic"):
+    with pytest.raises(InputError, match="3 columns; give a statistic"):
         bootstrap_interval([[1, 2, 3]])
     with pytest.raises(InputError, match="level is 1"):
         bootstrap_interval([0.5], level=1)
-
-
-def test_sparse_truth_tells_recall_and_number_but_not_precision() -> None:
-    marks = Cells(np.array([[0.0, 0.0], [100.0, 0.0], [200.0, 0.0]]), mpp=0.25)
-    found = Cells(np.array([[1.0, 0.0], [99.0, 0.0], [50.0, 50.0], [51.0, 90.0]]), mpp=0.25)
-    counts = sparse_counts(marks, found)
-    assert counts == SparseCounts(hits=2, misses=1, found=4)
-    assert counts.recall == pytest.approx(2 / 3)
-    assert counts.marked_share == 0.5
-    assert counts.recall_interval() == wilson_interval(2, 3)
-    assert not hasattr(counts, "precision")
-    assert counts + SparseCounts() == counts
-    assert np.isnan([SparseCounts().recall, SparseCounts().marked_share]).all()

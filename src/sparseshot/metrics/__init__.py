@@ -1,4 +1,4 @@
-"""How right a model is, and what can be known of it when the truth is sparse too."""
+"""Scores of a model against complete or sparse ground truth."""
 
 from sparseshot.metrics.calibration import Calibration, calibrate_threshold, mark_scores
 from sparseshot.metrics.counts import Counts, exclusive_recall, f1_score, mask_counts
@@ -13,7 +13,6 @@ from sparseshot.metrics.overlaps import (
     overlaps_of_outlines,
 )
 from sparseshot.metrics.score_histogram import ScoreHistogram
-from sparseshot.metrics.sparse import SparseCounts, sparse_counts
 
 __all__ = [
     "AreaCounts",
@@ -24,7 +23,6 @@ __all__ = [
     "Overlaps",
     "ScoreHistogram",
     "ScoredHits",
-    "SparseCounts",
     "area_counts",
     "bootstrap_interval",
     "calibrate_threshold",
@@ -39,6 +37,5 @@ __all__ = [
     "overlaps_of_labels",
     "overlaps_of_outlines",
     "scored_hits",
-    "sparse_counts",
     "wilson_interval",
 ]

@@ -1,4 +1,4 @@
-"""One-to-one assignment over sparse candidates: as many pairs as possible, near ones first."""
+"""One-to-one matching over sparse candidates: as many pairs as possible, near ones first."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -11,15 +11,15 @@ from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
 MOST_CANDIDATES = 2**28
-"""More pairs than this are a radius in the wrong unit; they would take over 3 GB."""
+"""More pairs than this, over 3 GB, mean a radius in the wrong unit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """The pairs that may be matched, by row: row i may take ``column[start[i]:start[i + 1]]``, best first.
 
-    Rows and columns may stand in an order of their own, in which neighbours in space are neighbours in
-    memory; ``row_id`` and ``column_id`` tell what they were.
+    Rows and columns may be sorted so that neighbours in space are neighbours in memory; ``row_id`` and
+    ``column_id`` are their original indices.
     """
 
     start: NDArray[np.int32]
@@ -59,7 +59,7 @@ class Candidates:
         cost: NDArray[np.float64],
         shape: tuple[int, int],
     ) -> Self:
-        """Return the listed pairs out of so many rows and columns."""
+        """Return the listed pairs, of a number of rows and columns."""
         order = np.lexsort((cost, row))
         start = np.zeros(shape[0] + 1, np.int32)
         np.cumsum(np.bincount(row, minlength=shape[0]), out=start[1:])
@@ -67,11 +67,11 @@ class Candidates:
         return cls(start, column[order].astype(np.int32), cost[order], *names)
 
     def matched(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Match as many rows as can be; give for each row of ``row_id`` its column or -1, and the cost.
+        """Match as many rows as possible; return the column of each original row, or -1, and the cost.
 
-        It starts from the pairs that nearest-first matching makes, then re-pairs along shortest augmenting
-        paths where that gains a pair. So the number of pairs is the greatest possible, and they are near
-        ones; the sum of the costs is not always the least possible.
+        It starts with nearest-first matching, then re-pairs along shortest augmenting paths where that gains
+        a pair. So the number of pairs is the largest possible, and pairs are near; the sum of the costs is
+        not always the smallest possible.
         """
         pick = _nearest_first(self.start, self.column, self.cost, len(self.column_id))
         single = np.flatnonzero((pick < 0) & (self.start[1:] > self.start[:-1])).astype(np.int32)
@@ -81,10 +81,10 @@ class Candidates:
         return partner, cost
 
     def gains(self, order: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Tell for each row, taken in an order of ``row_id``, whether it makes the greatest matching larger.
+        """Return for each row, in an order of original rows, whether it makes the largest matching larger.
 
-        So the number of gains among the first rows is the size of the greatest matching of these rows,
-        for every number of first rows at once.
+        So the number of gains among the first rows is the size of the largest matching of these rows, for
+        every number of first rows at once.
         """
         place = np.empty(len(self.row_id), np.int32)
         place[self.row_id] = np.arange(len(place), dtype=np.int32)
@@ -155,10 +155,10 @@ def _sort_row(column: NDArray[np.int32], cost: NDArray[np.float64]) -> None:
 def _nearest_first(
     start: NDArray[np.int32], column: NDArray[np.int32], cost: NDArray[np.float64], columns: int
 ) -> NDArray[np.int32]:
-    """Match the nearest pair of all, then the nearest of what is left, …; give the pair of each row, or -1.
+    """Match the nearest pair, then the nearest of the rest, …; return the pair of each row, or -1.
 
-    Each row asks its columns from the nearest on; a column keeps the nearest that asked. Distances being the
-    same from both sides, this stable matching is the nearest-first one, without a sort of all pairs.
+    Each row proposes to its columns, nearest first; a column keeps the nearest that proposed. Distances are
+    symmetric, so this stable matching is the nearest-first one, without sorting all pairs.
     """
     pick = np.full(len(start) - 1, -1, np.int32)
     next_pair = start[:-1].copy()
@@ -185,11 +185,11 @@ def _grow(
     order: NDArray[np.int32],
     columns: int,
 ) -> NDArray[np.bool_]:
-    """Add rows to a matching, in place, each by its shortest augmenting path; tell which rows had one.
+    """Add rows to a matching, in place, each by its shortest augmenting path; return which rows had one.
 
-    The columns that a search in vain has seen lead nowhere, then and ever after, so they are closed to
-    later searches: all searches in vain together look at each pair once. The others stay near their source
-    while the radius is not much above the distance between neighbours.
+    The columns seen by a failed search lead nowhere, also later, so they are closed: all failed searches
+    together look at each pair once. Successful ones stay near their source while the radius is not much
+    larger than the distance between neighbours.
     """
     taken_by = np.full(columns, -1, np.int32)
     for row in range(len(pick)):
@@ -239,7 +239,7 @@ def _fill_by_id(  # noqa: PLR0917  compiled code takes arrays one by one
     row_id: NDArray[np.int32],
     column_id: NDArray[np.int32],
 ) -> None:
-    """Name the picked pairs by what rows and columns were."""
+    """Write the picked pairs by original indices."""
     for row in range(len(pick)):
         if pick[row] >= 0:
             partner[row_id[row]] = column_id[column[pick[row]]]

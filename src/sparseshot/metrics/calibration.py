@@ -1,4 +1,4 @@
-"""The operating point, from held-out marks alone."""
+"""Choice of the threshold from held-out marks alone."""
 
 from dataclasses import dataclass
 
@@ -12,18 +12,18 @@ from sparseshot.metrics.assignment import Candidates
 from sparseshot.metrics.score_histogram import THRESHOLDS, ScoreHistogram
 
 DOUBT_IN_MARKS = 4.0
-"""How many marks' worth of predictions are added to the predicted positives; see calibrate_threshold."""
+"""Predictions added to the predicted positives, in marks; see :func:`calibrate_threshold`."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A threshold, and what the held-out marks say of it.
+    """A threshold with its scores on the held-out marks.
 
     Attributes:
         threshold: predict positive at this score and above.
-        criterion: recall² / positive_share; of two models on the same images, the greater is the better.
+        criterion: recall² / positive_share; the higher, the better the model on these images.
         recall: share of the held-out marks that reach the threshold.
-        positive_share: share of the places that reach it.
+        positive_share: share of the locations that reach it.
         criterion_error: standard error of the criterion, from the number of marks.
     """
 
@@ -43,35 +43,33 @@ def calibrate_threshold(
 ) -> Calibration:
     r"""Choose the threshold that maximises recall² / P(predicted positive) (Lee & Liu, ICML 2003).
 
-    That quotient equals precision · recall / P(positive), so it is high where F1 is high; but recall is
-    known from positive marks alone and P(predicted positive) from no marks at all. So it needs no
-    negatives, and no exhaustive truth.
+    The quotient equals precision · recall / P(positive), so it is high where F1 is high. But recall is known
+    from positive marks alone, and P(predicted positive) without any. So it needs neither negatives nor
+    exhaustive truth.
 
-    Few marks make it treacherous: at a threshold that one mark and three predictions reach, recall² is small
-    but P smaller still, by luck. So the threshold is chosen by a steadier form of the same,
+    With few marks it is unstable: at a threshold that one mark and three predictions reach by chance, recall²
+    is small, but P is smaller still. So the threshold is chosen by a more stable form,
 
     .. math:: \hat r(q)^2 / (n(q) + 4 m)
 
     where :math:`\hat r` is recall smoothed over the logit of the score (Gaussian, of Silverman's width),
-    n the number of predictions and m the number of predictions for each mark at the median mark. Both
-    changes fade as marks grow in number. In a plateau the middle is taken. What is returned is not smoothed.
+    n the number of predictions and m the number of predictions a mark at the median mark. Both corrections
+    vanish as marks grow in number. Of a plateau the middle is chosen. The returned scores are not smoothed.
 
     Args:
         scores_of_marks: the score at each held-out mark, 0 where nothing was found: for pixels, of those
             inside marks; for cells see :func:`mark_scores`.
         scores_of_all: the scores of all pixels, or of all cells found, marked or not.
-        marks: how many independent marks there are, where pixels of one mark were given one by one; left
-            out, each score is one.
-        places: what P is a share of. Left out, the number of ``scores_of_all``. Give it, e.g. as the number
-            of locations that could have held a cell, where criteria of several models are compared and
-            each found another number of cells.
+        marks: number of independent marks, if ``scores_of_marks`` are pixels; by default each score is one.
+        places: denominator of P; by default the number of ``scores_of_all``. To compare the criteria of
+            models that find different numbers of cells, give e.g. the number of grid locations.
 
     Returns:
-        The calibration; where no mark was found at any score, threshold 0.5 with a criterion of 0.
+        The calibration; threshold 0.5 with a criterion of 0 if no mark was found at any score.
 
     >>> random = np.random.default_rng(0)
-    >>> cells, others = random.normal(-1, 0.5, 1000), random.normal(-5, 1, 9000)  # trained on few marks:
-    >>> scores = 1 / (1 + np.exp(-np.concatenate([cells, others])))  # a cell scores 0.27, not 0.9
+    >>> cells, others = random.normal(-1, 0.5, 1000), random.normal(-5, 1, 9000)  # trained on few marks,
+    >>> scores = 1 / (1 + np.exp(-np.concatenate([cells, others])))  # so a cell scores 0.27, not 0.9
     >>> calibration = calibrate_threshold(scores[:50], scores)
     >>> bool(0.05 < calibration.threshold < 0.15), calibration.recall
     (True, 0.98)
@@ -89,7 +87,7 @@ def calibrate_threshold(
     recall = marked.at_least() / marked.total
     predicted = everything.at_least()
     usable = recall > 0
-    usable[0] = False  # whatever was not found lies there too
+    usable[0] = False  # its bin also holds what was not found
     if not usable.any():
         return Calibration(threshold=0.5, criterion=0.0, recall=0.0, positive_share=0.0)
     median = np.flatnonzero(usable & (recall >= recall[1] / 2))[-1]
@@ -100,7 +98,7 @@ def calibrate_threshold(
     chosen = best[len(best) // 2]
     share = predicted[chosen] / total if total else 0.0
     criterion = float(recall[chosen] ** 2 / share) if share else 0.0
-    likely = (recall[chosen] * independent + 1) / (independent + 2)  # so that 3 marks of 3 are no certainty
+    likely = (recall[chosen] * independent + 1) / (independent + 2)  # else 3 of 3 marks had no error
     return Calibration(
         threshold=float(THRESHOLDS[chosen]),
         criterion=criterion,
@@ -117,18 +115,18 @@ def mark_scores(
     *,
     radius: float,
 ) -> NDArray[np.float64]:
-    """Return for each mark the highest score found within a radius of it; 0 where there is none.
+    """Return the highest score found within a radius of each mark; 0 where there is none.
 
     >>> mark_scores(np.array([[0.0, 0.0], [50.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]),
     ...             np.array([0.3, 0.8]), radius=3)
     array([0.8, 0. ])
     """
     marks_xy, found_xy = checked_points(marks_xy, "marks_xy"), checked_points(found_xy, "found_xy")
-    surety = checked_scores(score, points=len(found_xy))
+    scores = checked_scores(score, points=len(found_xy))
     near = Candidates.within(marks_xy, found_xy, radius=checked_radius(radius))
     best = np.zeros(len(marks_xy))
     mark = np.repeat(near.row_id, np.diff(near.start))
-    np.maximum.at(best, mark, surety[near.column_id[near.column]])
+    np.maximum.at(best, mark, scores[near.column_id[near.column]])
     return best
 
 
@@ -137,7 +135,7 @@ def _histogram(scores: ArrayLike | ScoreHistogram) -> ScoreHistogram:
 
 
 def _smoothed(counts: NDArray[np.int64], marks: int) -> NDArray[np.float64]:
-    """Return recall over the thresholds, smoothed as if each mark could have scored a little more or less."""
+    """Return recall over the thresholds, smoothed by a Gaussian over the scores of the marks."""
     found = counts[1:]
     below = np.cumsum(found) / found.sum()
     quartiles = np.searchsorted(below, [0.25, 0.75])

@@ -1,4 +1,4 @@
-"""Right, wrong and missed: counts that add up over tiles, images and machines."""
+"""Counts of true positives, false positives and misses, which add up over tiles, images and machines."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from sparseshot.errors import InputError
 
 
 def f1_score(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike) -> NDArray[np.float64]:
-    """Return 2·tp / (2·tp + fp + fn), which on pixels is the Dice coefficient; 1 where there was nothing.
+    """Return 2·tp / (2·tp + fp + fn), which on pixels is the Dice coefficient; 1 where all are 0.
 
-    Nothing to find and nothing found is the right answer. Calling it 1, not undefined, lets every model be
-    averaged over the same images: one that finds things on empty glass gets its 0 there.
+    Nothing to find and nothing found is correct. A score of 1 there, instead of nan, lets all models be
+    averaged over the same images: one with false positives on empty glass scores 0 there.
 
     >>> f1_score([3, 0, 0], [1, 0, 2], [1, 0, 0])
     array([0.75, 1.  , 0.  ])
@@ -24,16 +24,16 @@ def f1_score(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike) -> NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Counts:
-    """How many were found rightly (``tp``), found wrongly (``fp``) and missed (``fn``): cells, or pixels.
+    """Numbers of true positives (``tp``), false positives (``fp``) and misses (``fn``): cells, or pixels.
 
     >>> one, other = Counts(tp=8, fp=2, fn=4), Counts(tp=1, fp=0, fn=0)
     >>> one + other
     Counts(tp=9, fp=2, fn=4)
     >>> (one + other).precision, (one + other).recall, (one + other).f1
     (0.8181818181818182, 0.6923076923076923, 0.75)
-    >>> sum([one, other], Counts()).f1  # pooled, where every cell weighs the same
+    >>> sum([one, other], Counts()).f1  # pooled: all cells have the same weight
     0.75
-    >>> (one.f1 + other.f1) / 2  # the mean, where every image does
+    >>> (one.f1 + other.f1) / 2  # the mean: all images have the same weight
     0.8636363636363636
     """
 
@@ -46,12 +46,12 @@ class Counts:
 
     @property
     def precision(self) -> float:
-        """The share of what was found that is right; nan where nothing was found."""
+        """Share of the found that is true; nan where nothing was found."""
         return _share(self.tp, self.tp + self.fp)
 
     @property
     def recall(self) -> float:
-        """The share of what is there that was found; nan where nothing is there."""
+        """Share of the true that was found; nan where nothing is true."""
         return _share(self.tp, self.tp + self.fn)
 
     @property
@@ -66,7 +66,7 @@ class Counts:
 
 
 def mask_counts(truth: ArrayLike, found: ArrayLike, *, where: ArrayLike | None = None) -> Counts:
-    """Count the pixels of two masks of one shape; with ``where``, only those it marks.
+    """Count the pixels of two masks of one shape; with ``where``, only pixels inside it.
 
     >>> mask_counts([[1, 1], [0, 0]], [[1, 0], [1, 0]])
     Counts(tp=1, fp=1, fn=1)
@@ -86,10 +86,10 @@ def mask_counts(truth: ArrayLike, found: ArrayLike, *, where: ArrayLike | None =
 
 
 def exclusive_recall(wanted: Counts, others: Counts) -> float:
-    """Return Rec(y)·(1 − Rec(≠y)): the recall of one class, less what is found of cells of other classes.
+    """Return Rec(y)·(1 − Rec(≠y)): the recall of a class, lowered by the share of other cells found as it.
 
-    It needs no exhaustive truth: only marks of the class and marks of what is easily taken for it. The
-    counts come from matching what was found as the class with the marks of both kinds at once, see
+    It needs no exhaustive truth, only marks of the class and of what is easily confused with it. The counts
+    come from matching what was found as the class with marks of both kinds at once, see
     :func:`~sparseshot.metrics.matching.exclusive_counts`. Without marks of other classes it is the recall.
 
     >>> exclusive_recall(Counts(tp=8, fn=2), Counts(tp=1, fn=3))

@@ -1,4 +1,4 @@
-"""How far a figure can be trusted."""
+"""Confidence intervals."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,9 +21,9 @@ class Interval(NamedTuple):
 
 
 def wilson_interval(hits: int, total: int, *, level: float = 0.95) -> Interval:
-    """Return Wilson's interval for a share of which ``hits`` of ``total`` were seen; 0 to 1 if none were.
+    """Return Wilson's interval of a share with ``hits`` of ``total``; 0 to 1 if the total is 0.
 
-    Unlike p ± 1.96·√(p(1−p)/n) it stays within 0 and 1, and is of use from the first few marks on.
+    Unlike p ± 1.96·√(p(1−p)/n) it stays within 0 and 1, and is usable with few marks.
 
     >>> low, high = wilson_interval(5, 5)
     >>> round(low, 2), high
@@ -48,19 +48,19 @@ def bootstrap_interval(
     resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Return the interval of a figure over images drawn again and again, with replacement (percentiles).
+    """Return the percentile bootstrap interval of a figure, over images.
 
-    Images are drawn, not cells or pixels, because cells of one image share its stain, its organ and its
-    mistakes. With few images the interval is somewhat narrow: ten of them say little about the eleventh.
+    Images are resampled, not cells or pixels, because cells of one image share its stain, its organ and its
+    errors. With few images the interval is somewhat too narrow.
 
     Args:
-        per_image: ``(I,)`` a value of each image, whose mean is wanted; nan for images that have none, which
-            are left out. Or ``(I, K)`` counts of each image, e.g. tp, fp, fn.
-        statistic: takes ``(R, K)`` means over the images of each of R draws, gives ``(R,)``. A ratio of
-            counts is the same of means as of sums. May be left out where K is 1.
-        level: share of the draws inside the interval.
-        resamples: number of draws.
-        seed: of the draws; the same seed gives the same interval.
+        per_image: ``(I,)`` a value of each image, for the interval of the mean, without nan. Or ``(I, K)``
+            counts of each image, e.g. tp, fp, fn.
+        statistic: maps ``(R, K)`` means over the images of R resamples to ``(R,)``. A ratio of counts is the
+            same for means as for sums. Optional where K is 1.
+        level: share of the resamples inside the interval.
+        resamples: number of resamples.
+        seed: of the resampling.
 
     >>> from sparseshot.metrics import f1_score
     >>> counts = [[90, 10, 5], [40, 30, 20], [70, 10, 10], [10, 0, 30]]
@@ -77,7 +77,7 @@ def bootstrap_interval(
         )
     if statistic is None:
         if rows.shape[1] != 1:
-            raise InputError(f"per_image has {rows.shape[1]} columns; say by statistic what is made of them")
+            raise InputError(f"per_image has {rows.shape[1]} columns; give a statistic of them")
         statistic = _only_column
     random = np.random.default_rng(seed)
     images = len(rows)

@@ -1,4 +1,4 @@
-"""Which found cell stands for which true one: one to one, within a radius."""
+"""One-to-one matching of true and found cells within a radius."""
 
 import math
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from sparseshot.metrics.counts import Counts
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """Pairs of true and found cells, no cell in two of them.
+    """Pairs of true and found cells; each cell is in at most one.
 
     Attributes:
         truth: ``(P,)`` index of the true cell of each pair, ascending.
@@ -36,26 +36,25 @@ class Matching:
     def of_partners(
         cls, partner: NDArray[np.int32], distance: NDArray[np.float64], *, found_total: int
     ) -> Self:
-        """Return matching in which true cell i has found cell ``partner[i]``, or none where that is -1."""
+        """Return the matching of true cell i with found cell ``partner[i]``, or none where that is -1."""
         paired = np.flatnonzero(partner >= 0).astype(np.int32)
         return cls(paired, partner[paired], distance[paired], len(partner), found_total)
 
     @property
     def counts(self) -> Counts:
-        """Pairs as true positives; found without a pair as false positives, true without one as missed."""
+        """Pairs as true positives, single found cells as false positives, single true cells as misses."""
         pairs = len(self.truth)
         return Counts(tp=pairs, fp=self.found_total - pairs, fn=self.truth_total - pairs)
 
 
 def match_points(truth_xy: NDArray[np.float64], found_xy: NDArray[np.float64], *, radius: float) -> Matching:
-    """Match as many points as can be, one to one, each pair at a distance of ``radius`` or less.
+    """Match as many points as possible, one to one, each pair at a distance of ``radius`` or less.
 
-    Of the matchings with that many pairs it gives one of near pairs, see
-    :meth:`~sparseshot.metrics.assignment.Candidates.matched`. Memory grows with the pairs within the
-    radius, never with the product of the numbers of points.
+    Near pairs are preferred, see :meth:`~sparseshot.metrics.assignment.Candidates.matched`. Memory grows with
+    the pairs within the radius, not with the product of the numbers of points.
 
     >>> truth, found = np.array([[0.0, 0.0], [4.0, 0.0]]), np.array([[3.0, 0.0], [6.0, 0.0]])
-    >>> matching = match_points(truth, found, radius=3)  # the nearest pair alone would leave two single
+    >>> matching = match_points(truth, found, radius=3)  # pairing the nearest first would lose a pair
     >>> matching.truth, matching.found, matching.counts
     (array([0, 1], dtype=int32), array([0, 1], dtype=int32), Counts(tp=2, fp=0, fn=0))
     """
@@ -92,10 +91,10 @@ def match_cells(truth: Cells, found: Cells, *, radius_um: float = 3.0, by_class:
 
 
 def counts_by_class(matching: Matching, truth: Cells, found: Cells) -> dict[str, Counts]:
-    """Count for each class the pairs that agree on it, and the true and found cells of it in no such pair.
+    """Count for each class the pairs that agree on it, and its true and found cells in no such pair.
 
-    After a matching across classes, a cell found in the right place with the wrong class is a false
-    positive of the one class and missed in the other.
+    After a matching across classes, a cell found in the right place with the wrong class is a false positive
+    of one class and a miss of the other.
     """
     counts = {}
     for name in dict.fromkeys(truth.classes + found.classes):
@@ -109,12 +108,12 @@ def counts_by_class(matching: Matching, truth: Cells, found: Cells) -> dict[str,
 def exclusive_counts(
     truth: Cells, found: Cells, *, of_class: str, radius_um: float = 3.0
 ) -> tuple[Counts, Counts]:
-    """Count what of one class, and what of all others, was found as that class.
+    """Count the marks of one class, and those of all others, that were found as that class.
 
     ``found`` are the cells found as the class. They are matched with the marks of all classes at once, so
-    that one found cell speaks for one mark: a lymphocyte found beside a tumour cell is not counted twice.
-    Found cells without a mark near them are counted in neither: where marks are sparse, nobody knows
-    what they are. For :func:`~sparseshot.metrics.counts.exclusive_recall`.
+    that each counts for one mark: a lymphocyte found beside a tumour cell is not counted twice. Found cells
+    without a mark near them do not count, since with sparse marks they may be right or wrong. For
+    :func:`~sparseshot.metrics.counts.exclusive_recall`.
 
     >>> truth = Cells(np.array([[0.0, 0.0], [40.0, 0.0], [80.0, 0.0]]), classes=("lymphocyte", "tumour"),
     ...               label=np.array([0, 0, 1]), mpp=0.25)
@@ -132,7 +131,7 @@ def exclusive_counts(
 
 
 def shared_mpp(truth: Cells, found: Cells) -> float:
-    """Return the µm per pixel of two tables of one slide; it is enough if one of them knows it."""
+    """Return the µm per pixel of two tables of one slide, of which at least one has it."""
     known = [cells.mpp for cells in (truth, found) if cells.mpp is not None]
     if not known:
         raise InputError("neither true nor found cells carry an mpp; set it with replace(cells, mpp=0.25)")

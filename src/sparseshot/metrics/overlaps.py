@@ -13,12 +13,12 @@ from sparseshot.metrics.counts import f1_score
 from sparseshot.metrics.matching import Matching
 
 INTERSECTED_AT_ONCE = 50_000
-"""Pairs of outlines whose common part is held in memory at a time."""
+"""Pairs of outlines whose intersection is held in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Overlaps:
-    """The pairs of true and found areas that have something in common.
+    """The pairs of true and found areas that overlap.
 
     Attributes:
         truth: ``(P,)`` index of the true area of each pair.
@@ -54,17 +54,17 @@ class Overlaps:
 
 @dataclass(frozen=True)
 class AreaCounts:
-    """What panoptic quality and the aggregated Jaccard index are made of; adds up over images.
+    """Counts for panoptic quality and the aggregated Jaccard index; images add up.
 
-    Both need whole objects, so count an image whole, not by tiles that cut cells.
+    Both need whole objects, so count whole images, not tiles that cut cells.
 
     Attributes:
         tp: pairs with an IoU above one half.
         fp: found areas in no such pair.
         fn: true areas in no such pair.
         iou_sum: sum of the IoU of these pairs.
-        common: sum over true areas of what they share with the found area of highest IoU.
-        united: sum over true areas of their union with it, and of the found areas that are nobody's best.
+        common: sum over true areas of the intersection with the found area of highest IoU.
+        united: sum over true areas of the union with it, plus the found areas that are no one's best.
     """
 
     tp: int = 0
@@ -96,7 +96,7 @@ class AreaCounts:
 
     @property
     def panoptic_quality(self) -> float:
-        """Σ IoU / (tp + fp/2 + fn/2) (Kirillov et al., CVPR 2019); 1 where there was nothing.
+        """Σ IoU / (tp + fp/2 + fn/2) (Kirillov et al., CVPR 2019); 1 where there is nothing.
 
         It is the recognition quality times the segmentation quality.
         """
@@ -105,7 +105,7 @@ class AreaCounts:
 
     @property
     def aggregated_jaccard_index(self) -> float:
-        """AJI as Kumar et al. (TMI 2017) define it; 1 where there was nothing.
+        """AJI as Kumar et al. (TMI 2017) define it; 1 where there is nothing.
 
         One found area may be the best of several true ones, as in the original.
         """

@@ -1,4 +1,4 @@
-"""Scores as counts in fixed bins, which add up over tiles and machines."""
+"""Histograms of scores, which add up over tiles and machines."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -13,16 +13,16 @@ BINS_PER_LOGIT = 64
 BINS = int(2 * HIGHEST_LOGIT) * BINS_PER_LOGIT
 
 THRESHOLDS: NDArray[np.float64] = 1 / (1 + np.exp(HIGHEST_LOGIT - np.arange(BINS) / BINS_PER_LOGIT))
-"""The least score of each bin. Bin 0 also holds everything below, down to a score of 0."""
+"""Lowest score of each bin. Bin 0 also holds everything below, down to a score of 0."""
 THRESHOLDS.flags.writeable = False
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreHistogram:
-    """How many scores in [0, 1] fall into each of 2048 bins.
+    """Numbers of scores in [0, 1] in each of 2048 bins.
 
-    The bins are equally wide in the logit, from -16 to 16, because a model trained on one cell in a
-    thousand gives its cells scores of 0.001, which bins of equal score would not tell apart.
+    The bins are equally wide in the logit, from -16 to 16, because a model trained on one cell in a thousand
+    gives its cells scores of 0.001, which bins of equal width would not separate.
 
     >>> one, other = ScoreHistogram.of([0.1, 0.9]), ScoreHistogram.of([0.5])
     >>> (one + other).total, (one + other).at_least()[THRESHOLDS.searchsorted(0.5)]
@@ -45,10 +45,10 @@ class ScoreHistogram:
 
     @classmethod
     def of_logits(cls, logits: ArrayLike) -> Self:
-        """Count probabilities given by their logits, as a network does; minus infinity is a score of 0."""
+        """Count probabilities given as logits; minus infinity is a score of 0."""
         logits = np.asarray(logits).reshape(-1)
         if np.isnan(logits).any():
-            raise InputError(f"logit {int(np.argmax(np.isnan(logits)))} is nan; look for what made it so")
+            raise InputError(f"logit {int(np.argmax(np.isnan(logits)))} is nan; find out where it comes from")
         place = (np.clip(logits, -HIGHEST_LOGIT, HIGHEST_LOGIT) + HIGHEST_LOGIT) * BINS_PER_LOGIT
         return cls(np.bincount(np.minimum(place.astype(np.intp), BINS - 1), minlength=BINS))
 
@@ -57,9 +57,9 @@ class ScoreHistogram:
 
     @property
     def total(self) -> int:
-        """How many scores were counted."""
+        """Number of scores."""
         return int(self.counts.sum())
 
     def at_least(self) -> NDArray[np.int64]:
-        """Return for each of :data:`THRESHOLDS` how many scores reach it."""
+        """Return the number of scores that reach each of :data:`THRESHOLDS`."""
         return np.cumsum(self.counts[::-1])[::-1]
