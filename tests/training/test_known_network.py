@@ -18,7 +18,7 @@ from sparseshot.training.canvas import BlockCache
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.held_out import calibrate
-from sparseshot.training.pictures import write_picture
+from sparseshot.training.pictures import COLOURS, TITLES, picture_row, write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, promoted, train_in_rounds
 
@@ -166,7 +166,32 @@ def test_the_picture_is_written(task: str, tmp_path: Path) -> None:
     from PIL import Image
 
     with Image.open(tmp_path / "sheet.png") as sheet:
-        assert sheet.size == (5 * 260 - 4, 18 + 2 * 260)
+        assert sheet.size == (5 * 260 - 4, 2 * (18 + 260) - 4)
+
+
+@pytest.mark.parametrize("task", ["segment", "detect"])
+def test_a_colour_has_one_meaning_and_no_panel_is_empty(task: str, tmp_path: Path) -> None:
+    from PIL import Image
+
+    assert len(set(COLOURS.values())) == len(COLOURS)
+    network: nn.Module = DarkIsCell() if task == "segment" else DarkestOfEight()
+    config = tiny_config(task)
+    checkpoint = _Known(config, network.state_dict(), 1)
+    trained, unseen = marked_blobs(0), AnnotatedSlide(*blobs(1))
+    rows = [picture_row(checkpoint, item, threshold=0.5) for item in (trained, unseen)]
+    assert set(rows[0]) == set(TITLES)
+    assert set(rows[1]) == set(TITLES) - {"marks"}
+    for row in rows:
+        for name in set(row) - {"image"}:
+            assert (row[name] != row["image"]).any(), name
+    write_picture(tmp_path / "sheet.png", checkpoint, [unseen], threshold=0.5)
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.size == (4 * 260 - 4, 18 + 256)
+
+
+class _Known(Checkpoint):
+    def network(self, network: nn.Module | None = None) -> nn.Module:
+        return DarkIsCell() if self.config.task == "segment" else DarkestOfEight()
 
 
 def test_points_only_marks_serve_a_segmenter() -> None:

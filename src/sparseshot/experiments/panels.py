@@ -28,15 +28,14 @@ def write_panels(
     for name, image in zip(IMAGES, shown, strict=True):
         grid = Grid.over(image.slide, checkpoint.mpp)
         inside = np.s_[: grid.height, : grid.width]  # panels of smaller images are padded
-        pixels, marks, truth, _, half = picture_row(checkpoint, image, threshold=0.5)
-        panels = {"image": pixels, "truth": truth, "half": half}
-        if image.truth is not None:
-            panels["marks"] = marks
+        panels = picture_row(checkpoint, image, threshold=0.5)
+        panels["half"] = panels.pop("errors")
         if checkpoint.threshold is not None:
-            *_, panels["calibrated"] = picture_row(checkpoint, image, threshold=checkpoint.threshold)
-        for column, panel in panels.items():
+            at = picture_row(checkpoint, image, threshold=checkpoint.threshold)
+            panels["calibrated"] = at["errors"]
+        for column in (column for column in COLUMNS if column in panels):
             with replacing(panel_path(folder, name, column)) as temporary:
-                Image.fromarray(panel[inside]).save(temporary, "PNG")
+                Image.fromarray(panels[column][inside]).save(temporary, "PNG")
 
 
 def panel_path(folder: Path, image: str, column: str) -> Path:

@@ -146,9 +146,9 @@ def draw_panels(chosen: Sequence[Result]) -> bytes:
             panels = [read_panel(chosen[0].folder, image, column) for column in COLUMNS[:3]]
             panels += [read_panel(r.folder, image, column) for r in chosen for column in COLUMNS[3:]]
             for axis, panel, title in zip(axes[row], panels, titles, strict=True):
-                axis.imshow(np.full((4, 4, 3), 244, np.uint8) if panel is None else _middle(panel))
                 axis.set_axis_off()
-                if row == 0:
+                if panel is not None:
+                    axis.imshow(_middle(panel))
                     axis.set_title(title, fontsize=7.5)
         file = io.BytesIO()
         canvas.savefig(file, format="jpg", dpi=130, pil_kwargs={"quality": 80})
