@@ -84,8 +84,8 @@ class ArraySlide:
 
     def read(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
         step = round(grid.downsample)
-        assert grid.downsample == step
-        wanted = Box(*(step * side for side in box))
+        whole = grid.downsample == step
+        wanted = Box(*(round(grid.downsample * side) for side in box))
         for tile in self.broken:
             part = tile.meet(wanted)
             if part.width and part.height:
@@ -93,6 +93,13 @@ class ArraySlide:
         inside = wanted.meet(Box(0, 0, *self.size))
         out = np.full((wanted.height, wanted.width, 3), 255, np.uint8)
         out[inside.within(wanted)] = self.pixels[inside.y0 : inside.y1, inside.x0 : inside.x1]
+        if not whole:  # for pictures, where the nearest pixel will do
+            rows, columns = (
+                np.minimum((np.arange(count) * grid.downsample).astype(int), length - 1)
+                for count, length in ((box.height, wanted.height), (box.width, wanted.width))
+            )
+            picked: NDArray[np.uint8] = out[rows[:, None], columns]
+            return picked
         mean: NDArray[np.float64] = out.reshape(box.height, step, box.width, step, 3).mean(axis=(1, 3))
         return np.round(mean).astype(np.uint8)
 

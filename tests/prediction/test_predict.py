@@ -196,13 +196,13 @@ def test_counts_and_maps_add_up(reference: Path) -> None:
     with tifffile.TiffFile(reference / "density.ome.tif") as file:
         density = file.asarray()
         assert file.ome_metadata is not None
-        assert 'PhysicalSizeX="50.0"' in file.ome_metadata
-    assert density.shape == (2, 9, 7)
-    assert density.sum() * 0.05**2 == pytest.approx(len(cells))
+        assert 'PhysicalSizeX="25.0"' in file.ome_metadata
+    assert density.shape == (2, 17, 14)
+    assert density.sum() * 0.025**2 == pytest.approx(len(cells))
     with Image.open(reference / "density.png") as picture:
         assert picture.size[0] > 500
     with Image.open(reference / "overview.png") as picture:
-        assert picture.mode == "RGB"
+        assert picture.size == (1400, 1660), "the slide is smaller than 2,000 pixels"
 
 
 def test_the_manifest_tells_what_was_done(reference: Path, model: Model) -> None:

@@ -141,7 +141,7 @@ def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> Tis
     while width * height * (slide.mpp / mpp) ** 2 > _MAX_PIXELS:
         mpp *= 2  # in steps of the usual levels
     grid = Grid.over(slide, mpp)
-    overview, unread = _overview(slide, grid)
+    overview, unread = read_overview(slide, grid)
     stained = _stained(overview, drop_ink=drop_ink)
     mm2 = width * height * (slide.mpp / 1000) ** 2
     is_crop = mm2 < _CROP_MM2
@@ -149,7 +149,7 @@ def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> Tis
     return TissueMask(mask | unread, grid, slide.size, _small(overview))
 
 
-def _overview(slide: Slide, grid: Grid) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+def read_overview(slide: Slide, grid: Grid) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """Read the whole slide in strips; return it and which pixels could not be read."""
     pixels = np.full((grid.height, grid.width, 3), 255, np.uint8)
     unread = np.zeros((grid.height, grid.width), bool)

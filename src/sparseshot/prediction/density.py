@@ -10,12 +10,15 @@ import numpy as np
 import tifffile
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
 
 from sparseshot.cells import Cells
 from sparseshot.files import replacing
 
-BIN_UM = 50.0
-"""Side of a square of the map: some ten cells of dense tissue."""
+BIN_UM = 25.0
+"""Side of a square of the map: some cells of dense tissue."""
+
+_BLUR_BINS = 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +79,7 @@ class Density:
 
     def write_picture(self, path: Path, *, overview: NDArray[np.uint8] | None = None) -> None:
         """Write a PNG of all classes together, beside the slide in small."""
-        total = self.per_mm2.sum(axis=0)
+        total = gaussian_filter(self.per_mm2.sum(axis=0), _BLUR_BINS)  # single squares hold few cells
         height, width = total.shape
         panels = 1 if overview is None else 2
         tall = float(np.clip(6 * height / width, 2, 12))
@@ -90,7 +93,9 @@ class Density:
             )  # its name has any letters
         # Its top is not the one crowded square, so that the rest is not all dark.
         top = float(np.quantile(total[total > 0], 0.995)) if (total > 0).any() else 1.0
-        drawn = axes[-1].imshow(total, extent=extent, cmap="inferno", vmin=0, vmax=top)
+        drawn = axes[-1].imshow(
+            total, extent=extent, cmap="inferno", vmin=0, vmax=top, interpolation="bilinear"
+        )
         axes[-1].set(title="cells in a mm²", xlabel="mm")
         figure.colorbar(drawn, ax=axes[-1], shrink=0.8, extend="max")
         with replacing(path) as temporary:

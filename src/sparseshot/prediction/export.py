@@ -4,7 +4,7 @@ import hashlib
 import json
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -12,7 +12,6 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import shapely
 from numpy.typing import NDArray
-from PIL import Image
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.formats import qupath_write
@@ -20,12 +19,15 @@ from sparseshot.cells.formats.options import WriteOptions
 from sparseshot.cells.repairs import Repairs
 from sparseshot.errors import DataNotFoundError, FormatError
 from sparseshot.files import replacing, write_json
+from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
 from sparseshot.models.finder import PLACE_DECIMALS, SlideFrame
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.manifest import MANIFEST, Broken, File, Manifest, sweep
+from sparseshot.prediction.slide_page import Overview, close_boxes, make_slide_page
+from sparseshot.prediction.slide_pictures import inside
 
-QUPATH, SUMMARY, OVERVIEW = "qupath.zip", "summary.json", "overview.png"
+QUPATH, SUMMARY, OVERVIEW, PAGE = "qupath.zip", "summary.json", "overview.png", "index.html"
 DENSITY_PICTURE, DENSITY_MAP = "density.png", "density.ome.tif"
 
 PART_CELLS = 50_000
@@ -87,23 +89,22 @@ def read_prediction(folder: Path | str) -> Cells:
 
 
 def export(
-    folder: Path, manifest: Manifest, frame: SlideFrame, name: str, tissue: TissueMask
+    folder: Path, manifest: Manifest, frame: SlideFrame, slide: Slide, tissue: TissueMask
 ) -> PredictionSummary:
     """Write everything that is made of all shards, and then that nothing is left to be done."""
     density = Density.over(frame.size, frame.mpp, frame.classes)
+    overview = Overview(slide)
+    rows: list[tuple[float, float]] = []
     with replacing(folder / QUPATH) as temporary:
-        _write_qupath(temporary, _counted(read_shards(folder, manifest), density), frame, name)
+        shards = _counted(read_shards(folder, manifest), density, overview, rows)
+        _write_qupath(temporary, shards, frame, slide.name)
     density.write_ome_tiff(folder / DENSITY_MAP)
-    files = [QUPATH, DENSITY_MAP, DENSITY_PICTURE, SUMMARY]
-    overview = None
-    if tissue.overview is not None:
-        overview = tissue.picture()
-        files.append(OVERVIEW)
-        with replacing(folder / OVERVIEW) as temporary:
-            Image.fromarray(overview).save(temporary, "PNG")
-    density.write_picture(folder / DENSITY_PICTURE, overview=overview)
+    overview.write(folder / OVERVIEW)
+    density.write_picture(
+        folder / DENSITY_PICTURE, overview=None if tissue.overview is None else tissue.picture()
+    )
     summary = PredictionSummary(
-        slide=name,
+        slide=slide.name,
         folder=folder,
         counts=dict(zip(frame.classes, density.counts.sum(axis=(1, 2)).tolist(), strict=True)),
         tissue_mm2=tissue.area_mm2,
@@ -111,6 +112,11 @@ def export(
         broken=manifest.broken,
     )
     write_json(folder / SUMMARY, _as_json(summary))
+    boxes = close_boxes(density, slide)
+    page = _page(slide, overview, _cells_in(boxes, folder, manifest, rows), summary)
+    with replacing(folder / PAGE) as temporary:
+        temporary.write_text(page, encoding="utf-8", errors="replace")
+    files = [QUPATH, DENSITY_MAP, DENSITY_PICTURE, SUMMARY, OVERVIEW, PAGE]
     finished = replace(manifest, files=tuple(File.of(folder, file) for file in sorted(files)), finished=True)
     finished.save(folder)
     sweep(folder)
@@ -150,10 +156,58 @@ def _as_json(summary: PredictionSummary) -> dict[str, Any]:
     }
 
 
-def _counted(shards: Iterator[Cells], density: Density) -> Iterator[Cells]:
+def _counted(
+    shards: Iterator[Cells], density: Density, overview: Overview, rows: list[tuple[float, float]]
+) -> Iterator[Cells]:
+    """Count and draw the cells as they pass; ``rows`` receives the lowest and highest y of each shard."""
     for cells in shards:
         density.add(cells)
+        overview.add(cells)
+        y = cells.xy[:, 1]
+        rows.append((float(y.min()), float(y.max())) if len(y) else (np.inf, -np.inf))
         yield cells
+
+
+def _cells_in(
+    boxes: Sequence[Box], folder: Path, manifest: Manifest, rows: Sequence[tuple[float, float]]
+) -> Iterator[tuple[Box, Cells]]:
+    """Yield each box with its cells, reading only the shards that reach into it."""
+    for box in boxes:
+        reaching = [
+            shard
+            for shard, (low, high) in zip(manifest.shards, rows, strict=True)
+            if low < box.y1 and high >= box.y0
+        ]
+        parts = [read_cells(folder / shard.file.name) for shard in reaching]
+        yield box, Cells.concatenate([part[inside(part.xy, box)] for part in parts])
+
+
+def _page(
+    slide: Slide, overview: Overview, cells_in: Iterator[tuple[Box, Cells]], summary: PredictionSummary
+) -> str:
+    counts = [(name, count, summary.per_mm2(count)) for name, count in summary.counts.items()]
+    width, height = slide.size
+    facts = [
+        ("slide", f"{width:,} × {height:,} pixels of {slide.mpp:g} µm"),
+        ("tissue", f"{summary.tissue_mm2:,.2f} mm²"),
+        ("threshold", f"{summary.threshold:.3f}"),
+        ("unreadable places", str(len(summary.broken))),
+    ]
+    files = [
+        (QUPATH, "all cells; drop the file on the open slide in QuPath"),
+        (OVERVIEW, "the overview"),
+        (DENSITY_MAP, "cells per mm² as an image, a channel for each class"),
+        (SUMMARY, "the counts"),
+    ]
+    return make_slide_page(
+        slide,
+        overview,
+        cells_in,
+        counts=counts,
+        facts=facts,
+        files=files,
+        density_png=(summary.folder / DENSITY_PICTURE).read_bytes(),
+    )
 
 
 def _write_qupath(path: Path, shards: Iterator[Cells], frame: SlideFrame, name: str) -> None:

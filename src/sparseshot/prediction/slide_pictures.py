@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import shapely
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from sparseshot.cells import Cells
 from sparseshot.images import Box, Slide, read_region
 
 _PALE = 0.55  # how far a slide fades under dots
@@ -54,14 +56,41 @@ def draw_overview(
 
 def draw_closely(slide: Slide, box: Box, layers: Sequence[Layer], *, side_px: int) -> bytes:
     """Draw a square of the slide with its cells; JPEG."""
-    pixels = read_region(slide, box.x0, box.y0, side_px, side_px, mpp=slide.mpp * box.width / side_px)
-    large = Image.fromarray(pixels).resize((_FINER * side_px, _FINER * side_px), Image.Resampling.BICUBIC)
+    large, scale = _square(slide, box, side_px)
     draw = ImageDraw.Draw(large)
-    scale = _FINER * side_px / box.width
     for xy, marker in layers:
         for x, y in ((xy[inside(xy, box)] - box[:2]) * scale).tolist():
             _draw_marker(draw, x, y, marker)
     return _jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
+
+
+def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int) -> bytes:
+    """Draw a square of the slide with the outlines of its cells, or rings around points; JPEG.
+
+    Colours are those of the classes.
+    """
+    large, scale = _square(slide, box, side_px)
+    draw = ImageDraw.Draw(large)
+    colours = [f"rgb{colour}" for colour in cells.colors or [(213, 94, 0)] * len(cells.classes)]
+    for index in np.flatnonzero(cells.label >= 0).tolist():
+        colour = colours[cells.label[index]]
+        if cells.outline is None:
+            x, y = ((cells.xy[index] - box[:2]) * scale).tolist()
+            _draw_marker(draw, x, y, Marker("ring", colour, "#fff"))
+            continue
+        for part in shapely.get_parts(cells.outline[index]):
+            ring = (shapely.get_coordinates(shapely.get_exterior_ring(part)) - box[:2]) * scale
+            places = [tuple(place) for place in ring.tolist()]
+            draw.line(places, fill="#fff", width=7, joint="curve")
+            draw.line(places, fill=colour, width=4, joint="curve")
+    return _jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
+
+
+def _square(slide: Slide, box: Box, side_px: int) -> tuple[Image.Image, float]:
+    """Return the pixels of a square, enlarged to be drawn on, and their number per level-0 pixel."""
+    pixels = read_region(slide, box.x0, box.y0, side_px, side_px, mpp=slide.mpp * box.width / side_px)
+    large = Image.fromarray(pixels).resize((_FINER * side_px, _FINER * side_px), Image.Resampling.BICUBIC)
+    return large, _FINER * side_px / box.width
 
 
 def _draw_marker(draw: ImageDraw.ImageDraw, x: float, y: float, marker: Marker) -> None:

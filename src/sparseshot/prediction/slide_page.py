@@ -1,0 +1,134 @@
+"""Pictures and page of one predicted slide: an overview with its cells, close-ups, counts."""
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from sparseshot.cells import Cells
+from sparseshot.errors import SlideError
+from sparseshot.files import replacing
+from sparseshot.images import Box, Grid, Slide
+from sparseshot.images.tissue import read_overview
+from sparseshot.pages import code, escape, table, to_html
+from sparseshot.prediction.density import Density
+from sparseshot.prediction.slide_pictures import draw_cells
+
+OVERVIEW_PX = 2000
+CLOSE_UM, CLOSE_PX = 150.0, 620
+QUANTILES = (0.5, 0.9, 1.0)
+"""Close-ups show squares at these quantiles of the number of cells, over the squares that have any."""
+
+_CELL_UM = 3.0  # radius of a cell in the overview
+_PALE = 0.5  # how far the slide fades under the cells
+
+
+class Overview:
+    """The whole slide in small, on which cells are drawn as they come."""
+
+    def __init__(self, slide: Slide) -> None:
+        self.grid = Grid.over(slide, slide.mpp * max(1.0, max(slide.size) / OVERVIEW_PX))
+        pixels, _ = read_overview(slide, self.grid)
+        grey = pixels.mean(axis=2, keepdims=True)
+        self.pixels = np.broadcast_to((1 - _PALE) * grey + _PALE * 255, pixels.shape).astype(np.uint8)
+        radius = int(np.clip(round(_CELL_UM / self.grid.mpp), 1, 8))
+        rows, columns = np.mgrid[-radius : radius + 1, -radius : radius + 1]
+        self._disc = np.argwhere(rows**2 + columns**2 <= radius**2) - radius
+
+    def add(self, cells: Cells) -> None:
+        """Draw cells in the colours of their classes."""
+        colours = class_colours(cells)[cells.label]
+        x, y = self.grid.from_level0(cells.xy).astype(np.intp).T
+        height, width, _ = self.pixels.shape
+        for dy, dx in self._disc.tolist():
+            self.pixels[np.clip(y + dy, 0, height - 1), np.clip(x + dx, 0, width - 1)] = colours
+
+    def write(self, path: Path) -> None:
+        """Write a PNG file; its palette of 256 colours keeps it small."""
+        with replacing(path) as temporary:
+            Image.fromarray(self.pixels).quantize(256, dither=Image.Dither.NONE).save(temporary, "PNG")
+
+    def jpeg(self) -> bytes:
+        """Return the picture as a JPEG file."""
+        file = io.BytesIO()
+        Image.fromarray(self.pixels).save(file, "JPEG", quality=82, optimize=True)
+        return file.getvalue()
+
+
+def class_colours(cells: Cells) -> NDArray[np.uint8]:
+    """Return ``(classes + 1, 3)``: the colour of each class, and grey for cells without one."""
+    colours = cells.colors or ((213, 94, 0),) * len(cells.classes)
+    return np.array([*colours, (90, 90, 90)], np.uint8)
+
+
+def close_boxes(density: Density, slide: Slide) -> list[Box]:
+    """Return the squares of the close-ups, chosen by their number of cells alone."""
+    counts = density.counts.sum(axis=0)
+    bins = max(1, round(CLOSE_UM / density.bin_um))
+    padding = [(0, -length % bins) for length in counts.shape]
+    padded = np.pad(counts, padding)
+    squares = padded.reshape(padded.shape[0] // bins, bins, padded.shape[1] // bins, bins).sum(axis=(1, 3))
+    order = np.argsort(squares, axis=None, kind="stable")[np.count_nonzero(squares == 0) :]
+    side = bins * density.bin_um / slide.mpp
+    boxes: dict[Box, None] = {}
+    for quantile in QUANTILES if len(order) else ():
+        row, column = divmod(int(order[int(quantile * (len(order) - 1))]), squares.shape[1])
+        x0, y0 = (
+            min(k * side, max(0.0, size - side)) for k, size in zip((column, row), slide.size, strict=True)
+        )
+        boxes[Box(round(x0), round(y0), round(x0 + side), round(y0 + side))] = None
+    return list(boxes)
+
+
+def make_slide_page(
+    slide: Slide,
+    overview: Overview,
+    cells_in: Iterable[tuple[Box, Cells]],
+    *,
+    counts: Sequence[tuple[str, int, float]],
+    facts: Sequence[tuple[str, str]],
+    files: Sequence[tuple[str, str]],
+    density_png: bytes,
+) -> str:
+    """Return the page.
+
+    Args:
+        slide: the slide.
+        overview: with all cells drawn.
+        cells_in: the squares of the close-ups, with their cells.
+        counts: class, number of cells, and cells per mm².
+        facts: names and values of a table.
+        files: names of the files beside the page, and what they are.
+        density_png: picture of the density map.
+    """
+    pictures = {"overview.jpg": overview.jpeg(), "density.png": density_png}
+    parts = [
+        f"# {escape(slide.name)}",
+        table(["class", "cells", "per mm²"], [[escape(n), f"{c:,}", f"{d:,.1f}"] for n, c, d in counts]),
+        table(["", ""], [[name, escape(value)] for name, value in facts], text_columns=2),
+        "## Overview",
+        "![The slide with its cells](overview.jpg)",
+        "*The slide in grey; each dot is a cell in the colour of its class.*",
+    ]
+    rows: list[list[str]] = []
+    for box, cells in cells_in:
+        try:
+            plain, drawn = (draw_cells(slide, box, each, side_px=CLOSE_PX) for each in (cells[:0], cells))
+        except SlideError:  # a part of the slide that cannot be read
+            continue
+        names = [f"close-{len(rows)}-{kind}.jpg" for kind in ("plain", "cells")]
+        pictures |= dict(zip(names, (plain, drawn), strict=True))
+        rows.append([f"![x {box.x0}, y {box.y0}, {len(cells)} cells]({name})" for name in names])
+    if rows:
+        parts += [
+            "## Close-ups",
+            table(["The slide", "With its cells"], rows, text_columns=2),
+            f"*{CLOSE_UM:.0f} µm across, chosen by the number of cells alone: of the squares with cells, the "
+            "median, the 90th percentile and the fullest.*",
+        ]
+    links = [f"- [{code(name)}]({name}): {text}" for name, text in files]
+    parts += ["## Density", "![Cells per mm²](density.png)", "## Files", "\n".join(links)]
+    return to_html("\n\n".join(parts), title=slide.name, pictures=pictures)
