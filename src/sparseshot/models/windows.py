@@ -81,7 +81,8 @@ def plan(
         )
     longest = max(grid.width, grid.height)
     # A window that holds the whole grid needs no halo.
-    halo, room = (0, layout.window_px) if longest <= layout.window_px else (halo, room)
+    largest = layout.window_px // alignment_px * alignment_px
+    halo, room = (0, largest) if longest <= largest else (halo, room)
     windows = TileGrid(grid.width, grid.height, _even(longest, room, alignment_px), halo)
     bands: dict[tuple[int, int], list[Window]] = {}
     tile_px = _even(windows.padded_px, layout.tile_px, alignment_px)
