@@ -180,6 +180,14 @@ def test_an_ome_tiff_of_planes_without_tiles_is_read_whole(tmp_path: Path, axes:
         np.testing.assert_array_equal(read_region(slide, 0, 0, 403, 301), IMAGE)
 
 
+@pytest.mark.parametrize("channels", [2, 4, 5])
+def test_channels_without_tiles_are_not_taken_for_colours(tmp_path: Path, channels: int) -> None:
+    planes = np.zeros((channels, 40, 50), np.uint8)
+    tifffile.imwrite(tmp_path / "a.ome.tif", planes, photometric="minisblack", metadata={"axes": "CYX"})
+    with pytest.raises(SlideError, match=r"axes are CYX.*export one plane|axes C \d.*export one plane"):
+        open_slide(tmp_path / "a.ome.tif", mpp=0.25)
+
+
 @pytest.mark.parametrize("mpp", [1e-9, 1e9, 0.0, -1.0, float("nan"), float("inf")])
 def test_an_impossible_pixel_size_is_refused(tmp_path: Path, mpp: float) -> None:
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)

@@ -80,7 +80,7 @@ def test_truncated_names_the_file_and_the_cure(tmp_path: Path, suffix: str) -> N
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # Pillow's, before it gives up
 def test_a_tiff_that_no_reader_knows(tmp_path: Path) -> None:
     (tmp_path / "a.tif").write_bytes(b"II*\0" + b"\xff" * 100)
-    with pytest.raises(SlideError, match="cannot be decoded"):
+    with pytest.raises(SlideError, match="the file is damaged"):
         read_image(tmp_path / "a.tif")
 
 

@@ -160,10 +160,13 @@ def _read_tiff(path: Path) -> NDArray[np.uint8]:
             image = file.series[0].levels[0] if file.is_ome else file.pages.first
             if image.size > 4 * MAX_PIXELS:
                 raise ValueError(f"its {image.size:,} values are too many to decode at once")
-            if image.axes not in {"YX", "YXS", "SYX", "CYX"} or (file.is_ome and 2 in image.shape[:1]):
+            is_one_plane = image.axes in {"YX", "YXS", "SYX"} or (image.axes == "CYX" and image.shape[0] == 3)
+            if not is_one_plane:
                 raise ValueError(f"its axes are {image.axes}, {image.shape}; export one plane in RGB")
             pixels = image.asarray()
             return as_rgb(np.moveaxis(pixels, 0, -1) if image.axes in {"SYX", "CYX"} else pixels)
+    except SlideError:
+        raise
     except Exception as error:  # as above
         raise _broken(path, error) from error
 
