@@ -103,9 +103,7 @@ def test_points_and_areas_have_their_own_threshold(size: int, rho: float) -> Non
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 1.0])
 @pytest.mark.parametrize("placed", [0.5, 1.0])
-def test_the_less_sure_the_place_of_points_the_lower_the_chance_that_gives_one_half(
-    placed: float, share: float
-) -> None:
+def test_uncertain_positions_of_points_lower_the_break_even_probability(placed: float, share: float) -> None:
     generator = torch.Generator().manual_seed(0)
     loss = AdaptiveExclusiveCrossEntropy(warm_up=0.0, every=1)
     cells = torch.zeros(16, 60, 60, dtype=torch.bool)
@@ -132,6 +130,14 @@ def test_marks_of_several_classes_are_counted_together_or_each_for_itself(togeth
     histograms.observe(Call(logits, label).read())
     assert histograms.points
     assert histograms.marks.tolist() == ([144.0] if together else [96.0, 48.0])
+
+
+def test_extreme_logits_are_counted_in_the_outer_bins() -> None:
+    logits = torch.tensor([torch.inf, 1e12, 3.0, -torch.inf, torch.nan]).unsqueeze(1)
+    histograms = LogitHistograms()
+    histograms.observe(Call(logits, torch.ones(5).long()).read())
+    assert histograms.marked[0, [0, -1]].tolist() == [2.0, 2.0]
+    assert histograms.marked.sum() == histograms.everything.sum() == 5
 
 
 def test_the_best_f1_of_many_thresholds() -> None:
@@ -226,7 +232,7 @@ def test_some_background_always_stays_in() -> None:
     assert 0.4 < float(excluded.float().mean()) <= 0.5
 
 
-def test_an_estimate_that_swings_late_is_told_once() -> None:
+def test_an_estimate_that_swings_late_warns_once() -> None:
     loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0)
     logits = torch.cat([torch.full((500,), -4.0), torch.full((500,), 4.0)]).unsqueeze(1)
     few, all_of_them = torch.zeros(1000).long(), torch.zeros(1000).long()

@@ -152,7 +152,7 @@ def test_common_mistakes_get_a_hint(name: str, logits: Any, target: Any, hint: s
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_annotated_left_out_means_what_is_marked(name: str) -> None:
+def test_marks_are_annotated_by_default(name: str) -> None:
     logits, target, hints = batch(4)
     default = made(name)(logits, target, hints=hints)
     assert made(name)(logits, target, annotated=target > 0, hints=hints) == default

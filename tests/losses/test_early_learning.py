@@ -72,7 +72,7 @@ def test_the_teacher_carries_no_gradient() -> None:
         ),
     ],
 )
-def test_bad_input_is_told(call: Any, message: str) -> None:
+def test_bad_input_raises(call: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
 

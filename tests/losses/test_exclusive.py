@@ -301,7 +301,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("change", "message"), BAD)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_bad_input_is_told_with_its_cure(change: dict[str, Any], message: str, dtype: torch.dtype) -> None:
+def test_errors_say_what_to_do(change: dict[str, Any], message: str, dtype: torch.dtype) -> None:
     good = {
         "logits": torch.zeros(2, 1, 3, dtype=dtype),
         "target": torch.zeros(2, 3, dtype=torch.int64),
@@ -311,7 +311,7 @@ def test_bad_input_is_told_with_its_cure(change: dict[str, Any], message: str, d
         exclusive_cross_entropy(**{**good, **change})
 
 
-def test_multi_class_target_out_of_range_is_told() -> None:
+def test_multi_class_target_out_of_range_raises() -> None:
     for dtype in DTYPES:
         with pytest.raises(
             InputError, match=r"target is 4 at \(0,\), but logits with 4 channel\(s\) have only 0 .* and 1…3"
@@ -379,7 +379,7 @@ def test_unknown_preset_lists_the_known() -> None:
         {"confidence": "output", "max_excluded": 0.5},
     ],
 )
-def test_bad_parameters_are_told_when_the_module_is_made(options: dict[str, Any]) -> None:
+def test_bad_parameters_raise_in_the_constructor(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         ExclusiveCrossEntropy(**options)
 

@@ -61,7 +61,7 @@ def test_certain_background_is_not_mirrored() -> None:
 
 
 @pytest.mark.parametrize("options", [{"alpha": 1.5}, {"gamma": -1.0}, {"gamma": math.nan}])
-def test_bad_focus_is_told(options: dict[str, Any]) -> None:
+def test_bad_focal_parameters_raise(options: dict[str, Any]) -> None:
     for make in (FocalLoss, BackgroundRecalibration):
         with pytest.raises(InputError, match="give"):
             make(**options)
@@ -70,6 +70,6 @@ def test_bad_focus_is_told(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "options", [{"tau": 0.0}, {"tau": 1.0}, {"beta": -1.0}, {"unannotated_weight": math.inf}]
 )
-def test_bad_recalibration_is_told(options: dict[str, Any]) -> None:
+def test_bad_recalibration_parameters_raise(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="give"):
         BackgroundRecalibration(**options)

@@ -19,6 +19,6 @@ def test_several_classes_by_hand() -> None:
     assert HuberLoss()(logits, torch.tensor([1])).item() == pytest.approx(expected)
 
 
-def test_bad_delta_is_told() -> None:
+def test_bad_delta_raises() -> None:
     with pytest.raises(InputError, match="delta is 0; give a number above 0"):
         HuberLoss(delta=0)

@@ -30,7 +30,7 @@ def test_annotated_only_averages_over_the_annotated(kind: torch.dtype) -> None:
     torch.testing.assert_close(AnnotatedOnly()(logits, target, annotated=annotated), expected)
 
 
-def test_annotated_only_says_foreground_everywhere() -> None:
+def test_annotated_only_learns_foreground_everywhere() -> None:
     """What it is there to show: without any background the constant "foreground" is the best model."""
     bias = torch.zeros(1, requires_grad=True)
     for _ in range(100):
@@ -48,6 +48,6 @@ def test_oracle_sees_the_truth_and_what_is_ignored() -> None:
     torch.testing.assert_close(Oracle()(logits, target, hints=Hints(truth=truth)), expected)
 
 
-def test_truth_of_another_shape_is_told() -> None:
+def test_truth_of_another_shape_raises() -> None:
     with pytest.raises(InputError, match=r"truth has shape \(3,\), the target \(2,\)"):
         Oracle()(torch.zeros(2, 1), torch.tensor([0, 0]), hints=Hints(truth=torch.tensor([0, 0, 0])))

@@ -136,6 +136,6 @@ def test_evaluation_does_not_touch_the_estimate() -> None:
         {"warm_up": 2.0},
     ],
 )
-def test_bad_parameters_are_told(options: dict[str, Any]) -> None:
+def test_bad_parameters_raise(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"; (give|choose) "):
         NonNegativePU(**options)

@@ -74,8 +74,6 @@ def test_a_schedule_may_be_a_table(table: dict[str, object], schedule: object) -
         ("ece", {"alpha": -1.0}, "alpha is -1"),
     ],
 )
-def test_what_is_unknown_is_told_with_what_is_known(
-    name: str, options: dict[str, object], message: str
-) -> None:
+def test_unknown_names_list_the_known_ones(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_loss(name, options)

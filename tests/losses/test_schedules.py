@@ -57,6 +57,6 @@ def test_schedules_are_values() -> None:
         (Logistic, {"height": 0.5, "centre": 0.5, "width": 0.0}),
     ],
 )
-def test_bad_parameters_are_told(make: Any, arguments: dict[str, float]) -> None:
+def test_bad_parameters_raise(make: Any, arguments: dict[str, float]) -> None:
     with pytest.raises(InputError, match="give"):
         make(**arguments)

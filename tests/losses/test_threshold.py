@@ -105,7 +105,7 @@ def test_a_runaway_is_warned_of() -> None:
         warn_of_runaway(0.95, limit=0.99)
 
 
-def test_bad_bound_is_told() -> None:
+def test_bad_bound_raises() -> None:
     with pytest.raises(InputError, match=r"max_excluded is 1\.5; give a number in"):
         exclusion_mask(torch.zeros(1, 1), torch.tensor([0]), rho=0.5, max_excluded=1.5)
 

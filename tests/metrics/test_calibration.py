@@ -45,7 +45,7 @@ def test_comes_near_the_best_threshold_from_marks_alone(mixture: str, marks: int
     assert np.mean(losses) <= loss
 
 
-def test_one_lucky_mark_among_the_surest_does_not_win() -> None:
+def test_one_lucky_confident_mark_does_not_decide() -> None:
     """At 0.99 recall² / P is (1/10)² / 1, a hundred times that at the right threshold."""
     cells, others = np.linspace(0.5, 0.9, 1000), np.linspace(0.0, 0.2, 9000)
     marks = np.append(cells[50::111], 0.99)

@@ -25,7 +25,7 @@ def test_wilson_of_nothing_and_of_nonsense() -> None:
         wilson_interval(1, 5, level=95)
 
 
-def test_bootstrap_of_a_mean_is_as_wide_as_theory_says() -> None:
+def test_bootstrap_of_a_mean_is_as_wide_as_in_theory() -> None:
     values = np.random.default_rng(0).normal(0.7, 0.1, 400)
     low, high = bootstrap_interval(values)
     half = 1.96 * values.std() / 20

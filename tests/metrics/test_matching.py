@@ -56,15 +56,13 @@ def check_is_matching(truth: Points, found: Points, radius: float) -> int:
 
 @settings(max_examples=300, deadline=None)
 @given(lattice(8, 6), lattice(8, 6), st.sampled_from([0.5, 1.0, 1.5, 2.5]))
-def test_no_more_pairs_are_possible_says_exhaustive_search(
-    truth: Points, found: Points, radius: float
-) -> None:
+def test_no_more_pairs_are_possible_by_exhaustive_search(truth: Points, found: Points, radius: float) -> None:
     assert check_is_matching(truth, found, radius) == most_pairs_exhaustively(within(truth, found, radius))
 
 
 @settings(max_examples=200, deadline=None)
 @given(lattice(60, 20), lattice(60, 20), st.sampled_from([0.5, 1.5, 3.0, 30.0]))
-def test_no_more_pairs_are_possible_says_linear_sum_assignment(
+def test_no_more_pairs_are_possible_by_linear_sum_assignment(
     truth: Points, found: Points, radius: float
 ) -> None:
     near = within(truth, found, radius)

@@ -106,7 +106,7 @@ def compute(call: Call, terms: Terms, reduction: Reduction) -> Tensor:
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        # The paper gives neither α nor γ; these are in the authors' code.
+        # The paper states neither α nor γ; these are from the authors' code.
         "paper": {"rho": Sigmoid(0.75), "alpha": 0.2, "gamma": 0.1},
         "plain": {"rho": Sigmoid(0.75), "alpha": 1.0, "gamma": 0.0},
         "nki": {

@@ -1,9 +1,9 @@
-"""Exclusive cross-entropy and its gradient in one pass over the memory of the CPU, compiled by numba.
+"""Exclusive cross-entropy and its gradient in one pass over memory on the CPU, compiled by numba.
 
-The mathematics is told in :mod:`sparseshot.losses.plain`; here it stands once more, shaped so that LLVM makes
-vector instructions of it: selects instead of branches, no calls, exponential and logarithm as polynomials
-(numba brings no vector library), one-dimensional slices, blocks that stay in the first cache. A division that
-may raise is a branch too, hence ``error_model="numpy"``; a single one makes everything several times slower.
+The formula is that of :mod:`sparseshot.losses.plain`, written so that LLVM vectorises it: selects instead of
+branches, no calls, exponential and logarithm as polynomials (numba has no vector library), one-dimensional
+slices, blocks that fit the L1 cache. A division that may raise is a branch too and would make everything
+several times slower, hence ``error_model="numpy"``.
 """
 
 # ruff: noqa: PLR0917 - numba knows no keyword-only arguments
@@ -19,7 +19,7 @@ from sparseshot.compiled import compiled
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Not "nnan", not "ninf": a NaN among the logits has to come out as a NaN loss.
+# Without "nnan" and "ninf": a NaN among the logits must give a NaN loss.
 _RELAXED = {"contract", "reassoc", "nsz", "arcp"}
 
 BLOCK = 1024
@@ -177,7 +177,7 @@ def _merge_classes(z: Any, shares: Any, total: Any, x: Any) -> None:
 
 @_compiled
 def _spread_classes(z: Any, shares: Any, total: Any, role: Any, slope: Any, loss: Any) -> None:
-    """Turn ``shares`` into the gradient by each logit; add to ``loss`` what telling classes apart costs."""
+    """Turn ``shares`` into the gradient by each logit; add the loss between classes."""
     background = shares[0]
     for i in range(role.size):
         background[i] = -slope[i]
@@ -192,7 +192,7 @@ def _spread_classes(z: Any, shares: Any, total: Any, role: Any, slope: Any, loss
 
 @_compiled
 def _weigh(class_weights: Any, role: Any, weight: Any, rows: Any, loss: Any) -> Any:
-    """Multiply ``loss`` and every row by the weight of its location's class; give the sum of the weights."""
+    """Multiply ``loss`` and every row by the weight of the location's class; return the sum of weights."""
     weight[:] = class_weights[0]
     for y in range(1, class_weights.size):
         own, w = BACKGROUND + _f(y), class_weights[y]
@@ -236,16 +236,16 @@ def exclusive_pass(
     losses: Any,
     gradient: Any,
 ) -> Any:
-    """Go once over a batch: fill ``gradient``, fill ``losses`` if given, sum up.
+    """Compute a batch in one pass: fill ``gradient``, fill ``losses`` if given, and sum.
 
-    What is optional is an empty array where it is not given: None would be another type, and numba compiles
-    once more for each.
+    An optional array that is not given is empty: None would be another type, for which numba would compile
+    again.
 
     Args:
         z: float32 logits ``(N, 1, M)`` or ``(N, C + 1, M)``; any strides, fastest along M.
         target: integers ``(N · M,)``.
         annotated: booleans ``(N · M,)``; not given, ``target > 0``.
-        excluded: optional booleans ``(N · M,)``: what to exclude besides those over the threshold.
+        excluded: optional booleans ``(N · M,)``: further locations to exclude.
         class_weights: optional float32 ``(C + 1,)``.
         threshold: foreground logit from which an unannotated location is excluded.
         alpha: weight of the unannotated part.
@@ -255,8 +255,8 @@ def exclusive_pass(
         gradient: float32, of the shape of ``z``, to be filled: derivative of the sum of the losses.
 
     Returns:
-        Five floats: the sum of the losses; the sum of the weights of what is not ignored; how many locations
-        are unannotated; how many of these are over the threshold; how many targets are no known class.
+        Five floats: the sum of the losses, the sum of the weights of all locations that are not ignored, and
+        the numbers of unannotated locations, of those over the threshold, and of targets of no known class.
     """
     samples, logits, size = z.shape
     classes = _f(max(logits - 1, 1))

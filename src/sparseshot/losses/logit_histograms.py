@@ -72,7 +72,9 @@ class LogitHistograms(nn.Module):
         if self.points:  # a cell is a location whose logit is the highest among its neighbours
             peak = logit == F.max_pool2d(logit.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
             counted, label = counted & peak, torch.where(peak, label, 0)
-        bins = ((logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(0, self.BINS - 1)
+        # Clamped before it becomes an integer, which cannot hold an infinite logit.
+        logit = logit.nan_to_num(-self.RANGE).clamp(-self.RANGE, self.RANGE)
+        bins = ((logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(max=self.BINS - 1)
         likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
         counts = torch.zeros_like(self.counts)
         counts[0] = self._histogram(bins[label > 0], label[label > 0] - 1)
