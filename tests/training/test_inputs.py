@@ -206,7 +206,7 @@ def test_changed_inputs_of_a_run_are_refused(
     if changed == "image":
         Image.fromarray(slide.pixels).save(pair[0])
     if changed == "marks":
-        Cells(truth.xy).write(pair[1])
+        Cells([*truth.xy, *truth.xy[:3] + 5.5]).write(pair[1])  # they would choose another radius too
     weak = WeakSupervision(2 if changed == "rounds" else 1)
     expected = "rounds" if changed == "rounds" else pair[changed == "marks"].name
     with pytest.raises(OutputError, match=expected):

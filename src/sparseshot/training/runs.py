@@ -71,7 +71,9 @@ def train_run(
     training, validation = ([], []) if finished else data.load()
     if fabric is not None and not fabric.is_global_zero:
         say = lambda _: None  # noqa: E731  one process speaks for all
-    config = _announced(config, data, training, say) if training else _with_choices_of(folder, config)
+    config = _with_choices_of(folder, config)
+    if training:
+        config = _announced(config, data, training, say)
     weak = weak or WeakSupervision(1)
     claim(folder, config)
     _claim_data(folder / SOURCE, data, weak)
@@ -105,7 +107,7 @@ def _announced(
 
 
 def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
-    """Return the configuration with the task and radius that a finished run has chosen by its marks."""
+    """Return the configuration with the task and radius that the run in a folder has chosen by its marks."""
     path = folder / CONFIG
     if not path.exists():
         return config
