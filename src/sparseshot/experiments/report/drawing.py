@@ -36,6 +36,7 @@ STYLE: Any = {  # the type of its keys differs between versions
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.color": "#e6e9ed",
     "xtick.color": "#5b6470",
     "ytick.color": "#5b6470",
