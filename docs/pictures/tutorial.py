@@ -1,6 +1,6 @@
 """Make what the tutorial starts from, give its commands, and draw its pictures.
 
-python docs/pictures/tutorial.py FOLDER: two made slides of 1 mm² in FOLDER, one cell in five marked
+python docs/pictures/tutorial.py FOLDER: two synthetic slides of 1 mm² in FOLDER, one cell in five marked
 as QuPath would export it; then the commands of docs/tutorial.md; the pictures go beside this file.
 """
 

@@ -95,7 +95,7 @@ def _full_disk_is_output_error(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise OutputError(
-                folder, f"no room left ({error.strerror}); make room and give the same command again"
+                folder, f"no room left ({error.strerror}); make room and run the same command again"
             ) from error
         raise
 
