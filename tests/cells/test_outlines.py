@@ -59,7 +59,7 @@ def test_holes_and_parts_are_kept() -> None:
     assert shapely.equals(shapes, wanted).tolist() == [True, False, True, True]
     assert shapes[1] is None
     np.testing.assert_allclose(places[2], wanted[2].centroid.coords[0])
-    repairs.warn("nothing was mended")
+    repairs.warn("nothing was repaired")
 
 
 def test_a_hole_without_area_is_dropped_and_its_polygon_stays() -> None:
@@ -79,5 +79,5 @@ def test_repairs_are_counted_once() -> None:
     assert len(caught) == 1
     assert str(caught[0].message) == (
         "a.json: 1 cells with coordinates that are not finite left out, 2 outlines without area left out, "
-        "2 self-crossing outlines mended"
+        "2 self-crossing outlines repaired"
     )

@@ -1,7 +1,7 @@
-"""Points sorted into square buckets, so that the neighbours of a point are few steps away in memory.
+"""Points sorted into square buckets, so that the neighbours of a point are near in memory.
 
-Large arrays that compiled code fills out of order are made by NumPy and passed in: NumPy asks for huge pages,
-without which ten million random accesses take twice the time.
+Large arrays that compiled code fills out of order are allocated by NumPy, which uses huge pages. Without
+these, ten million random accesses take twice the time.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,7 @@ MARGIN = 2
 class Grid:
     """Square buckets over the bounding box of some points, numbered row by row.
 
-    Only the buckets that hold points cost memory: 250,000 × 250,000 pixels in buckets of two pixels are
-    fifteen billion, of which a million cells occupy a million.
+    Only buckets that contain points take memory.
     """
 
     x0: float
@@ -33,7 +32,7 @@ class Grid:
 
     @classmethod
     def over(cls, *points: NDArray[np.float64], side: float) -> Self:
-        """Lay a grid of buckets of one side over every ``(N, 2)`` array of points."""
+        """Return a grid of buckets of one side over all ``(N, 2)`` arrays of points."""
         filled = [xy for xy in points if len(xy)]
         if not filled:
             return cls(0.0, 0.0, side, stride=2 * MARGIN, rows=2 * MARGIN)
@@ -51,7 +50,7 @@ class Grid:
     def keys(self, xy: NDArray[np.float64]) -> NDArray[np.signedinteger]:
         """Number the bucket of each point; a step of one row is a step of ``stride``.
 
-        The numbers are int32 where these reach, for speed, and int64 where not.
+        The numbers are int32 where these suffice, for speed, and int64 elsewhere.
 
         >>> grid = Grid.over(np.array([[0.0, 0.0], [30.0, 10.0]]), side=10.0)
         >>> grid.stride, grid.keys(np.array([[0.0, 0.0], [9.0, 1.0], [10.0, 0.0], [0.0, 10.0]]))
@@ -74,10 +73,9 @@ def _fill_keys(  # noqa: PLR0917  compiled code takes arrays one by one
 
 
 def sorted_keys(keys: NDArray[np.signedinteger]) -> tuple[NDArray[np.int32], NDArray[np.signedinteger]]:
-    """Return the stable order of keys at or above 0, and the keys in that order; the array given is used up.
+    """Return the stable order of keys at or above 0, and the keys in that order; the argument is overwritten.
 
-    A radix sort, eight bits at a time: unlike ``np.argsort`` it takes about the same time for each of ten
-    million keys as for each of a hundred thousand.
+    A radix sort of eight bits at a time: unlike that of ``np.argsort``, its time per key hardly grows.
     """
     order, spare = np.arange(len(keys), dtype=np.int32), np.empty(len(keys), np.int32)
     other = np.empty_like(keys)
@@ -106,7 +104,7 @@ def _sort_by_digit(
 
 
 def checked_points(xy: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """Return the points as ``(N, 2)`` float64, or say what is wrong with them."""
+    """Return points as ``(N, 2)`` float64, or raise an error that says what is wrong."""
     xy = np.asarray(xy, dtype=np.float64)
     if xy.size == 0:
         return xy.reshape(0, 2)
@@ -114,12 +112,12 @@ def checked_points(xy: NDArray[np.float64], name: str) -> NDArray[np.float64]:
         raise InputError(f"{name} has shape {xy.shape}; give (N, 2): x and y of each point")
     if not np.isfinite(xy).all():
         bad = int(np.flatnonzero(~np.isfinite(xy).all(axis=1))[0])
-        raise InputError(f"{name}[{bad}] is {xy[bad].tolist()}; leave out points without a finite place")
+        raise InputError(f"{name}[{bad}] is {xy[bad].tolist()}; leave out points without finite coordinates")
     return np.ascontiguousarray(xy)
 
 
 def checked_scores(score: NDArray[np.floating], *, points: int) -> NDArray[np.float64]:
-    """Return one float64 score for each point, or say what is wrong with them."""
+    """Return one float64 score for each point, or raise an error that says what is wrong."""
     score = np.asarray(score)
     if score.shape != (points,):
         raise InputError(f"score has shape {score.shape} for {points} points; give one score a point")
@@ -129,7 +127,7 @@ def checked_scores(score: NDArray[np.floating], *, points: int) -> NDArray[np.fl
 
 
 def checked_radius(radius: float) -> float:
-    """Return the radius, or say that it is none."""
+    """Return a radius that is positive and finite, or raise an error."""
     if not (np.isfinite(radius) and radius > 0):
         raise InputError(f"radius is {radius}; give a finite distance above 0")
     return float(radius)

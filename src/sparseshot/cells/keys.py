@@ -1,4 +1,4 @@
-"""A number for each id that looks random but is the same on every machine."""
+"""Pseudo-random keys of ids, equal on every machine."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from sparseshot.compiled import compiled
 
 
 def keys_of(ids: NDArray[Any], *, salt: int = 0) -> NDArray[np.uint64]:
-    """Return a 64-bit key for each id; another salt gives keys that have nothing to do with these.
+    """Return a 64-bit key for each id; keys of different salts are independent.
 
-    The mixing is that of SplitMix64 (Steele et al., 2014). It is one to one, so that numbers never share a
-    key; texts do with a chance of 2⁻⁶⁴ for two of them.
+    The mixing is that of SplitMix64 (Steele et al., 2014). It is a bijection, so that numbers never share
+    a key; two texts do with probability 2⁻⁶⁴.
 
     Args:
         ids: ``(N,)`` whole numbers or bytes; padding of the bytes makes no difference.

@@ -1,6 +1,6 @@
-"""How people mark: not always at random, but the large ones, one corner, some images, some classes.
+"""Simulated ways of marking: at random, the large cells, one corner, some images, some classes.
 
-A simulation that only ever thins marks at random tells how a method does with marks that nobody makes.
+People rarely mark at random, so a simulation that only thins marks at random says little about real marks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from sparseshot.errors import InputError
 def choose_marks(
     tables: Sequence[Cells], fraction: float, *, seed: int, marking: str = "random"
 ) -> list[Cells]:
-    """Keep a fraction of the marks of a data set, chosen as somebody may have marked them.
+    """Keep a fraction of the marks of a data set, chosen as a person might have marked them.
 
     Args:
         tables: one for each image.
@@ -52,7 +52,7 @@ def _largest_first(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:  # n
 
 
 def _from_the_corner(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:  # noqa: ARG001
-    """Go through all images at once, in each from its corner: so far, and no image is behind another."""
+    """Order marks by their distance from the corner, in all images at the same pace."""
     ranks = [np.argsort(np.argsort(table.xy.sum(axis=1), kind="stable")) for table in tables]
     done = np.concatenate([rank / max(len(rank), 1) for rank in ranks])
     return np.argsort(done, kind="stable")
@@ -79,4 +79,4 @@ ORDERS: Mapping[str, Callable[[Sequence[Cells], int], NDArray[np.intp]]] = Mappi
     }
 )
 MARKINGS = ("random", *ORDERS)
-"""How marks can be chosen."""
+"""Names of the ways of marking."""

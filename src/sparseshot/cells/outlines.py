@@ -1,4 +1,4 @@
-"""Outlines built from the rings of a file: closed, valid, with their places, or left out and counted."""
+"""Valid outlines and their centroids, built from the rings of a file."""
 
 from typing import Any, NamedTuple
 
@@ -11,19 +11,19 @@ from sparseshot.cells.rings import Rings, offsets
 from sparseshot.compiled import compiled
 
 NO_AREA_PX2 = 1e-6
-"""An outline smaller than this is a slip of the mouse, not a cell."""
+"""Area up to which an outline counts as empty."""
 
 FARTHEST_PX = 1e9
-"""No slide is so large: a coordinate beyond it, infinite or not a number, is none."""
+"""Largest coordinate; no slide reaches it."""
 NOT_FINITE = "cells with coordinates that are not finite left out"
 NO_AREA = "outlines without area left out"
 
 
 class Outlines(NamedTuple):
-    """Outlines that can be trusted.
+    """Valid outlines.
 
     Attributes:
-        shapes: ``(N,)`` valid shapely (multi)polygons; None where there was nothing to build.
+        shapes: ``(N,)`` valid shapely (multi)polygons; None where nothing could be built.
         places: ``(N, 2)`` their centroids; NaN where the shape is None.
     """
 
@@ -32,11 +32,11 @@ class Outlines(NamedTuple):
 
 
 def build_outlines(source: Rings, repairs: Repairs, *, wanted: NDArray[np.bool_] | None = None) -> Outlines:
-    """Build outlines of rings that may be open, self-crossing, empty or not finite.
+    """Build outlines from rings that may be open, self-crossing, empty or not finite.
 
-    Open rings are closed, which is no repair: XML formats write them so. A self-crossing polygon is mended
-    and its largest part kept. Outlines without area, or with coordinates that are not finite, become None;
-    so do, uncounted, those that are not ``wanted``.
+    Open rings are closed, which does not count as a repair since XML formats write them. Of a self-crossing
+    polygon the largest part is kept. Outlines without area, or with coordinates that are not finite, become
+    None, and so do those that are not ``wanted``, without being counted.
 
     >>> bow = np.array([[0, 0], [2, 2], [2, 0], [0, 2.0]])
     >>> repairs = Repairs()
@@ -66,20 +66,20 @@ def build_outlines(source: Rings, repairs: Repairs, *, wanted: NDArray[np.bool_]
     repairs.count(NOT_FINITE, (wanted & ~finite).sum())
     repairs.count(NO_AREA, ((parts == 0) & finite).sum())
 
-    # A ring seen whole from its centroid cannot cross itself. Most cells are such: GEOS need not be asked.
+    # A ring that is star-shaped round its centroid cannot cross itself, so GEOS need not check it.
     ring_of = outline_of[polygon_of[keep]]
-    sure = np.zeros(len(shapes), bool)
-    sure[ring_of] = star[keep]
-    sure &= np.bincount(ring_of, minlength=len(shapes)) == 1
+    valid = np.zeros(len(shapes), bool)
+    valid[ring_of] = star[keep]
+    valid &= np.bincount(ring_of, minlength=len(shapes)) == 1
     places = np.full((len(shapes), 2), np.nan)
     places[ring_of] = centroid[keep]
-    shapes[~sure] = mend(shapes[~sure], repairs)
-    centre = shapely.centroid(shapes[~sure])
-    places[~sure] = np.column_stack([shapely.get_x(centre), shapely.get_y(centre)])
+    shapes[~valid] = repair(shapes[~valid], repairs)
+    centre = shapely.centroid(shapes[~valid])
+    places[~valid] = np.column_stack([shapely.get_x(centre), shapely.get_y(centre)])
     return Outlines(shapes, places)
 
 
-def mend(shapes: NDArray[np.object_], repairs: Repairs) -> NDArray[np.object_]:
+def repair(shapes: NDArray[np.object_], repairs: Repairs) -> NDArray[np.object_]:
     """Make outlines valid; of a polygon keep the largest part, of a multipolygon all."""
     broken = np.flatnonzero(~shapely.is_valid(shapes) & ~shapely.is_missing(shapes))
     if not len(broken):
@@ -94,7 +94,7 @@ def mend(shapes: NDArray[np.object_], repairs: Repairs) -> NDArray[np.object_]:
         else:
             shapes[i] = parts[np.argmax(shapely.area(parts))] if len(parts) else None
     gone = int(shapely.is_missing(shapes[broken]).sum())
-    repairs.count("self-crossing outlines mended", len(broken) - gone)
+    repairs.count("self-crossing outlines repaired", len(broken) - gone)
     repairs.count(NO_AREA, gone)
     return shapes
 
@@ -115,7 +115,7 @@ def _closed(
 def _made(
     xy: NDArray[np.float64], rings: NDArray[np.int64], keep: NDArray[np.bool_], ring_count: NDArray[np.intp]
 ) -> NDArray[np.object_]:
-    """Make polygons of the rings to keep; ``ring_count`` says how many each takes."""
+    """Make polygons of the rings to keep; ``ring_count`` is the number of rings of each."""
     length = np.diff(rings)
     vertices = xy if keep.all() else xy[np.repeat(keep, length)]
     made: NDArray[np.object_] = shapely.from_ragged_array(
@@ -125,7 +125,7 @@ def _made(
 
 
 def _joined(polygons: NDArray[np.object_], parts: NDArray[np.intp]) -> NDArray[np.object_]:
-    """Return each outline its one polygon, or a multipolygon of its several, or None."""
+    """Return for each outline its one polygon, a multipolygon of its several, or None."""
     shapes = np.full(len(parts), None, object)
     owner = np.repeat(np.arange(len(parts)), parts)
     shapes[parts == 1] = polygons[parts[owner] == 1]
@@ -137,7 +137,7 @@ def _joined(polygons: NDArray[np.object_], parts: NDArray[np.intp]) -> NDArray[n
 
 @compiled
 def _examine(xy: Any, rings: Any) -> Any:
-    """Return each closed ring whether it is finite, its centroid, and whether it is star-shaped round it."""
+    """Return for each closed ring if it is finite, its centroid, and if it is star-shaped round it."""
     count = len(rings) - 1
     finite, centroids, stars = np.ones(count, np.bool_), np.zeros((count, 2)), np.zeros(count, np.bool_)
     for i in range(count):

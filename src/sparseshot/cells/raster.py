@@ -1,4 +1,4 @@
-"""Cells drawn into an array: what training and pixel metrics look at."""
+"""Rasterisation of cells for training and pixel metrics."""
 
 import math
 from typing import Any, Literal
@@ -23,13 +23,13 @@ def rasterise(
 ) -> NDArray[np.int32]:
     """Draw cells into an ``(H, W)`` array; 0 is background.
 
-    A pixel belongs to a cell if its centre lies inside the outline, so that drawing what
-    :func:`~sparseshot.cells.trace.trace` found gives the same array again. A cell without an outline is a
-    disc. A cell too small to hold a pixel centre gets the pixel it stands on: no mark is lost. Where cells
-    overlap, the later row wins.
+    A pixel belongs to a cell if its centre lies inside the outline, so that outlines from
+    :func:`~sparseshot.cells.trace.trace` yield the same array again. A cell without an outline is a disc. A
+    cell too small to contain a pixel centre gets the pixel below its point, so that no mark is lost. Where
+    cells overlap, the later row wins.
 
     Args:
-        cells: what to draw; cells outside the array are skipped.
+        cells: the table; cells outside the array are skipped.
         shape: rows and columns of the array.
         scale: pixels of the array for each level-0 pixel, e.g. 0.5 to draw 40x marks at 20x.
         origin: x and y, in level-0 pixels, of the corner of the array.
@@ -61,7 +61,7 @@ def rasterise(
         return image
     rings = rings_of(cells.outline)
     vertices = (rings.xy - origin) * scale
-    if not (np.isfinite(vertices).all() and np.isfinite(place).all()):  # else rows could not be told apart
+    if not (np.isfinite(vertices).all() and np.isfinite(place).all()):
         raise InputError("outlines have coordinates that are not finite; leave these cells out")
     _draw(image, value, place, radius_px, vertices, rings.rings, rings.polygons[rings.outlines])
     return image
@@ -112,7 +112,7 @@ def _disc(image: Any, value: Any, x: float, y: float, radius: float) -> bool:
 
 @compiled
 def _fill(image: Any, value: Any, xy: Any, rings: Any) -> bool:
-    """Fill by the even-odd rule; the work is one step for each edge and for each row that an edge crosses."""
+    """Fill by the even-odd rule, in time proportional to the edges and the rows that they cross."""
     height, width = image.shape
     first, last = rings[0], rings[-1]
     if first == last:
@@ -132,7 +132,7 @@ def _fill(image: Any, value: Any, xy: Any, rings: Any) -> bool:
     free = begin[:-1].copy()
     for ring in range(len(rings) - 1):
         for k in range(rings[ring], rings[ring + 1] - 1):
-            # Always from top to bottom, so that neighbours who share an edge agree on it to the last bit.
+            # From top to bottom, so that neighbours that share an edge agree on it exactly.
             a, b = (k, k + 1) if xy[k, 1] <= xy[k + 1, 1] else (k + 1, k)
             start, stop = _row_range(xy[a, 1], xy[b, 1], height)
             for row in range(start, stop):

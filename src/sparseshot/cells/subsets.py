@@ -1,4 +1,4 @@
-"""The sparse variants of a data set: fewer and fewer of its marks, each inside the next larger one."""
+"""Nested sparse variants of a data set."""
 
 from collections.abc import Sequence
 
@@ -15,15 +15,15 @@ def nested_subsets(
 ) -> dict[float, list[NDArray[np.bool_]]]:
     """Choose nested fractions of the marks of a whole data set.
 
-    Marks stand in an order that depends only on the seed, the place of their table in the sequence, and their
-    id (their row, where the table has no ids). A fraction f takes the first round(f·n) of the n marks of each
-    class over all tables, but at least one: no class vanishes first, every smaller variant lies inside every
-    larger one, and the choice is the same on every machine, whatever other fractions are asked for.
+    The order of the marks depends only on the seed, the position of their table in the sequence, and their id
+    (or row, if the table has no ids). A fraction f takes the first round(f·n) of the n marks of each class
+    over all tables, and at least one. So every smaller variant is a subset of every larger one, no class
+    vanishes first, and the choice does not depend on the machine or on the other fractions.
 
     Args:
         tables: the tables of the data set, e.g. one for each image; or a single one.
         fractions: in [0, 1].
-        seed: another seed gives another choice.
+        seed: of the choice.
 
     Returns:
         For each fraction a mask for each table: ``table[mask]`` is the variant.
@@ -68,7 +68,7 @@ def _keys(cells: Cells, table: int, seed: int) -> NDArray[np.uint64]:
 
 
 def strata(tables: Sequence[Cells]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
-    """Number the classes by name over all tables and count their marks; without a class is one too."""
+    """Number the classes of all tables by name, unclassified as the last, and count their marks."""
     names = sorted({name for table in tables for name in table.classes})
     number = {name: i for i, name in enumerate(names)}
     numbered = [
@@ -96,7 +96,7 @@ def _limits(
 def _drop_ties(
     mask: NDArray[np.bool_], keys: NDArray[np.uint64], strata: NDArray[np.int16], counts: NDArray[np.int64]
 ) -> None:
-    """Take out what equal keys, which equal ids have, brought in beyond the count; the first stay."""
+    """Remove marks beyond the count that have equal keys, as equal ids do; the first ones stay."""
     for stratum, count in enumerate(counts.tolist()):
         rows = np.flatnonzero(mask & (strata == stratum))
         if len(rows) > count:

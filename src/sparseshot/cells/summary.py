@@ -1,4 +1,4 @@
-"""What a table holds, in a few words and numbers."""
+"""Summary of a table."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from sparseshot.cells.table import Cells
 
 
 def summary(cells: Cells) -> dict[str, Any]:
-    """Return counts, classes, extent and columns, as plain values that JSON can hold.
+    """Return counts, classes, extent and columns as plain values for JSON.
 
     >>> summary(Cells([[1, 2], [3, 4]], mpp=0.25))["extent"]
     'x 1–3, y 2–4 px, 0.5 × 0.5 µm'

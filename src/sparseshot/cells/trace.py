@@ -1,4 +1,4 @@
-"""Outlines of the objects in a label image, along the edges of their pixels."""
+"""Outlines of the objects in a label image, along the edges of pixels."""
 
 from typing import Any, NamedTuple
 
@@ -15,15 +15,15 @@ from sparseshot.errors import InputError
 def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.object_]]:
     """Return the value, centroid and outline of each object in a label image.
 
-    All pixels of one value but 0 are one object; if they hang together only by corners or not at all, its
+    All pixels of one value except 0 are one object. If they are connected by corners only, or not at all, its
     outline is a multipolygon. Pixel ``[row, col]`` covers the square from ``(col, row)`` to
-    ``(col + 1, row + 1)``, so that :func:`~sparseshot.cells.raster.rasterise` gives the image back exactly.
+    ``(col + 1, row + 1)``, so that :func:`~sparseshot.cells.raster.rasterise` returns the same image.
 
     Args:
         labels: ``(H, W)`` integers.
 
     Returns:
-        ``(N,)`` values in rising order, ``(N, 2)`` centroids x y, ``(N,)`` shapely (multi)polygons.
+        ``(N,)`` values in ascending order, ``(N, 2)`` centroids x y, ``(N,)`` shapely (multi)polygons.
 
     >>> values, xy, outlines = trace(np.array([[0, 7, 7], [0, 0, 7]]))
     >>> values.tolist(), outlines[0].wkt
@@ -33,7 +33,7 @@ def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64],
         raise InputError(
             f"a label image has shape (H, W) and whole numbers, not {labels.shape} {labels.dtype}"
         )
-    # Pieces that touch only by a corner are apart: a polygon must hang together by edges to be valid.
+    # Pieces that touch by a corner are separate: a valid polygon is connected by edges.
     pieces, count = connected(labels, background=0, connectivity=1, return_num=True)  # type: ignore[no-untyped-call]
     if count == 0:
         return np.empty(0, np.int64), np.empty((0, 2)), np.empty(0, object)
@@ -47,19 +47,19 @@ def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64],
 
 
 def connected_pieces(mask: NDArray[Any]) -> NDArray[np.int64]:
-    """Number the pieces of a binary mask; what touches by a corner hangs together."""
+    """Number the connected components of a binary mask; corners connect."""
     pieces: NDArray[np.int64] = connected(mask > 0, connectivity=2)  # type: ignore[no-untyped-call]
     return pieces
 
 
 class Ways(NamedTuple):
-    """The ways round the pieces of an image, with a vertex at each turn; each ends where it began.
+    """Closed boundaries of the pieces of an image, with a vertex at each turn.
 
     Attributes:
-        xy: ``(V, 2)`` vertices, one way after another.
-        begin: ``(W + 1,)`` where each way begins in ``xy``, and where the last ends.
-        piece: ``(W,)`` the piece it goes round, from 0.
-        hole: ``(W,)`` whether it goes round a hole of the piece.
+        xy: ``(V, 2)`` vertices, one boundary after another.
+        begin: ``(W + 1,)`` where each boundary begins in ``xy``, and where the last ends.
+        piece: ``(W,)`` the piece it bounds, from 0.
+        hole: ``(W,)`` whether it bounds a hole of the piece.
     """
 
     xy: NDArray[np.int32]
@@ -69,14 +69,14 @@ class Ways(NamedTuple):
 
 
 def follow(pieces: NDArray[np.int32]) -> Ways:
-    """Follow the edges of pieces, numbered from 1 in an image; the pixels of each hang together by edges."""
+    """Follow the boundaries of pieces, numbered from 1, whose pixels are connected by edges."""
     xy, lengths, piece = _followed(pieces)
     begin = offsets(lengths)
     return Ways(xy, begin, piece, _runs_left(xy, begin))
 
 
 def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
-    """Build a polygon of each piece: first its one shell, then its holes."""
+    """Build a polygon of each piece from its shell and its holes."""
     order = np.lexsort((ways.hole, ways.piece))
     lengths = np.diff(ways.begin)[order]
     rings, parts = offsets(lengths), offsets(np.bincount(ways.piece, minlength=count))
@@ -88,7 +88,7 @@ def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
 
 
 def _united(polygons: NDArray[np.object_], owner: NDArray[np.intp], count: int) -> NDArray[np.object_]:
-    """Return each of ``count`` owners its polygon, or a multipolygon of its several."""
+    """Return for each owner its polygon, or a multipolygon of its several."""
     order = np.argsort(owner, kind="stable")
     parts = np.bincount(owner, minlength=count)
     outlines = np.empty(count, object)
@@ -101,7 +101,7 @@ def _united(polygons: NDArray[np.object_], owner: NDArray[np.intp], count: int) 
 
 @compiled
 def _sums(pieces: Any, labels: Any, count: int) -> Any:
-    """Return the value, the number of pixels and the sums of their columns and rows, of each piece."""
+    """Return value, number of pixels, and sums of columns and rows of each piece."""
     values, area, sums = np.empty(count, labels.dtype), np.zeros(count), np.zeros((count, 2))
     for row in range(pieces.shape[0]):
         for column in range(pieces.shape[1]):
@@ -136,7 +136,7 @@ def _is(pieces: Any, x: int, y: int, piece: int) -> Any:
 
 @compiled
 def _runs_left(xy: Any, begin: Any) -> Any:
-    """Tell which ways turn to the left in all: round a hole, while a shell runs clockwise on the screen."""
+    """Return which boundaries run anticlockwise on the screen, as those of holes do."""
     left = np.empty(len(begin) - 1, np.bool_)
     for way in range(len(left)):
         area = 0
@@ -148,10 +148,10 @@ def _runs_left(xy: Any, begin: Any) -> Any:
 
 @compiled
 def _followed(pieces: Any) -> Any:
-    """Walk round every piece with its pixels on the right; give closed rings, a vertex at each turn.
+    """Walk round every piece with its pixels on the right; return closed rings, a vertex at each turn.
 
-    Where two pixels of a piece meet only by a corner, the way hugs its own pixel and may come through that
-    corner twice: what lies between is cut out as a ring of its own, so that no ring touches itself.
+    Where two pixels of a piece meet by a corner only, the walk stays with its pixel and may pass that corner
+    twice. The part between is cut out as a ring of its own, so that no ring touches itself.
     """
     height, width = pieces.shape
     rings = np.empty((1024, 2), np.int32)

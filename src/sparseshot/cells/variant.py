@@ -1,4 +1,4 @@
-"""One sparse variant as a small file that gives the same marks on every machine."""
+"""A sparse variant as a small file that selects the same marks on every machine."""
 
 import base64
 import hashlib
@@ -23,13 +23,13 @@ LARGEST_BYTES = 1 << 30
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """Which marks of a data set a variant holds.
+    """Marks of a data set that belong to a variant.
 
     Attributes:
         fraction: of the marks, in [0, 1].
         seed: of the choice.
         source: hash of the tables the choice was made from; see :func:`source_hash`.
-        masks: for each table which of its rows belong to the variant.
+        masks: for each table, which of its rows belong to the variant.
 
     >>> cells = Cells([[1, 2], [3, 4], [5, 6]])
     >>> variant = Variant.choose(cells, 0.3, seed=0)
@@ -60,7 +60,7 @@ class Variant:
         return [table[mask] for table, mask in zip(tables, self.masks, strict=True)]
 
     def write(self, path: Path | str) -> None:
-        """Write the variant as JSON: what it is in words, and the rows of each table as packed bits."""
+        """Write the variant as JSON, with the rows of each table as packed bits."""
         content = {
             "kind": KIND,
             "fraction": self.fraction,
@@ -90,10 +90,10 @@ class Variant:
 
 
 def source_hash(tables: Cells | Sequence[Cells]) -> str:
-    """Return a hash of what marks are: their number, ids, classes and places.
+    """Return a hash of the number, ids, classes and coordinates of marks.
 
-    Places count to the pixel, with a limit off its middle and edges: there centroids computed on two machines
-    could fall on either side.
+    Coordinates are rounded to pixels, at a limit off their middles and edges, where centroids computed on two
+    machines could fall on either side.
     """
     digest = hashlib.blake2b(digest_size=16)
     for table in [tables] if isinstance(tables, Cells) else tables:

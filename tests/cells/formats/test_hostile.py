@@ -228,7 +228,7 @@ def test_outlines_that_are_not_finite_self_crossing_or_empty(tmp_path: Path) -> 
     assert set(str(caught[0].message).removeprefix(f"{path}: ").split(", ")) == {
         "1 cells with coordinates that are not finite left out",
         "2 outlines without area left out",
-        "3 self-crossing outlines mended",
+        "3 self-crossing outlines repaired",
         "1 empty geometries left out",
     }
     assert cells.id is not None

@@ -15,10 +15,10 @@ from PIL import Image
 from sparseshot.cells import Cells, rasterise, read_cells, write_cells
 from sparseshot.errors import FormatError, RepairWarning
 
-MENDED = pytest.mark.filterwarnings("ignore:.*self-crossing outlines mended")
+REPAIRED = pytest.mark.filterwarnings("ignore:.*self-crossing outlines repaired")
 
 
-@MENDED
+@REPAIRED
 def test_monuseg_is_the_same_from_xml_and_from_labels(real_data: Path) -> None:
     folder = real_data / "monuseg"
     files = sorted((folder / "MoNuSegTrainingData" / "Annotations").glob("*.xml"))
@@ -33,7 +33,7 @@ def test_monuseg_is_the_same_from_xml_and_from_labels(real_data: Path) -> None:
         assert (one & other).sum() / (one | other).sum() >= 0.89, file.name
 
 
-@MENDED
+@REPAIRED
 def test_monusac_has_four_classes_also_where_cells_stand_out_of_the_image(real_data: Path) -> None:
     counts: dict[str, int] = {}
     files = sorted((real_data / "monusac").rglob("*.xml"))

@@ -1,4 +1,4 @@
-"""Files inside .gz and .zip, read as they are, never unpacked to disk, never without bound."""
+"""Files inside .gz and .zip, read within limits and without unpacking to disk."""
 
 import gzip
 import io
@@ -13,19 +13,19 @@ from sparseshot.cells.formats.options import OpenFile
 from sparseshot.errors import FormatError
 
 MOST_EXPANSION = 250
-"""JSON of cells shrinks five- to thirtyfold; what grows more than this on unpacking is a bomb."""
+"""Largest ratio of unpacked to packed size; JSON of cells reaches 30."""
 FREE_BYTES = 64 << 20
-"""Small archives may hold anything."""
+"""Size up to which the ratio does not matter."""
 
 
 def sources(path: Path) -> Iterator[OpenFile]:
-    """Return the file itself, or what is packed in it: one stream of a .gz, each JSON file of a .zip."""
+    """Yield the file itself, the content of a .gz, or each JSON file of a .zip."""
     with path.open("rb") as file:
         head = file.peek(4)[:4]
         if head.startswith(b"\x1f\x8b"):
             yield OpenFile(_Budget(path).limited(gzip.GzipFile(fileobj=file)), str(path))
         elif head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-            with _told(path):
+            with _named_errors(path):
                 archive = zipfile.ZipFile(file)
             yield from _members(archive, path)
         else:
@@ -43,7 +43,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[OpenFile]:
             continue
         if name.suffix.lower() in {".json", ".geojson"}:
             found = True
-            with _told(path):
+            with _named_errors(path):
                 packed = archive.open(info)
             yield OpenFile(budget.limited(packed), f"{path}/{name}")
     if not found:
@@ -51,7 +51,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[OpenFile]:
 
 
 class _Budget:
-    """How much more may be unpacked from a file, over all that it holds."""
+    """Number of bytes that may still be unpacked from a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -77,7 +77,7 @@ class _Limited(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        with _told(self._path):
+        with _named_errors(self._path):
             data = self._packed.read(len(buffer))
         self._budget.spend(len(data))
         buffer[: len(data)] = data
@@ -85,8 +85,8 @@ class _Limited(io.RawIOBase):
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Say of a broken archive which it is."""
+def _named_errors(path: Path) -> Iterator[None]:
+    """Turn errors of a damaged archive into one that names it."""
     try:
         yield
     except (EOFError, OSError, ValueError, zlib.error, zipfile.BadZipFile) as error:

@@ -1,4 +1,4 @@
-"""What every table is looked over for, whatever it was read from."""
+"""Checks of a table after reading, independent of its format."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,11 +14,11 @@ from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
 
 LONGEST_ID_BYTES = 200
-"""A longer one is not an id, and would make the column of a million others as wide."""
+"""Limit for ids, since the longest one sets the width of the whole column."""
 
 
 def filled_ids(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any] | None:
-    """Return every cell an id if some have one; None if none has, where empty texts stand for none."""
+    """Return ids with empty ones filled in, or None if all are empty."""
     missing = np.asarray(ids == b"")
     if ids.dtype.kind == "i" or not missing.any():
         return ids
@@ -39,7 +39,7 @@ def checked(
     unclassified: str | None,
     size_px: tuple[int, int] | None,
 ) -> Cells:
-    """Return the table with unique ids, the classes asked for, and nothing outside of the slide."""
+    """Return the table with unique ids, the requested classes, and no cells outside of the slide."""
     if cells.id is not None:
         cells = replace(cells, id=_unique(cells.id, repairs))
     if unclassified is not None and (cells.label < 0).any():
@@ -50,7 +50,7 @@ def checked(
 
 
 def _unique(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any]:
-    """Return the second and later of equal ids others: numbers after the largest, texts with ~2, ~3, …."""
+    """Return unique ids: repeated numbers continue after the largest, repeated texts get ~2, ~3, …."""
     keys = np.sort(keys_of(ids))  # a tenth of the time that sorting texts takes
     if not (keys[1:] == keys[:-1]).any():
         return ids

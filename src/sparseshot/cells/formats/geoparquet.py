@@ -21,7 +21,7 @@ from sparseshot.cells.table import KINDS, Cells
 from sparseshot.errors import FormatError, InputError
 
 KEY = b"sparseshot"
-"""The metadata that holds what columns cannot."""
+"""Key of the metadata for what columns cannot hold."""
 ROWS = 1 << 18
 MOST_ROWS = 1 << 29
 OWN_COLUMNS = ("geometry", "x", "y", "class", "score", "id", "kind", "name", "nucleus")
@@ -29,7 +29,7 @@ _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f
 
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
-    """Read our own files in full; of others geometry, class, score, id, and columns of numbers."""
+    """Read files of sparseshot in full, of others geometry, class, score, id and columns of numbers."""
     try:
         file = pq.ParquetFile(source.file)
         rows = file.metadata.num_rows
@@ -40,7 +40,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
             _cells(batch, layout, source.name, options.repairs)
             for batch in file.iter_batches(ROWS, columns=layout.columns, use_threads=False)
         ]
-    except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # as pyarrow comes upon it
+    except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # raised by pyarrow
         raise FormatError(source.name, f"is not readable GeoParquet: {error}") from None
     cells = Cells.concatenate(tables or [Cells([], classes=layout.classes)])
     try:
@@ -58,7 +58,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
 
 
 class _Layout(NamedTuple):
-    """Where things stand in a file."""
+    """Columns of a file."""
 
     columns: list[str]
     geometry: str | None
@@ -75,13 +75,13 @@ def _layout(schema: pa.Schema, where: str) -> _Layout:
         geo = orjson.loads(metadata[b"geo"]) if b"geo" in metadata else {}
         geometry = geo.get("primary_column")
         if geometry is None and not has_places:
-            raise FormatError(where, "has no geometry after the GeoParquet standard, nor columns x and y")
+            raise FormatError(where, "has neither a GeoParquet geometry nor columns x and y")
         if geometry is not None and geo["columns"][geometry]["encoding"] != "WKB":
             raise FormatError(
                 where, f"its geometry is {geo['columns'][geometry]['encoding']}; only WKB is read"
             )
         if own and has_places and not own["outlines"]:
-            geometry = None  # the points stand in x and y
+            geometry = None  # x and y hold the points
         classes = tuple(str(name) for name in own.get("classes", ()))
         measurements = dict(own["measurements"]) if own else _numbers(schema)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -118,7 +118,7 @@ def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs)
                 where, f"has objects of kind {names[len(KINDS)]!r}; known are {', '.join(KINDS)}"
             )
     placed: NDArray[np.bool_] = np.abs(xy).max(axis=1, initial=0) <= FARTHEST_PX
-    if "x" in given:  # else it was counted with the geometry
+    if "x" in given:  # else counted with the geometry
         repairs.count(NOT_FINITE, (~placed).sum())
     return Cells(
         np.where(placed[:, None], xy, 0),
@@ -135,7 +135,7 @@ def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs)
 
 
 def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
-    """Return outlines and places; a point has a place only."""
+    """Return outlines and centroids; a point has no outline."""
     wkb = column.to_numpy(zero_copy_only=False)
     shapes = shapely.from_wkb(wkb, on_invalid="ignore")
     broken = np.flatnonzero(shapely.is_missing(shapes) & column.is_valid().to_numpy(zero_copy_only=False))
@@ -155,7 +155,7 @@ def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
 
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:  # noqa: ARG001  nothing is lost here
-    """Write in groups of rows; µm per pixel, classes, colours and regions stand in the metadata."""
+    """Write in groups of rows; µm per pixel, classes, colours and regions are metadata."""
     named = {_column_name(name): name for name in cells.measurements}
     own = {
         "mpp": cells.mpp,
@@ -179,7 +179,7 @@ def _column_name(measurement: str) -> str:
 
 
 def _geo(cells: Cells) -> dict[str, Any]:
-    """Return the metadata that the standard asks for; level-0 pixels have no coordinate reference system."""
+    """Return the metadata of the standard; pixels have no coordinate reference system."""
     columns = {"geometry": cells.outline, "nucleus": cells.nucleus}
     described: dict[str, dict[str, Any]] = {
         name: {
@@ -231,7 +231,7 @@ def _names(codes: NDArray[np.int16], names: tuple[str, ...]) -> pa.Array:
 
 
 def _geometry(cells: Cells) -> pa.Array:
-    """Return outlines, or points where there is none, as WKB; points without making an object of each."""
+    """Return outlines, or points where there are none, as WKB; points without an object for each."""
     points = np.empty(len(cells), _WKB_POINT)
     points["order"], points["type"] = 1, 1
     points["x"], points["y"] = cells.xy.T

@@ -1,4 +1,4 @@
-"""Label masks: images in which each cell is the pixels of one value, and 0 is background."""
+"""Label masks: images in which the pixels of a cell share one value and 0 is background."""
 
 import logging
 import math
@@ -21,19 +21,19 @@ from sparseshot.errors import FormatError, InputError
 
 MOST_PIXELS = 1 << 31
 MOST_EXPANSION = 1100
-"""Deflate, which blank masks come close to, packs no better than this."""
+"""Limit of deflate, which blank masks nearly reach."""
 FREE_BYTES = 64 << 20
 
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
-    """Trace the outline of each value, which becomes the id; a mask of one value is a binary one."""
+    """Trace the outline of each value, which becomes the id; a mask of one value is binary."""
     return cells_of(_labels(source), source.name, options)
 
 
 def cells_of(labels: NDArray[Any], where: str, options: ReadOptions, *, may_be_binary: bool = True) -> Cells:
-    """Return the cells of a label image, after a look whether it is one.
+    """Return the cells of a label image, after checking that it is one.
 
-    In a binary image, of one value beside 0, each piece that hangs together, be it by corners, is a cell.
+    In a binary image, which has one value besides 0, each component connected by edges or corners is a cell.
     """
     labels = _whole_numbers(labels, where)
     height, width = labels.shape
@@ -74,7 +74,7 @@ def _labels(source: OpenFile) -> NDArray[Any]:
         return _tiff(source)
     except FormatError:
         raise
-    except Exception as error:  # decoders raise of everything at broken files
+    except Exception as error:  # decoders raise anything for damaged files
         raise FormatError(source.name, f"cannot be read as a mask: {error}") from None
 
 
@@ -92,7 +92,7 @@ def _npy(file: BinaryIO) -> NDArray[Any]:
 
 def _tiff(source: OpenFile) -> NDArray[Any]:
     logger = logging.getLogger("tifffile")
-    was, logger.disabled = logger.disabled, True  # it tells of each broken tag; the error tells enough
+    was, logger.disabled = logger.disabled, True  # it logs each damaged tag
     try:
         with tifffile.TiffFile(source.file) as tiff:
             if len(tiff.series) != 1:
@@ -121,7 +121,7 @@ def _pillow(open_image: Callable[[BinaryIO], ImageFile.ImageFile], file: BinaryI
 
 
 def refuse_huge(shape: Sequence[int], itemsize: int, file: BinaryIO) -> None:
-    """Refuse what is too much, or cannot be in so small a file however well it was packed."""
+    """Refuse sizes beyond the limit, or beyond what a file of this size can contain."""
     count = math.prod(shape)
     here = file.tell()
     size = file.seek(0, os.SEEK_END)
@@ -131,7 +131,7 @@ def refuse_huge(shape: Sequence[int], itemsize: int, file: BinaryIO) -> None:
 
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
-    """Draw each cell with its id, or 1 + row where ids are not numbers from 1 on."""
+    """Draw each cell with its id, or with 1 + row if ids are not positive numbers."""
     row, values = drawn_rows(cells, options)
     options.count_lost(cells, "classes")
     labels = np.concatenate([np.zeros(1, np.uint32), values])[row]
@@ -148,7 +148,7 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
 
 
 def drawn_rows(cells: Cells, options: WriteOptions) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
-    """Draw 1 + row of each cell, say by which label to call each, and count what a mask cannot hold."""
+    """Return an image of 1 + row and the label of each row; count what a mask cannot hold."""
     values = np.arange(1, len(cells) + 1, dtype=np.uint32)
     if cells.id is not None:
         fits = cells.id.dtype.kind == "i" and cells.id.min(initial=1) >= 1 and cells.id.max(initial=1) < 2**32

@@ -1,4 +1,4 @@
-"""Points as text: CSV with a header in any order, QuPath's measurement tables, bare columns of numbers."""
+"""Points as text: CSV with a header, measurement tables of QuPath, or columns of numbers."""
 
 import csv
 import re
@@ -38,7 +38,7 @@ _FORMULA = re.compile(r"'?[=+\-@\t\r]")
 
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
-    """Read points; columns of numbers that mean nothing to us become measurements."""
+    """Read points; other columns of numbers become measurements."""
     data = source.file.read().removeprefix(b"\xef\xbb\xbf")
     first = data.lstrip(b"\r\n").partition(b"\n")[0].rstrip(b"\r")
     unquoted = re.sub(rb'"[^"]*"', b"", first)
@@ -57,7 +57,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
 
 
 def _names(given: Sequence[str] | None, width: int, where: str) -> list[str]:
-    """Return each column what it means to us, or its own name."""
+    """Return the meaning of each column, or its own name."""
     if given is None:
         if width not in _WITHOUT_HEADER:
             raise FormatError(where, f'has {width} columns and no header; name them: columns=("x", "y", …)')
@@ -98,7 +98,7 @@ def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
     if "x" in columns and "y" in columns:
         xy = np.column_stack([floats(columns["x"]), floats(columns["y"])])
     elif options.mpp is None:
-        raise FormatError(where, "has its places in µm; give mpp, the size of a pixel, to read it")
+        raise FormatError(where, "has coordinates in µm; give mpp, the size of a pixel, to read it")
     else:
         xy = np.column_stack([floats(columns["x_um"]), floats(columns["y_um"])]) / options.mpp
     placed = np.abs(xy).max(axis=1, initial=0) <= FARTHEST_PX

@@ -1,4 +1,4 @@
-"""COCO's run-length masks: how long each run of 0 and of 1 is, down the columns of the image."""
+"""Run-length masks of COCO: lengths of runs of 0 and of 1, down the columns of the image."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def outline_of_runs(segmentation: dict[str, Any]) -> shapely.Geometry | None:
 
 
 def _unpacked(text: str) -> NDArray[np.int64]:
-    """Unpack COCO's own coding: five bits a character from ``0`` on, from the third on as differences."""
+    """Decode compressed run lengths: five bits a character, differences from the third run on."""
     counts: list[int] = []
     value, shift = 0, 0
     for character in text.encode("ascii"):

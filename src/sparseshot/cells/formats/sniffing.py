@@ -1,4 +1,4 @@
-"""Which format a file is in, told by its first bytes."""
+"""Recognition of a format by the first bytes of a file."""
 
 import re
 from pathlib import PurePath
@@ -36,7 +36,9 @@ def sniff(head: bytes, name: str) -> str:
         root = re.search(rb"<([A-Za-z_][\w.:-]*)", text)
         if root is None or root[1] not in _XML_ROOTS:
             what = root[1].decode(errors="replace") if root else text[:20].decode(errors="replace")
-            raise FormatError(name, f"is XML of {what!r}; known are ImageScope's Annotations and ASAP's")
+            raise FormatError(
+                name, f"is XML of {what!r}; known are the annotations of ImageScope, HALO and ASAP"
+            )
         return _XML_ROOTS[root[1]]
     if text.startswith(b"{"):
         key = re.match(rb'\{\s*"([^"]*)"', text)
@@ -44,13 +46,13 @@ def sniff(head: bytes, name: str) -> str:
     if text.startswith(b"["):
         return "coco" if re.match(rb'\[\s*\{[^{}\[\]]*"(image_id|category_id)"', text) else "qupath"
     if suffix == ".mat":
-        return "matlab"  # version 4 has no mark
+        return "matlab"  # version 4 has no magic number
     if not text:
         raise FormatError(name, "is empty")
     if b"\0" in text or suffix not in {".csv", ".tsv", ".txt"}:
         raise FormatError(
             name,
-            "is in no known format; known are QuPath GeoJSON, GeoParquet, COCO, ImageScope and ASAP XML, "
-            "CSV, label masks (PNG, TIFF, NPY) and .mat",
+            "is in no known format; known are QuPath GeoJSON, GeoParquet, COCO, XML of ImageScope, HALO and "
+            "ASAP, CSV, label masks (PNG, TIFF, NPY) and .mat",
         )
     return "csv"
