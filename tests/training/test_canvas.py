@@ -100,6 +100,18 @@ def test_held_out_boxes_are_ignored() -> None:
     assert (label == 1).sum() == 64
 
 
+def test_certain_negatives_are_learned_in_held_out_boxes_too() -> None:
+    marks = Cells([[60, 60], [80, 80]], classes=("cell", "dust"), label=[0, 1], mpp=0.5)
+    labelling, ignored = Labelling(("cell",), ("dust",)), [Box(50, 50, 100, 100)]
+    for outlines in (True, False):
+        canvas = Canvas(
+            ArraySlide(noise(100, 100)), marks, labelling, mpp=0.5, outlines=outlines, ignored=ignored
+        )
+        label = canvas.cut(Box(0, 0, 100, 100), BlockCache()).label
+        assert label[80, 80] == CERTAIN_BACKGROUND
+        assert label[60, 60] == label[70, 90] == IGNORED
+
+
 def plan(*, stride: int, size_px: int = 64) -> CropPlan:
     task = Segment() if stride == 1 else Detect(stride=stride)
     return CropPlan(size_px=size_px, near_marks=1.0, stain_jitter=0.1, task=task, seed=3)

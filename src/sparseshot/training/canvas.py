@@ -101,10 +101,8 @@ class Canvas:
         self._tissue = np.array([[0.0, 0.0, self.width, self.height]]) if tissue is None else tissue
         self._ignored = ignored
         radius_px = radius_um / self.grid.mpp
-        self._background = [
-            _Layer(_as_cells(marks.regions), grid, 1.0),
-            _Layer(labelling.negatives(marks), grid, radius_px + negative_margin_px),
-        ]
+        self._regions = _Layer(_as_cells(marks.regions), grid, 1.0)
+        self._negative = _Layer(labelling.negatives(marks), grid, radius_px + negative_margin_px)
         self._positive = self._truth_layer = None
         if outlines:
             self._positive = _Layer(labelling.positives(marks), grid, radius_px)
@@ -146,13 +144,15 @@ class Canvas:
         box = self._block_box(col, row)
         image = self.slide.read(self.grid, box)
         label = np.full((box.height, box.width), UNANNOTATED, np.int16)
-        for layer in self._background:
-            label[layer.paint(box) > 0] = CERTAIN_BACKGROUND
+        label[self._regions.paint(box) > 0] = CERTAIN_BACKGROUND
+        negative = self._negative.paint(box) > 0
         if self._positive is not None:
             marked = self._positive.paint(box)
             np.copyto(label, marked, where=marked > 0)
+            negative &= marked == 0
         for each in self._ignored:
             label[each.meet(box).within(box)] = IGNORED
+        label[negative] = CERTAIN_BACKGROUND  # in ignored boxes too: the threshold comes from positives alone
         return Patch(image, label, None if self._truth_layer is None else self._truth_layer.paint(box))
 
     def _block_box(self, col: int, row: int) -> Box:
