@@ -19,6 +19,7 @@ SETTINGS = {
     "loss_options": "{ warm_up = 0.5 }",
     "classes": '["tumour", "lymphocyte"]',
     "negative_classes": '["stromal"]',
+    "colors": '["#00aaff"]',
     "mpp": "0.25",
     "width": "8",
     "depth": "2",
@@ -88,10 +89,7 @@ def test_a_setting_of_the_file_counts(name: str, configured: Any) -> None:
 def test_an_option_overrides_the_file(name: str, configured: Any) -> None:
     from_file = configured(f"{name} = {SETTINGS[name]}\n")
     config = configured(f"{name} = {SETTINGS[name]}\n", *OPTIONS[name])
-    assert (
-        getattr(config, name) not in (getattr(from_file, name), getattr(TrainConfig(), name))
-       
-    )
+    assert getattr(config, name) not in (getattr(from_file, name), getattr(TrainConfig(), name))
     assert replace(config, **{name: getattr(TrainConfig(), name)}) == TrainConfig()
 
 

@@ -257,5 +257,22 @@ def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, P
     config = replace(config, negative_classes=("Debris",), task="detect")
     lines.clear()
     checkpoint = train_run(config, data, tmp_path / "negatives", show=False, say=lines.append)
-    assert lines[-1] == "learning Tumor (20 marks) as one class, cell; certain negatives: Debris (10 marks)"
+    assert lines[-1] == "learning Tumor (20 marks); certain negatives: Debris (10 marks)"
+    assert checkpoint.classes == ("Tumor",)
     assert checkpoint.config.radius_um == pytest.approx(3, abs=0.1)  # 0.6 of discs of 5 µm
+
+
+def test_a_model_keeps_the_class_and_colour_of_its_marks(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    _, truth = blobs(0)
+    twice = np.concatenate([truth.xy, truth.xy[:20]])  # a cell that was clicked twice changes nothing
+    Cells(twice, classes=("Nucleus",), label=np.zeros(len(twice), np.int16), colors=[(0, 170, 255)]).write(
+        pair[1]
+    )
+    config, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    checkpoint = train_run(config, data, tmp_path / "run", show=False)
+    assert (checkpoint.classes, checkpoint.config.colors) == (("Nucleus",), ("#00aaff",))
+    assert checkpoint.config.radius_um == 4
+    (item,) = open_pairs([pair], mpp=0.5)
+    found = item.look_at(checkpoint.network(), checkpoint.config, threshold=0.01).cells
+    assert (found.classes, found.colors) == (("Nucleus",), ((0, 170, 255),))
+    assert train_run(config, data, tmp_path / "run", show=False).config == checkpoint.config

@@ -120,17 +120,23 @@ class SlideFrame:
         mpp: µm per level-0 pixel.
         grid: the pixels the network sees.
         classes: names of the classes.
+        colors: red, green and blue of each class.
     """
 
     size: tuple[int, int]
     mpp: float
     grid: Grid
     classes: tuple[str, ...]
+    colors: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def over(cls, slide: Slide, *, mpp: float, classes: tuple[str, ...]) -> Self:
-        """Return the frame of a slide at a target resolution."""
-        return cls(slide.size, slide.mpp, Grid.over(slide, mpp), classes)
+    def over(
+        cls, slide: Slide, *, mpp: float, classes: tuple[str, ...], colors: tuple[str, ...] = ()
+    ) -> Self:
+        """Return the frame of a slide at a target resolution; colours are ``#rrggbb``, or a palette."""
+        palette = tuple(_COLORS[index % len(_COLORS)] for index in range(len(classes)))
+        given = tuple(tuple(bytes.fromhex(color[1:])) for color in colors)
+        return cls(slide.size, slide.mpp, Grid.over(slide, mpp), classes, given or palette)
 
     def cells(
         self,
@@ -151,7 +157,7 @@ class SlideFrame:
             mpp=self.mpp,
             measurements=measurements,
             kind=np.full(len(xy), KINDS.index("detection"), np.uint8),
-            colors=[_COLORS[index % len(_COLORS)] for index in range(len(self.classes))],
+            colors=self.colors,
         )
 
     def no_cells(self) -> Cells:

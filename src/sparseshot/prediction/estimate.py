@@ -55,7 +55,7 @@ def estimate_slide(
     only_tissue: bool = True,
 ) -> Estimate:
     """Estimate the cost of :func:`~sparseshot.prediction.predict.predict_slide`; writes nothing."""
-    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
     everywhere = TissueMask.everywhere(slide)
     tissue = tissue_mask(slide) if only_tissue else everywhere
     finder = model.finder(frame, tissue)

@@ -29,6 +29,7 @@ class Model:
         network: in evaluation mode, on its device, batch normalisation folded into the convolutions.
         task: what its output means.
         classes: names of the classes it finds.
+        colors: of the classes, as ``#rrggbb``; empty for a palette.
         mpp: resolution it works at, µm/px.
         threshold: probability at which something is a cell.
         device: of the network.
@@ -39,6 +40,7 @@ class Model:
     network: nn.Module
     task: Task
     classes: tuple[str, ...]
+    colors: tuple[str, ...]
     mpp: float
     threshold: float
     device: torch.device
@@ -100,6 +102,7 @@ class Model:
             network=_folded(module).to(place, memory_format=torch.channels_last),  # type: ignore[call-overload]
             task=replace(checkpoint.config, radius_um=radius_um or checkpoint.config.radius_um).make_task(),
             classes=checkpoint.classes,
+            colors=checkpoint.config.colors,
             mpp=checkpoint.mpp,
             threshold=float(threshold),
             device=place,

@@ -60,7 +60,7 @@ def predict_slide(
     """
     start = time.perf_counter()
     folder = Path(folder)
-    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
     everywhere = TissueMask.everywhere(slide)
     finder = model.finder(frame, everywhere)
     identity = _identity(slide, model, finder, only_tissue=only_tissue)

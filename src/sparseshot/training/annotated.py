@@ -52,7 +52,9 @@ class AnnotatedSlide:
         halo_px: int | None = None,
     ) -> Region:
         """Run a network over a box of the slide; see :func:`sparseshot.models.inference.look_at`."""
-        frame = SlideFrame.over(self.slide, mpp=config.mpp, classes=config.labelling.names)
+        frame = SlideFrame.over(
+            self.slide, mpp=config.mpp, classes=config.labelling.names, colors=config.colors
+        )
         return look_at(
             network,
             config.make_task(),

@@ -1,6 +1,7 @@
 """Configuration of a training run."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -50,6 +51,7 @@ class TrainConfig:
         loss_options: arguments of that loss.
         classes: classes to learn; empty: every mark is "a cell".
         negative_classes: classes whose marks are certain negatives.
+        colors: of the classes in results, as ``#rrggbb``; empty: those of the marks, or a palette.
         mpp: working resolution, µm/px.
         width: channels of the network's first level.
         depth: number of halvings of the U-Net.
@@ -77,6 +79,7 @@ class TrainConfig:
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     negative_classes: tuple[str, ...] = ()
+    colors: tuple[str, ...] = ()
     mpp: float = 0.5
     width: int = 16
     depth: int = 3
@@ -112,6 +115,13 @@ class TrainConfig:
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "negative_classes", tuple(self.negative_classes))
+        object.__setattr__(self, "colors", tuple(self.colors))
+        if self.colors and len(self.colors) != len(self.labelling.names):
+            raise InputError(
+                f"{len(self.colors)} colors for {len(self.labelling.names)} classes; give one for each"
+            )
+        if not all(re.fullmatch("#[0-9a-fA-F]{6}", color) for color in self.colors):
+            raise InputError(f"colors are {list(self.colors)}; write each as #rrggbb")
         stride = 1 if self.task == "auto" else self.make_task().stride
         if self.crop_px % stride:
             raise InputError(

@@ -17,6 +17,9 @@ from sparseshot.training.labelling import Labelling
 
 _NEGATIVE_NAME = re.compile(r"debris|art[ei]fact|other|ignore|negative|background|\bnot?\b", re.IGNORECASE)
 
+_SAME_MARK_UM = 1.0
+"""Two marks this near are one cell, marked twice."""
+
 
 def marks_on(slide: Slide, marks: Cells, file: object) -> Cells:
     """Return the marks that lie on a slide; warn of the others, and raise if there are no others.
@@ -63,11 +66,39 @@ def task_of_marks(tables: Sequence[Cells]) -> tuple[Literal["segment", "detect"]
     return "segment", f"{outlined:,} of {total:,} marks are outlines"
 
 
+def classes_of_marks(labelling: Labelling, tables: Sequence[Cells]) -> tuple[str, ...]:
+    """Return the classes to learn: those of the labelling, else the only class of the marks.
+
+    Marks of several classes, or without one, are learned together as one class without a name.
+    """
+    if labelling.classes:
+        return labelling.classes
+    names = {
+        cells.classes[label] if label >= 0 else ""
+        for cells in tables
+        for label in np.unique(cells.label[labelling.targets(cells) > 0])
+    }
+    return tuple(names) if len(names) == 1 and names != {""} else ()
+
+
+def colors_of_marks(classes: Sequence[str], tables: Sequence[Cells]) -> tuple[str, ...]:
+    """Return the colours of classes in the marks as ``#rrggbb``; empty unless each of them has one.
+
+    >>> colors_of_marks(["a"], [Cells([[0, 0]], classes=("a",), label=[0], colors=[(0, 170, 255)])])
+    ('#00aaff',)
+    """
+    known: dict[str, tuple[int, int, int]] = {}
+    for cells in tables:
+        known = dict(zip(cells.classes, cells.colors or (), strict=False)) | known
+    return tuple("#" + bytes(known[name]).hex() for name in classes) if {*classes} <= {*known} else ()
+
+
 def suppression_radius_um(tables: Sequence[Cells]) -> float:
     """Return the distance below which two detections are one cell, from the marks.
 
     Cells that touch are one diameter apart, so for outlines it is 0.6 of the median diameter. Two points are
-    two cells, so for points it is 0.8 of their shortest distances, but at most 4 µm: nuclei are larger.
+    two cells, so for points it is 0.8 of their shortest distances, but at most 4 µm: nuclei are larger. A
+    cell that was clicked twice does not count.
 
     >>> suppression_radius_um([Cells([[0, 0], [10, 0], [400, 0]], mpp=0.5)])
     4.0
@@ -84,6 +115,7 @@ def suppression_radius_um(tables: Sequence[Cells]) -> float:
         if len(cells) > 1
     ]
     distances = np.concatenate([*nearest, [5.0]])
+    distances = distances[distances > _SAME_MARK_UM]
     return round(float(np.clip(0.8 * np.quantile(distances, 0.05, method="lower"), 2, 4)), 2)
 
 

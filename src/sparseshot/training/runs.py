@@ -19,7 +19,13 @@ from sparseshot.training.config import PROFILES, TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.loop import CONFIG, MODEL, claim, train
 from sparseshot.training.machine import find_device
-from sparseshot.training.mark_checks import describe_classes, suppression_radius_um, task_of_marks
+from sparseshot.training.mark_checks import (
+    classes_of_marks,
+    colors_of_marks,
+    describe_classes,
+    suppression_radius_um,
+    task_of_marks,
+)
 from sparseshot.training.pictures import write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
@@ -102,18 +108,27 @@ def _announced(
         positives = [config.labelling.positives(cells) for cells in tables]
         config = replace(config, radius_um=suppression_radius_um(positives))
         say(f"one detection within {config.radius_um:g} µm, by the marks; --radius-um overrides it")
+    if data.dataset is None:
+        classes = classes_of_marks(config.labelling, tables)
+        config = replace(config, classes=classes, colors=config.colors or colors_of_marks(classes, tables))
     say(describe_classes(config.labelling, tables, own_marks=data.dataset is None))
     return config
 
 
 def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
-    """Return the configuration with the task and radius that the run in a folder has chosen by its marks."""
+    """Return the configuration with what the run in a folder has chosen by its marks."""
     path = folder / CONFIG
     if not path.exists():
         return config
     old = TrainConfig.from_json(path.read_text(), source=path)
     task = old.task if config.task == "auto" else config.task
-    return replace(config, task=task, radius_um=config.radius_um or old.radius_um)
+    return replace(
+        config,
+        task=task,
+        radius_um=config.radius_um or old.radius_um,
+        classes=config.classes or old.classes,
+        colors=config.colors or old.colors,
+    )
 
 
 def run_checkpoint(run: Path) -> Checkpoint:
