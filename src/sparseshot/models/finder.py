@@ -127,7 +127,7 @@ class SlideFrame:
     mpp: float
     grid: Grid
     classes: tuple[str, ...]
-    colors: tuple[tuple[int, ...], ...]
+    colors: tuple[tuple[int, int, int], ...]
 
     @classmethod
     def over(
@@ -135,7 +135,7 @@ class SlideFrame:
     ) -> Self:
         """Return the frame of a slide at a target resolution; colours are ``#rrggbb``, or a palette."""
         palette = tuple(_COLORS[index % len(_COLORS)] for index in range(len(classes)))
-        given = tuple(tuple(bytes.fromhex(color[1:])) for color in colors)
+        given = tuple((red, green, blue) for red, green, blue in (bytes.fromhex(c[1:]) for c in colors))
         return cls(slide.size, slide.mpp, Grid.over(slide, mpp), classes, given or palette)
 
     def cells(
