@@ -179,7 +179,7 @@ def test_certain_negatives_have_an_area_and_are_drawn_often() -> None:
     )
     batch = CropSource([canvas], plan(stride=8)).batch(0, range(60))
     negatives = (batch.annotated & (batch.target == 0)).sum(dim=(1, 2))
-    assert 10 <= (negatives > 0).sum() <= 30
+    assert 20 <= (negatives > 0).sum() <= 40  # as often as the other mark
     assert negatives.max() >= 4  # a disc of 10 pixels over cells of 8
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from sparseshot.models.task import Points, Task
 from sparseshot.training.canvas import BlockCache, Canvas
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-_NEAR_NEGATIVES = 1 / 3  # of the crops near marks, so that a handful of certain negatives is seen often
 _AHEAD = 3  # batches prepared while the network works
 
 
@@ -72,17 +71,6 @@ class CropPlan:
     seed: int
 
 
-class _Marks(NamedTuple):
-    """Marks of all canvases, and the index of the canvas of each."""
-
-    xy: NDArray[np.float64]
-    canvas: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, tables: Sequence[NDArray[np.float64]]) -> Self:
-        return cls(np.concatenate(tables), np.repeat(np.arange(len(tables)), [len(xy) for xy in tables]))
-
-
 class CropSource:
     """Draws crops from canvases."""
 
@@ -94,10 +82,11 @@ class CropSource:
         self._canvases = canvases
         self._plan = plan
         self._cache = cache or BlockCache()
-        self._marks = _Marks.of([canvas.points.xy[canvas.points.target > 0] for canvas in canvases])
-        self._negatives = _Marks.of([canvas.points.xy[canvas.points.target == 0] for canvas in canvases])
-        if not len(self._marks.xy):
+        points = [canvas.points for canvas in canvases]
+        if not any((marks.target > 0).any() for marks in points):
             raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
+        self._marks = np.concatenate([marks.xy for marks in points])
+        self._marked_canvas = np.repeat(np.arange(len(canvases)), [len(marks.xy) for marks in points])
         self._area = np.cumsum([canvas.area_px for canvas in canvases], dtype=np.float64)
 
     def batch(self, step: int, items: Sequence[int]) -> CropBatch:
@@ -140,11 +129,9 @@ class CropSource:
     def _place(self, random: np.random.Generator) -> tuple[Canvas, int, int]:
         size = self._plan.size_px
         if random.random() < self._plan.near_marks:
-            is_negative = len(self._negatives.xy) and random.random() < _NEAR_NEGATIVES
-            marks = self._negatives if is_negative else self._marks
-            mark = int(random.integers(len(marks.xy)))
-            canvas = self._canvases[marks.canvas[mark]]
-            x, y = marks.xy[mark] - random.uniform(0, size - 1, 2)
+            mark = int(random.integers(len(self._marks)))
+            canvas = self._canvases[self._marked_canvas[mark]]
+            x, y = self._marks[mark] - random.uniform(0, size - 1, 2)
         else:
             canvas = self._canvases[
                 int(np.searchsorted(self._area, random.random() * self._area[-1], "right"))
