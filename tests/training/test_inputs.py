@@ -276,3 +276,5 @@ def test_a_model_keeps_the_class_and_colour_of_its_marks(pair: tuple[Path, Path]
     found = item.look_at(checkpoint.network(), checkpoint.config, threshold=0.01).cells
     assert (found.classes, found.colors) == (("Nucleus",), ((0, 170, 255),))
     assert train_run(config, data, tmp_path / "run", show=False).config == checkpoint.config
+    with pytest.raises(OutputError, match=r"another configuration.*classes"):
+        train_run(replace(config, classes=("Nucleus", "other")), data, tmp_path / "run", show=False)

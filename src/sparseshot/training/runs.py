@@ -121,13 +121,14 @@ def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
     if not path.exists():
         return config
     old = TrainConfig.from_json(path.read_text(), source=path)
-    task = old.task if config.task == "auto" else config.task
+    chosen = old.classes if len(old.classes) == 1 else ()  # several classes are never chosen by the marks
+    classes = config.classes or chosen
     return replace(
         config,
-        task=task,
+        task=old.task if config.task == "auto" else config.task,
         radius_um=config.radius_um or old.radius_um,
-        classes=config.classes or old.classes,
-        colors=config.colors or old.colors,
+        classes=classes,
+        colors=config.colors or (old.colors if classes == old.classes else ()),
     )
 
 
