@@ -1,3 +1,6 @@
+import os
+import signal
+import sys
 from pathlib import Path
 
 from tests import limited
@@ -17,6 +20,22 @@ def test_the_limits_are_kept(tmp_path: Path) -> None:
     found = limited.outcomes("tests.images.test_hostile:misbehave", [tmp_path / "crash", tmp_path / "memory"])
     assert found["crash"].startswith("unforeseen: ZeroDivisionError at test_hostile.py")
     assert found["memory"].startswith("unforeseen: MemoryError")
+
+
+def test_the_child_that_dies_is_replaced_and_the_others_are_served() -> None:
+    found = list(limited.each_outcome(die_of_some, list(range(6))))
+    assert found[:3] + found[4:] == ["ok", "signal 9", "exit 3", "ok", "ok"]
+    assert found[3].startswith("unforeseen: SystemExit")
+
+
+def die_of_some(number: int) -> None:
+    match number:
+        case 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case 2:
+            os._exit(3)
+        case 3:
+            sys.exit(4)
 
 
 def misbehave(path: Path) -> None:
