@@ -3,12 +3,35 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparseshot.errors import OutputError
-from sparseshot.files import locked, replacing, write_json
+from sparseshot.errors import DataNotFoundError, FormatError, OutputError
+from sparseshot.files import locked, read_json, read_toml, replacing, write_json
+
+
+@pytest.mark.parametrize("read", [read_json, read_toml])
+def test_what_is_not_json_or_toml_is_a_format_error(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(DataNotFoundError, match="cannot be read"):
+        read(path)
+    with pytest.raises(DataNotFoundError, match="cannot be read"):
+        read(tmp_path)
+    for content in (b"a = ", b"a = 'caf\xe9'", b"a = " + b"[" * 100_000):
+        path.write_bytes(content)
+        with pytest.raises(FormatError, match=r"JSON|TOML|UTF-8"):
+            read(path)
+
+
+def test_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("a = 'é'", encoding="utf-8-sig")
+    assert read_toml(path) == {"a": "é"}
+    path.write_text('{"a": "é"}', encoding="utf-8-sig")
+    assert read_json(path) == {"a": "é"}
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

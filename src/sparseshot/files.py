@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one, and locking folders."""
+"""Reading small files, writing so that a reader never sees half of a file, and locking folders."""
 
 import errno
 import glob
@@ -6,13 +6,15 @@ import os
 import shutil
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from sparseshot.errors import OutputError
+from sparseshot.errors import DataNotFoundError, FormatError, OutputError
 
 
 @contextmanager
@@ -99,6 +101,34 @@ def write_json(path: Path | str, value: object) -> None:
     """
     with replacing(path) as temporary:
         temporary.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file in UTF-8, with or without a byte order mark."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(path, f"is not text in UTF-8 ({error}); save it in that encoding") from error
+    except OSError as error:
+        raise DataNotFoundError(path, f"cannot be read ({error.strerror})") from error
+
+
+def read_json(path: Path) -> Any:
+    """Return the value in a JSON file."""
+    text = read_text(path)
+    try:
+        return orjson.loads(text)
+    except ValueError as error:
+        raise FormatError(path, f"is not JSON ({error})") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the table in a TOML file."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(path, f"is not TOML ({error})") from error
 
 
 @contextmanager

@@ -156,6 +156,8 @@ def test_an_unknown_name_lists_the_shipped_experiments() -> None:
         ("steps = 40", "crop_px = 100", "[settings]", ["for the task detect", "crop_px", "take 96"]),
         ("tau = 0.5", "tau = 1.5", "[losses.weak]", ["tau is 1.5", "between 0 and 1"]),
         ("rounds = 2", "rounds = 2.5", "[losses.weak]", ["rounds is 2.5", "whole number"]),
+        ("tau = 0.5", f"tau = {'9' * 400}", "[losses.weak]", ["tau is too large"]),
+        ('loss = "ce"', 'loss = "ce\\u0000"', "[losses.weak]", ["NUL"]),
         ("rounds = 2", "round = 2", "[losses.weak]", ["no key 'round'", "did you mean 'rounds'"]),
         ("alpha = 0.05", "alfa = 0.05", "[losses.strict]", ["no option 'alfa'", "did you mean 'alpha'"]),
         ('schedule = "linear"', 'schedule = "liner"', "[losses.strict]", ["no schedule 'liner'", "'linear'"]),
@@ -217,7 +219,7 @@ class TestOwnData:
     def test_a_missing_csv_is_an_error(self, tmp_path: Path) -> None:
         subject = own_experiment(tmp_path).runs[0].subject
         (tmp_path / "images" / "test.csv").unlink()
-        with pytest.raises(DataNotFoundError, match=r"test\.csv: there is no such file"):
+        with pytest.raises(DataNotFoundError, match=r"test\.csv: cannot be read \(No such file"):
             subject.check_data(None)
 
     def test_a_csv_without_images_is_an_error(self, tmp_path: Path) -> None:

@@ -83,6 +83,24 @@ def test_pairs_from_a_table(tmp_path: Path) -> None:
         pairs_in_csv(table)
 
 
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        (b"slide,marks\na.svs\n", DataNotFoundError, "there is no such file"),
+        (b"slide,marks\ncaf\xe9.svs,a.geojson\n", FormatError, "not text in UTF-8"),
+        (b"slide,marks\n" + b"a" * 300 + b".svs,a.geojson\n", DataNotFoundError, "there is no such file"),
+        (b"slide,marks\n" + b"a" * 200_000 + b".svs,a.geojson\n", FormatError, "line 1 is not CSV"),
+    ],
+)
+def test_a_damaged_table_of_pairs_is_an_error(
+    tmp_path: Path, content: bytes, error: type[Exception], message: str
+) -> None:
+    table = tmp_path / "pairs.csv"
+    table.write_bytes(content)
+    with pytest.raises(error, match=message):
+        pairs_in_csv(table)
+
+
 def test_a_source_survives_its_file(tmp_path: Path) -> None:
     data = TrainingData(pairs=((Path("a.png"), Path("a.geojson")),), fraction=0.5, seed=3, mpp=0.25)
     (tmp_path / "source.json").write_text(data.to_json())

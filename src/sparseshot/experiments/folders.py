@@ -45,7 +45,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
     """Read a JSON object; other content is a FormatError."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise FormatError(
             path, f"cannot be read ({error}); delete it and run the experiment again"
         ) from error

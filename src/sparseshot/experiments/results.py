@@ -121,8 +121,10 @@ class Results:
         experiments = []
         for path in plans:
             try:
-                experiments.append(Experiment.from_json(read_json(path)))
-            except (KeyError, TypeError) as error:
+                experiment = Experiment.from_json(read_json(path))
+                _ = [(run.name, run.subject.title) for run in experiment.runs]  # fail here, not in a report
+                experiments.append(experiment)
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise FormatError(path, f"is not a plan ({error}); run the experiment again") from error
         experiments.sort(key=lambda experiment: experiment.paper_table is not None)
         runs = {run.name: run for experiment in experiments for run in experiment.runs}

@@ -1,12 +1,12 @@
 """A table of a TOML file whose values are checked when they are read."""
 
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sparseshot.errors import DataNotFoundError, FormatError, unknown_name
+from sparseshot.errors import FormatError, unknown_name
+from sparseshot.files import read_toml
 
 T = TypeVar("T", str, int, float)
 _KINDS = {str: "a string in quotes", int: "a whole number", float: "a number"}
@@ -29,12 +29,7 @@ class TomlTable:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a file."""
-        try:
-            return cls(path, tomllib.loads(path.read_text(encoding="utf-8-sig")))
-        except OSError as error:
-            raise DataNotFoundError(path, f"cannot be read ({error.strerror})") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise FormatError(path, f"is not TOML ({error})") from error
+        return cls(path, read_toml(path))
 
     def error(self, problem: str) -> FormatError:
         """Return an error that names the file and the table."""
@@ -71,7 +66,12 @@ class TomlTable:
         kind = type(default)
         if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
             raise self.error(f"{key} is {value!r}; give {_KINDS[kind]}")
-        return kind(value)
+        if kind is str and "\0" in value:
+            raise self.error(f"{key} is {value!r}; remove the NUL character")
+        try:
+            return kind(value)
+        except OverflowError:
+            raise self.error(f"{key} is too large for a number") from None
 
     def items(self, key: str, default: list[Any] | None = None) -> list[Any]:
         """Return a list with at least one entry; without a default it has to be there."""

@@ -136,7 +136,7 @@ def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
             threshold=content["threshold"],
             broken=manifest.broken,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(path, f"cannot be read ({error}); predict the slide again with --force") from None
 
 

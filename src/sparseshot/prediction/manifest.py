@@ -151,7 +151,7 @@ class Manifest:
             )
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
                 path, f"is not a manifest of this sparseshot ({error}); choose another --out, or use --force"
             ) from None

@@ -13,6 +13,7 @@ from sparseshot.cells import MARKINGS, Cells, choose_marks, read_cells
 from sparseshot.cells.large import without_large_outlines
 from sparseshot.datasets import Sample, load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.files import read_json
 from sparseshot.images import Box, Slide, TissueMask, open_slide, tissue_mask
 from sparseshot.images.fingerprint import file_fingerprint
 from sparseshot.models.finder import SlideFrame
@@ -157,7 +158,7 @@ class TrainingData:
     def read(cls, path: Path) -> Self:
         """Read what :meth:`to_json` returned."""
         try:
-            values = json.loads(path.read_text())
+            values = read_json(path)
             root = None if values["root"] is None else Path(values["root"])
             pairs = tuple((Path(image), Path(marks)) for image, marks in values["pairs"])
             known = {item.name: values[item.name] for item in fields(cls) if item.name in values}

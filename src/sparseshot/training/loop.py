@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
-from sparseshot.files import replacing
+from sparseshot.files import read_text, replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
 from sparseshot.models.colour import jittered_network_input
 from sparseshot.terminal import progress_bars
@@ -223,7 +223,7 @@ def claim(folder: Path, config: TrainConfig) -> None:
     path = folder / CONFIG
     text = config.to_json()
     if path.exists():
-        old = TrainConfig.from_json(path.read_text(), source=path)
+        old = TrainConfig.from_json(read_text(path), source=path)
         if old != config:
             names = [n for n in vars(config) if getattr(old, n) != getattr(config, n)]
             changes = ", ".join(f"{n} {getattr(old, n)!r} instead of {getattr(config, n)!r}" for n in names)

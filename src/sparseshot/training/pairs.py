@@ -1,10 +1,13 @@
 """Pairing images with the files of their marks: by name, by folder, or by a table."""
 
 import csv
+import io
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.files import read_text
 
 IMAGE_SUFFIXES = frozenset(
     {
@@ -64,15 +67,18 @@ def pairs_of(images: Path, marks: Path) -> list[tuple[Path, Path]]:
 
 def pairs_in_csv(path: Path) -> list[tuple[Path, Path]]:
     """Read pairs from a CSV file with the columns ``slide`` and ``marks``, relative to the file's folder."""
-    if not path.is_file():
-        raise DataNotFoundError(path, "there is no such file")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), restval="")
+    try:
         if not {"slide", "marks"} <= set(reader.fieldnames or ()):
             raise FormatError(path, f"has the columns {reader.fieldnames}; it needs slide and marks")
         pairs = [(path.parent / row["slide"], path.parent / row["marks"]) for row in reader]
-    for pair in pairs:
-        for file_path in pair:
-            if not file_path.is_file():
-                raise DataNotFoundError(file_path, f"named in {path}, but there is no such file")
+    except csv.Error as error:
+        raise FormatError(path, f"line {reader.line_num} is not CSV ({error})") from error
+    for file_path in chain(*pairs):
+        try:
+            is_there = file_path.is_file()
+        except OSError:  # a name longer than any file's
+            is_there = False
+        if not is_there:
+            raise DataNotFoundError(file_path, f"named in {path}, but there is no such file")
     return pairs

@@ -2,7 +2,6 @@
 
 import json
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
@@ -11,8 +10,8 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, unknown_name
-from sparseshot.files import locked, write_json
+from sparseshot.errors import DataNotFoundError, InputError, OutputError, unknown_name
+from sparseshot.files import locked, read_json, read_text, read_toml, write_json
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import PROFILES, TrainConfig
@@ -39,12 +38,7 @@ def make_config(profile: str, file: Path | None, settings: Mapping[str, Any]) ->
         raise InputError(unknown_name("profile", profile, PROFILES))
     values = dict(PROFILES[profile])
     if file is not None:
-        try:
-            values |= tomllib.loads(file.read_text())
-        except OSError as error:
-            raise DataNotFoundError(file, f"cannot be read ({error.strerror})") from error
-        except tomllib.TOMLDecodeError as error:
-            raise FormatError(file, f"is not TOML ({error})") from error
+        values |= read_toml(file)
     known = [item.name for item in fields(TrainConfig)]
     for name in values:
         if name not in known:
@@ -120,7 +114,7 @@ def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
     path = folder / CONFIG
     if not path.exists():
         return config
-    old = TrainConfig.from_json(path.read_text(), source=path)
+    old = TrainConfig.from_json(read_text(path), source=path)
     chosen = old.classes if len(old.classes) == 1 else ()  # several classes are never chosen by the marks
     classes = config.classes or chosen
     return replace(
@@ -143,7 +137,7 @@ def _claim_data(path: Path, data: TrainingData, weak: WeakSupervision) -> None:
     if not path.exists():
         write_json(path, record)
         return
-    old = json.loads(path.read_text()) if TrainingData.read(path) == data else {}
+    old = read_json(path) if TrainingData.read(path) == data else {}
     if old.get("weak", record["weak"]) != record["weak"] or not old:
         raise OutputError(path.parent, "holds a run on other images, marks or rounds; choose another folder")
     before = old.get("fingerprint", {})  # an earlier version wrote none

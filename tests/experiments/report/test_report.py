@@ -252,6 +252,18 @@ def test_a_broken_plan_is_an_error(tmp_path: Path, content: str) -> None:
         Results.read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [('"fraction": 1.0', '"fraction": "all"'), ('"dataset": "tnbc"', '"dataset": 3')]
+)
+def test_a_plan_with_values_of_other_types_is_an_error(tmp_path: Path, old: str, new: str) -> None:
+    write_results(tmp_path, sweep())
+    (plan,) = (tmp_path / "plans").iterdir()
+    assert old in plan.read_text()
+    plan.write_text(plan.read_text().replace(old, new))
+    with pytest.raises(FormatError, match="is not a plan"):
+        Results.read(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["weak-supervision", "annealing", "exclusive-recall"])
 def test_tables_of_the_paper_stand_beside_ours(tmp_path: Path, name: str) -> None:
     experiment = open_experiment(name, profile="quick")
