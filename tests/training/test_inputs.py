@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,6 +123,9 @@ def test_settings_come_from_profile_file_and_command(tmp_path: Path) -> None:
     assert (config.steps, config.batch, config.width) == (5, 2, 64)
     file.write_text("stepps = 7\n")
     with pytest.raises(InputError, match="did you mean 'steps'"):
+        make_config("quick", file, {})
+    file.write_text(f"loss = 'ece'\nloss_options = {{ beta = {'9' * 400} }}\n")
+    with pytest.raises(InputError, match="beta is 999"):
         make_config("quick", file, {})
     file.write_text("steps = = 7\n")
     with pytest.raises(FormatError, match="is not TOML"):
@@ -296,3 +300,21 @@ def test_a_model_keeps_the_class_and_colour_of_its_marks(pair: tuple[Path, Path]
     assert train_run(config, data, tmp_path / "run", show=False).config == checkpoint.config
     with pytest.raises(OutputError, match=r"another configuration.*classes"):
         train_run(replace(config, classes=("Nucleus", "other")), data, tmp_path / "run", show=False)
+
+
+@pytest.mark.parametrize("given", [{"classes": ("Tumor",)}, {"task": "segment"}, {"radius_um": 2.0}])
+def test_a_run_is_resumed_with_the_settings_that_were_given(
+    pair: tuple[Path, Path], tmp_path: Path, given: dict[str, Any]
+) -> None:
+    _, truth = blobs(0)
+    label = (np.arange(len(truth)) % 3 == 0).astype(np.int16)
+    Cells(truth.xy, classes=("Tumor", "Stroma"), label=label).write(pair[1])
+    plain, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    config, run = replace(plain, **given), tmp_path / "run"
+    checkpoint = train_run(config, data, run, show=False)
+    assert train_run(config, data, run, show=False).config == checkpoint.config
+    with pytest.raises(OutputError, match=f"another configuration.*{next(iter(given))}"):
+        train_run(plain, data, run, show=False)
+    (run / "model.pt").unlink()  # not finished
+    with pytest.raises(OutputError, match=f"another configuration.*{next(iter(given))}"):
+        train_run(plain, data, run, show=False)

@@ -1,6 +1,6 @@
 """Checks of the parameters of losses."""
 
-import math
+import sys
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -24,7 +24,7 @@ def check_inside(name: str, value: float) -> None:
 
 def check_not_negative(name: str, value: float) -> None:
     """Raise unless ``value`` is a finite number of at least 0."""
-    if not (math.isfinite(value) and value >= 0):
+    if not 0 <= value <= sys.float_info.max:  # an int may be larger
         raise InputError(f"{name} is {value}; give a finite number of at least 0")
 
 

@@ -30,6 +30,8 @@ from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
 
 SOURCE = "source.json"
+_BY_MARKS = ("task", "radius_um", "classes", "colors")
+"""Settings that the marks decide where they are not given."""
 
 
 def make_config(profile: str, file: Path | None, settings: Mapping[str, Any]) -> TrainConfig:
@@ -71,12 +73,13 @@ def train_run(
     training, validation = ([], []) if finished else data.load()
     if fabric is not None and not fabric.is_global_zero:
         say = lambda _: None  # noqa: E731  one process speaks for all
+    given = [name for name in _BY_MARKS if getattr(config, name) != getattr(TrainConfig(), name)]
     config = _with_choices_of(folder, config)
     if training:
         config = _announced(config, data, training, say)
     weak = weak or WeakSupervision(1)
     claim(folder, config)
-    _claim_data(folder / SOURCE, data, weak)
+    _claim_data(folder / SOURCE, data, weak, given)
     if finished:
         return Checkpoint.load(folder / MODEL)
 
@@ -110,20 +113,24 @@ def _announced(
 
 
 def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
-    """Return the configuration with what the run in a folder has chosen by its marks."""
+    """Return the configuration with what the marks chose for the run in a folder."""
     path = folder / CONFIG
     if not path.exists():
         return config
     old = TrainConfig.from_json(read_text(path), source=path)
-    chosen = old.classes if len(old.classes) == 1 else ()  # several classes are never chosen by the marks
-    classes = config.classes or chosen
-    return replace(
-        config,
-        task=old.task if config.task == "auto" else config.task,
-        radius_um=config.radius_um or old.radius_um,
-        classes=classes,
-        colors=config.colors or (old.colors if classes == old.classes else ()),
-    )
+    source = read_json(folder / SOURCE) if (folder / SOURCE).exists() else None
+    given = source.get("given") if isinstance(source, dict) else None
+    if not isinstance(given, list):  # an earlier version wrote none
+        given = ["classes"] if len(old.classes) > 1 else []
+    default = TrainConfig()
+    chosen = {
+        name: getattr(old, name)
+        for name in _BY_MARKS
+        if name not in given and getattr(config, name) == getattr(default, name)
+    }
+    if chosen.get("classes", config.classes) != old.classes:
+        chosen.pop("colors", None)
+    return replace(config, **chosen)
 
 
 def run_checkpoint(run: Path) -> Checkpoint:
@@ -131,11 +138,11 @@ def run_checkpoint(run: Path) -> Checkpoint:
     return Checkpoint.load(run / MODEL if run.is_dir() else run)
 
 
-def _claim_data(path: Path, data: TrainingData, weak: WeakSupervision) -> None:
-    """Record what the run is trained on, or check that nothing of it has changed."""
+def _claim_data(path: Path, data: TrainingData, weak: WeakSupervision, given: Sequence[str]) -> None:
+    """Record what the run is trained on and which settings were given, or check that no data has changed."""
     record = json.loads(data.to_json()) | {"weak": asdict(weak), "fingerprint": data.fingerprint()}
     if not path.exists():
-        write_json(path, record)
+        write_json(path, record | {"given": given})
         return
     old = read_json(path) if TrainingData.read(path) == data else {}
     if old.get("weak", record["weak"]) != record["weak"] or not old:
