@@ -77,7 +77,9 @@ class Candidates:
         single = np.flatnonzero((pick < 0) & (self.start[1:] > self.start[:-1])).astype(np.int32)
         _grow(self.start, self.column, pick, single, len(self.column_id))
         partner, cost = np.full(len(pick), -1, np.int32), np.full(len(pick), np.nan)
-        _fill_by_id(partner, cost, pick, self.column, self.cost, self.row_id, self.column_id)
+        pairs = pick[pick >= 0]
+        rows = self.row_id[pick >= 0]
+        partner[rows], cost[rows] = self.column_id[self.column[pairs]], self.cost[pairs]
         return partner, cost
 
     def gains(self, order: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -227,20 +229,3 @@ def _grow(
             pick[row], taken_by[free] = asked_as[free], row
             free = left
     return gained
-
-
-@compiled
-def _fill_by_id(  # noqa: PLR0917  compiled code takes arrays one by one
-    partner: NDArray[np.int32],
-    cost_of: NDArray[np.float64],
-    pick: NDArray[np.int32],
-    column: NDArray[np.int32],
-    cost: NDArray[np.float64],
-    row_id: NDArray[np.int32],
-    column_id: NDArray[np.int32],
-) -> None:
-    """Write the picked pairs by original indices."""
-    for row in range(len(pick)):
-        if pick[row] >= 0:
-            partner[row_id[row]] = column_id[column[pick[row]]]
-            cost_of[row_id[row]] = cost[pick[row]]

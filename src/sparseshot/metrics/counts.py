@@ -1,6 +1,7 @@
 """Counts of true positives, false positives and misses, which add up over tiles, images and machines."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,8 +42,8 @@ class Counts:
     fp: int = 0
     fn: int = 0
 
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.tp + other.tp, self.fp + other.fp, self.fn + other.fn)
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(own + more for own, more in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def precision(self) -> float:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm
+from scipy import stats
 
 from sparseshot.errors import InputError
 
@@ -31,13 +31,11 @@ def wilson_interval(hits: int, total: int, *, level: float = 0.95) -> Interval:
     """
     if not 0 <= hits <= total:
         raise InputError(f"{hits} hits of {total}; hits are between 0 and the total")
+    _check_level(level)
     if total == 0:
         return Interval(0.0, 1.0)
-    z = float(norm.ppf((1 + _checked_level(level)) / 2))
-    share, weight = hits / total, z * z / total
-    middle = (share + weight / 2) / (1 + weight)
-    half = z * np.sqrt(share * (1 - share) / total + weight / total / 4) / (1 + weight)
-    return Interval(max(0.0, float(middle - half)), min(1.0, float(middle + half)))
+    low, high = stats.binomtest(hits, total).proportion_ci(level, method="wilson")
+    return Interval(float(low), float(high))
 
 
 def bootstrap_interval(
@@ -75,27 +73,23 @@ def bootstrap_interval(
         raise InputError(
             f"per_image has shape {rows.shape}; give (images,) or (images, counts) of some images"
         )
-    if statistic is None:
-        if rows.shape[1] != 1:
-            raise InputError(f"per_image has {rows.shape[1]} columns; give a statistic of them")
-        statistic = _only_column
+    if statistic is None and rows.shape[1] != 1:
+        raise InputError(f"per_image has {rows.shape[1]} columns; give a statistic of them")
+    _check_level(level)
     random = np.random.default_rng(seed)
     images = len(rows)
     at_once = max(1, RESAMPLED_AT_ONCE // images)
-    values = [
-        statistic(rows[random.integers(images, size=(min(at_once, resamples - done), images))].mean(axis=1))
-        for done in range(0, resamples, at_once)
-    ]
-    tail = (1 - _checked_level(level)) / 2
-    low, high = np.quantile(np.concatenate(values), [tail, 1 - tail])
+    means = np.concatenate(
+        [
+            rows[random.integers(images, size=(min(at_once, resamples - done), images))].mean(axis=1)
+            for done in range(0, resamples, at_once)
+        ]
+    )
+    values = means[:, 0] if statistic is None else statistic(means)
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
 
 
-def _only_column(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    return rows[:, 0]
-
-
-def _checked_level(level: float) -> float:
+def _check_level(level: float) -> None:
     if not 0 < level < 1:
         raise InputError(f"level is {level}; give a share between 0 and 1, e.g. 0.95")
-    return level

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.metrics.assignment import Candidates
-from sparseshot.metrics.counts import f1_score
+from sparseshot.metrics.counts import Counts
 from sparseshot.metrics.matching import Matching
 
 INTERSECTED_AT_ONCE = 50_000
@@ -53,41 +53,26 @@ class Overlaps:
 
 
 @dataclass(frozen=True)
-class AreaCounts:
+class AreaCounts(Counts):
     """Counts for panoptic quality and the aggregated Jaccard index; images add up.
 
-    Both need whole objects, so count whole images, not tiles that cut cells.
+    Both need whole objects, so count whole images, not tiles that cut cells. Pairs with an IoU above one half
+    are the true positives, and :attr:`f1` is the recognition quality.
 
     Attributes:
-        tp: pairs with an IoU above one half.
-        fp: found areas in no such pair.
-        fn: true areas in no such pair.
         iou_sum: sum of the IoU of these pairs.
         common: sum over true areas of the intersection with the found area of highest IoU.
         united: sum over true areas of the union with it, plus the found areas that are no one's best.
     """
 
-    tp: int = 0
-    fp: int = 0
-    fn: int = 0
     iou_sum: float = 0.0
     common: float = 0.0
     united: float = 0.0
 
-    def __add__(self, other: "AreaCounts") -> "AreaCounts":
-        return AreaCounts(
-            self.tp + other.tp,
-            self.fp + other.fp,
-            self.fn + other.fn,
-            self.iou_sum + other.iou_sum,
-            self.common + other.common,
-            self.united + other.united,
-        )
-
     @property
     def recognition_quality(self) -> float:
-        """F1 of the pairs, see :func:`~sparseshot.metrics.counts.f1_score`."""
-        return float(f1_score(self.tp, self.fp, self.fn))
+        """The name of :attr:`f1` in panoptic quality."""
+        return self.f1
 
     @property
     def segmentation_quality(self) -> float:
@@ -129,11 +114,8 @@ def area_counts(overlaps: Overlaps) -> AreaCounts:
     joined = overlaps.truth_area[has_best] + overlaps.found_area[overlaps.found[best]]
 
     matching = overlaps.match(iou=float(np.nextafter(0.5, 1)))
-    counts = matching.counts
     return AreaCounts(
-        tp=counts.tp,
-        fp=counts.fp,
-        fn=counts.fn,
+        **vars(matching.counts),
         iou_sum=float(np.sum(1 - matching.distance)),
         common=common,
         united=float(np.sum(joined) - common + np.sum(alone) + np.sum(unused)),
