@@ -10,11 +10,13 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
 from sparseshot.errors import DataNotFoundError, FormatError, OutputError
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -90,7 +92,7 @@ def _lock(handle: int) -> bool:
 
 
 def write_json(path: Path | str, value: object) -> None:
-    """Write a value as JSON, whole or not at all; NaN becomes null.
+    """Write a value or a dataclass as JSON, whole or not at all; NaN becomes null.
 
     >>> path = Path(tempfile.mkdtemp(), "a.json")
     >>> write_json(path, {"precision": float("nan")})
@@ -129,6 +131,27 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise FormatError(path, f"is not TOML ({error})") from error
+
+
+def read_as(path: Path, kind: type[T]) -> T:
+    """Return the value in a JSON file as a dataclass or another type; other content is a FormatError."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  only some commands need it
+
+    try:
+        return TypeAdapter(kind).validate_python(read_json(path), extra="forbid")
+    except ValidationError as error:
+        reason = " ".join(str(error).split())
+        raise FormatError(
+            path, f"has other content ({reason}); delete it and run the same command again"
+        ) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents; raise OutputError if that is impossible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(path, f"cannot be created ({error.strerror})") from error
 
 
 @contextmanager

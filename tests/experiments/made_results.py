@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from PIL import Image
 
 from sparseshot.experiments.experiment import Experiment, Run
-from sparseshot.experiments.folders import make_folder, plan_path, run_folder, write_error
 from sparseshot.experiments.panels import FOLDER
+from sparseshot.experiments.results import plan_path, run_folder
+from sparseshot.files import make_folder, write_json
 from sparseshot.training.logs import COLUMNS
 
 Scores = Callable[[Run], tuple[float, float]]
@@ -41,7 +43,7 @@ def metrics_of(run: Run, half: float, calibrated: float) -> dict[str, Any]:
 
     recalls = {name: {"half": half, "calibrated": calibrated} for name in run.subject.classes}
     return {
-        "run": run.as_json(),
+        "run": asdict(run),
         "config": json.loads(run.config().to_json()),
         "evaluation": {
             "task": run.task,
@@ -72,14 +74,14 @@ def write_results(
 ) -> None:
     """Write an experiment as if all of it had been run, but for some runs."""
     make_folder(out / "plans")
-    plan_path(out, experiment.name).write_text(json.dumps(experiment.as_json()))
+    write_json(plan_path(out, experiment.name), experiment)
     for run in experiment.runs:
         folder = run_folder(out, run.name)
         if run.name in missing:
             continue
         make_folder(folder)
         if run.name in failed:
-            write_error(folder, kind="OutOfMemoryError", message="not enough <memory>")
+            write_json(folder / "error.json", {"kind": "OutOfMemoryError", "message": "not enough <memory>"})
             continue
         (folder / "metrics.json").write_text(json.dumps(metrics_of(run, *scores(run))))
         _write_log(folder / "log.csv", run)

@@ -7,10 +7,10 @@ import pytest
 from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_brca, tiny_tnbc
 
 from sparseshot.experiments import Experiment, read_experiment, run_experiment
-from sparseshot.experiments.folders import make_folder, read_json, run_folder
 from sparseshot.experiments.panels import read_panel
 from sparseshot.experiments.performing import perform
-from sparseshot.experiments.results import Result
+from sparseshot.experiments.results import Result, run_folder
+from sparseshot.files import make_folder
 
 
 def experiment(tmp_path: Path, **grid: object) -> Experiment:
@@ -25,7 +25,7 @@ def test_a_run_leaves_config_curves_metrics_and_panels(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, run.name)
     make_folder(folder)
     perform(run, root, folder)
-    metrics = read_json(folder / "metrics.json")
+    metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["run"]["method"]["name"] == "ece"
     assert metrics["config"] == json.loads((folder / "config.json").read_text())
     assert metrics["evaluation"]["images"] == 1
@@ -58,7 +58,7 @@ def test_a_run_of_one_class_has_an_exclusive_recall(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, run.name)
     make_folder(folder)
     perform(run, root, folder)
-    metrics = read_json(folder / "metrics.json")
+    metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["evaluation"]["cells"] == 4, "a third of the twelve are lymphocytes"
     assert 0 <= metrics["exclusive_recall"]["lymphocyte"]["half"] <= 1
     assert (
@@ -73,7 +73,7 @@ def test_a_run_on_the_users_own_images(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, run.name)
     make_folder(folder)
     perform(run, None, folder)
-    metrics = read_json(folder / "metrics.json")
+    metrics = json.loads((folder / "metrics.json").read_text())
     assert run.name == "mine-segment-ece-0.5-s0"
     assert metrics["evaluation"]["cells"] == 12
     assert metrics["training"] == {"images": 2, "marks": 12}, "half of 24"
@@ -86,8 +86,8 @@ def test_of_two_real_processes_the_one_with_bad_data_fails_alone(tmp_path: Path)
     for image in root.glob("brca_m2c/images/*.png"):
         image.write_bytes(b"no image")
     file = experiment(tmp_path, datasets=["tnbc", "brca_m2c"], tasks=["detect"], losses=["ce"])
-    outcome = run_experiment(file, root=root, out=tmp_path / "out", jobs=2)
-    good, bad = outcome.results
+    results = run_experiment(file, root=root, out=tmp_path / "out", jobs=2)
+    good, bad = results
     assert (good.run.subject.dataset, good.state) == ("tnbc", "done")
     assert bad.failure is not None
     assert bad.failure.startswith("SlideError: ")

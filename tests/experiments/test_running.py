@@ -1,5 +1,6 @@
 """Missing runs are run, each in its own process, and survive interruptions."""
 
+import json
 import os
 import re
 import shutil
@@ -17,8 +18,8 @@ from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_tn
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.experiments import Results, read_experiment, run_experiment
 from sparseshot.experiments.executor import worker_environment
-from sparseshot.experiments.folders import read_json, run_folder
-from sparseshot.experiments.running import Outcome, choose, steps_done
+from sparseshot.experiments.results import Result, run_folder
+from sparseshot.experiments.running import choose, steps_done
 from sparseshot.files import locked, write_json
 
 # Replaces a training; the name of its loss selects its behaviour. Its metrics were written before.
@@ -61,7 +62,7 @@ class Sweep:
     def command(self, folder: Path) -> Sequence[str]:
         return (sys.executable, "-c", WORKER, str(folder), str(self.made))
 
-    def run(self, **options: object) -> Outcome:
+    def run(self, **options: object) -> list[Result]:
         self.lines = []
         return run_experiment(
             read_experiment(self.path),
@@ -79,28 +80,34 @@ class Sweep:
         return [(int(pid), threads) for pid, threads in map(str.split, path.read_text().splitlines())]
 
 
+def ran(results: list[Result]) -> int:
+    return sum(result.ran for result in results)
+
+
+def failed(results: list[Result]) -> list[Result]:
+    return [result for result in results if result.state == "failed"]
+
+
 def test_all_runs_are_done_in_order_and_a_second_call_does_nothing(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, fractions=[0.5, 1.0])
-    outcome = sweep.run(jobs=1)
-    assert outcome.ran == 4
+    results = sweep.run(jobs=1)
+    assert ran(results) == 4
     assert sweep.lines[0] == "0 of 4 runs are done, 4 to do"
     assert re.match(
         r"\[1/4\] tnbc-segment-ece-1-s0: Dice 0\.\d+ at 0\.5, 0\.\d+ calibrated, \d+ s; about", sweep.lines[1]
     )
     assert sweep.lines[2].startswith("[2/4] tnbc-segment-ce-1-s0: ")
     assert "left" not in sweep.lines[4]
-    assert [result.state for result in outcome.results] == ["done"] * 4
+    assert [result.state for result in results] == ["done"] * 4
     again = sweep.run(jobs=1)
-    assert again.ran == 0
+    assert ran(again) == 0
     assert sweep.lines == ["4 of 4 runs are done, 0 to do"]
-    assert [result.score("half") for result in again.results] == [
-        result.score("half") for result in outcome.results
-    ]
+    assert [result.score("half") for result in again] == [result.score("half") for result in results]
 
 
 def test_only_the_chosen_runs_are_run_and_the_others_are_missing(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
-    assert sweep.run(only=["*-ce-*"]).ran == 1
+    assert ran(sweep.run(only=["*-ce-*"])) == 1
     states = {name: result.state for name, result in Results.read(sweep.out).results.items()}
     assert states == {"tnbc-segment-ece-0.5-s0": "missing", "tnbc-segment-ce-0.5-s0": "done"}
     with pytest.raises(InputError, match=r"no run matches --only 'monuseg\*'; .*tnbc-segment-ece"):
@@ -117,11 +124,11 @@ def test_only_the_chosen_runs_are_run_and_the_others_are_missing(tmp_path: Path)
 )
 def test_a_failed_run_is_recorded_and_the_others_continue(tmp_path: Path, loss: str, message: str) -> None:
     sweep = Sweep(tmp_path, losses=[loss, "ce"])
-    outcome = sweep.run(jobs=1)
-    assert [result.state for result in outcome.results] == ["failed", "done"]
-    assert [result.run.method.name for result in outcome.failed] == [loss]
-    assert str(outcome.failed[0].failure).startswith(message)
-    assert sweep.run().ran == 1, "a failed run is tried again"
+    results = sweep.run(jobs=1)
+    assert [result.state for result in results] == ["failed", "done"]
+    assert [result.run.method.name for result in failed(results)] == [loss]
+    assert str(failed(results)[0].failure).startswith(message)
+    assert ran(sweep.run()) == 1, "a failed run is tried again"
 
 
 def test_a_run_that_failed_and_then_succeeds_has_no_error_left(tmp_path: Path) -> None:
@@ -129,7 +136,7 @@ def test_a_run_that_failed_and_then_succeeds_has_no_error_left(tmp_path: Path) -
     folder = run_folder(sweep.out, "tnbc-segment-ce-0.5-s0")
     folder.mkdir(parents=True)
     write_json(folder / "error.json", {"kind": "OSError", "message": "disk full"})
-    assert sweep.run().failed == []
+    assert failed(sweep.run()) == []
     assert not (folder / "error.json").exists()
 
 
@@ -173,7 +180,7 @@ def test_titles_may_change(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, losses=["ce"])
     sweep.run()
     sweep.path.write_text(sweep.path.read_text().replace("[[grid]]", '[losses.ce]\ntitle = "CE"\n[[grid]]'))
-    assert sweep.run().ran == 0
+    assert ran(sweep.run()) == 0
 
 
 class TestChangedData:
@@ -185,8 +192,8 @@ class TestChangedData:
         own_experiment(tmp_path)
         for run in read_experiment(sweep.path).runs:
             write_json(sweep.made / f"{run.name}.json", metrics_of(run, *plausible(run)))
-        assert sweep.run().ran == 2
-        assert sweep.run().ran == 0
+        assert ran(sweep.run()) == 2
+        assert ran(sweep.run()) == 0
         return sweep
 
     @pytest.mark.parametrize("file", ["0.geojson", "0.png", "2.geojson"])
@@ -204,7 +211,7 @@ class TestChangedData:
 
     def test_but_a_finished_run_needs_no_data(self, sweep: Sweep) -> None:
         shutil.rmtree(sweep.path.parent / "images")
-        assert sweep.run().ran == 0
+        assert ran(sweep.run()) == 0
 
 
 @pytest.mark.parametrize("content", ["{", '{"evaluation": {}}', "[]"])
@@ -212,15 +219,15 @@ def test_a_run_with_damaged_metrics_is_run_again(tmp_path: Path, content: str) -
     sweep = Sweep(tmp_path, losses=["ce"])
     sweep.run()
     (run_folder(sweep.out, "tnbc-segment-ce-0.5-s0") / "metrics.json").write_text(content)
-    outcome = sweep.run()
-    assert (outcome.ran, outcome.failed) == (1, [])
+    results = sweep.run()
+    assert (ran(results), failed(results)) == (1, [])
 
 
 def test_data_is_asked_for_only_while_something_is_missing(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     sweep.run()
     sweep.root = tmp_path / "gone"
-    assert sweep.run().ran == 0
+    assert ran(sweep.run()) == 0
 
 
 def test_an_empty_data_set_stops_before_anything_is_written(tmp_path: Path) -> None:
@@ -237,7 +244,7 @@ def test_two_calls_do_not_work_in_one_folder(tmp_path: Path) -> None:
     sweep.out.mkdir()
     with locked(sweep.out), pytest.raises(OutputError, match="another sparseshot is at work"):
         sweep.run()
-    assert sweep.run().ran == 2
+    assert ran(sweep.run()) == 2
 
 
 def test_jobs_below_one_are_refused(tmp_path: Path) -> None:
@@ -297,16 +304,16 @@ def test_an_interrupted_experiment_stops_its_workers_and_resumes(
         time.sleep(0.05)
     assert not (run_folder(sweep.out, slow) / "error.json").exists(), "an interrupted run did not fail"
     (sweep.made / "hurry").touch()
-    outcome = sweep.run()
-    assert outcome.ran == 1
-    assert [result.state for result in outcome.results] == ["done"] * 3
+    results = sweep.run()
+    assert ran(results) == 1
+    assert [result.state for result in results] == ["done"] * 3
     assert len(sweep.starts("tnbc-segment-ce-0.5-s0")) == 1
 
 
 def test_the_plan_is_kept(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     sweep.run()
-    assert read_json(sweep.out / "plans" / "mine.json")["title"] == "Tiny"
+    assert json.loads((sweep.out / "plans" / "mine.json").read_text())["title"] == "Tiny"
 
 
 def test_steps_add_up_over_rounds(tmp_path: Path) -> None:

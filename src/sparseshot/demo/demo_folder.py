@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Self
 
 from sparseshot.demo.demo_plan import DemoPlan
-from sparseshot.errors import FormatError, OutputError
-from sparseshot.experiments.folders import make_folder, read_json
-from sparseshot.files import write_json
+from sparseshot.errors import OutputError
+from sparseshot.files import make_folder, read_as, write_json
 
 _PLAN = "demo.json"
 
@@ -61,19 +60,13 @@ class DemoFolder:
         if path.is_dir() and any(not each.name.startswith(".") for each in path.iterdir()):
             raise OutputError(path, "is not empty and not a demo; choose another --out")
         make_folder(path)
-        write_json(path / _PLAN, plan.as_json())
+        write_json(path / _PLAN, plan)
         return cls(path, plan)
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """Return the folder of a demo, with the plan in it."""
-        values = read_json(path / _PLAN)
-        try:
-            return cls(path, DemoPlan.from_json(values))
-        except (KeyError, TypeError) as error:
-            raise FormatError(
-                path / _PLAN, f"is not the plan of a demo ({error}); choose another --out"
-            ) from None
+        return cls(path, read_as(path / _PLAN, DemoPlan))
 
     def of_loss(self, loss: str) -> LossFolder:
         """Return the files of a loss."""

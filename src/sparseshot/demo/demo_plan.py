@@ -1,8 +1,6 @@
 """What the demo makes and trains."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,15 +57,6 @@ class DemoPlan:
         return TrainConfig(
             task="detect", loss=loss, steps=self.steps, crop_px=self.crop_px, width=self.channels
         )
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the values as JSON can hold them."""
-        return asdict(self) | {"losses": list(self.losses)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the plan that :meth:`as_json` returned as ``values``."""
-        return cls(**{**values, "losses": tuple(values["losses"])})
 
 
 FULL = DemoPlan()

@@ -11,8 +11,9 @@ from sparseshot.cells import Cells, read_cells
 from sparseshot.demo.demo_folder import DemoFolder, LossFolder
 from sparseshot.demo.demo_plan import FULL
 from sparseshot.experiments.experiment import LOSS_TITLES
-from sparseshot.experiments.folders import LOG, read_json
 from sparseshot.experiments.performing import machine
+from sparseshot.experiments.results import LOG
+from sparseshot.files import read_as
 from sparseshot.metrics import Counts, f1_score, match_points, scored_hits
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.finder import LOWEST_SCORE
@@ -97,7 +98,7 @@ def judge(folder: DemoFolder, *, seconds: float, resumed: bool) -> Judged:
             "half": one.half.scores(marked),
             "calibrated": one.calibrated.scores(marked),
             **_training(one.log, batch=plan.config(loss).batch),
-            **read_json(own.speed),
+            **read_as(own.speed, dict[str, Any]),
         }
     tissue = plan.tissue()
     return Judged(

@@ -9,7 +9,7 @@ from pathlib import Path
 from sparseshot.cells import write_cells
 from sparseshot.demo.demo_folder import DemoFolder
 from sparseshot.errors import SparseshotError
-from sparseshot.experiments.run_worker import end_with_parent
+from sparseshot.experiments.executor import end_with_parent
 from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.models.finder import LOWEST_SCORE

@@ -16,9 +16,8 @@ from sparseshot.demo.demo_plan import FULL, DemoPlan
 from sparseshot.demo.judging import judge
 from sparseshot.errors import SparseshotError
 from sparseshot.experiments.executor import Job, LocalProcesses, exit_message
-from sparseshot.experiments.folders import read_json
 from sparseshot.experiments.running import steps_done
-from sparseshot.files import locked, replacing, write_json
+from sparseshot.files import locked, read_as, replacing, write_json
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.terminal import Begin, no_progress
 
@@ -55,7 +54,7 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) ->
     start = time.perf_counter()
     folder = DemoFolder.claim(out, plan)
     if folder.is_finished:
-        return Demo(folder, dict(read_json(folder.numbers)), was_there=True)
+        return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=True)
     with locked(out):
         resumed = folder.truth.exists()
         folder.remove_temporary_files()
@@ -70,7 +69,7 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) ->
             report(1)
         finally:
             folder.remove_temporary_files()
-    return Demo(folder, dict(read_json(folder.numbers)), was_there=False)
+    return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=False)
 
 
 def _make_slide(folder: DemoFolder, begin: Begin) -> None:

@@ -7,18 +7,16 @@ True
 0.8
 """
 
-from sparseshot.experiments.experiment import Experiment, Method, Run
+from sparseshot.experiments.experiment import Experiment, Method, OwnData, Run, Subject
 from sparseshot.experiments.experiment_file import open_experiment, read_experiment, shipped_experiments
 from sparseshot.experiments.paper import TABLES, paper_curve, paper_source, paper_table
 from sparseshot.experiments.results import Result, Results
-from sparseshot.experiments.running import Outcome, run_experiment
-from sparseshot.experiments.subjects import OwnData, Subject
+from sparseshot.experiments.running import run_experiment
 
 __all__ = [
     "TABLES",
     "Experiment",
     "Method",
-    "Outcome",
     "OwnData",
     "Result",
     "Results",

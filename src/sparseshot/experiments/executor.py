@@ -2,12 +2,14 @@
 
 import os
 import signal
+import stat
 import subprocess
+import threading
 import time
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 
@@ -16,6 +18,7 @@ MEMORY_PER_JOB = 2 << 30
 
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 10.0
+_STOPPED = 3
 
 
 @dataclass(frozen=True)
@@ -43,29 +46,22 @@ class JobStatus(NamedTuple):
     code: int | None = None
 
 
-class Executor(Protocol):
-    """Runs jobs. To resume, submit the jobs that are still missing."""
+@dataclass(frozen=True)
+class LocalProcesses:
+    """Runs jobs on this machine, several at a time; they share its cores, and each has one GPU if any.
 
-    @property
-    def slots(self) -> int:
-        """How many jobs run at a time."""
+    Attributes:
+        slots: how many jobs run at a time.
+    """
+
+    slots: int
 
     def run(self, jobs: Iterable[Job]) -> Generator[JobStatus]:
         """Start jobs in order as slots become free, and yield their states several times a second.
 
         The next job is taken from ``jobs`` when a slot is free. Each job's last state has an exit code.
-        Closing the iterator cancels the jobs that are running.
+        Closing the iterator cancels the jobs that are running. To resume, submit the jobs that are missing.
         """
-
-
-@dataclass(frozen=True)
-class LocalProcesses:
-    """Executor on this machine; jobs share its cores, and each has one GPU if there are any."""
-
-    slots: int
-
-    def run(self, jobs: Iterable[Job]) -> Generator[JobStatus]:
-        """See :meth:`Executor.run`."""
         waiting = iter(jobs)
         running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = {}
         try:
@@ -144,3 +140,15 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def end_with_parent() -> None:
+    """End this process when its standard input closes; leave Ctrl-C to the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if stat.S_ISFIFO(os.fstat(0).st_mode):  # started by hand, the input may be anything
+        threading.Thread(target=_end_with_input, daemon=True).start()
+
+
+def _end_with_input() -> None:
+    os.read(0, 1)
+    os._exit(_STOPPED)  # training is in C code most of the time, which no gentler way interrupts

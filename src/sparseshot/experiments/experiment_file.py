@@ -1,193 +1,222 @@
 """Experiments as TOML files, checked before anything runs; docs/experiments.md describes the format."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from sparseshot.cells import MARKINGS
 from sparseshot.datasets import CATALOGUE, dataset_info
-from sparseshot.errors import DataNotFoundError, InputError
-from sparseshot.experiments.experiment import LOSS_TITLES, Experiment, Method, Run, grid_of_runs
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, unknown_name
+from sparseshot.experiments.experiment import (
+    LOSS_TITLES,
+    Experiment,
+    Method,
+    OwnData,
+    Run,
+    Subject,
+    grid_of_runs,
+)
 from sparseshot.experiments.paper import TABLES, paper_table
-from sparseshot.experiments.subjects import OwnData, Subject
-from sparseshot.experiments.toml_table import TomlTable
+from sparseshot.files import read_toml
 from sparseshot.losses import LOSSES, make_loss
 from sparseshot.models.tasks import TASKS
 from sparseshot.training.config import PROFILES, TrainConfig
 from sparseshot.training.runs import make_config
 
-_FILE_KEYS = ("title", "about", "profile", "paper_table", "settings", "losses", "data", "grid")
-_LOSS_KEYS = ("loss", "title", "options", "rounds", "tau", "paper")
-_DATA_KEYS = ("title", "train", "test", "mpp", "exhaustive_class")
-_GRID_KEYS = ("datasets", "tasks", "losses", "fractions", "seeds", "classes", "negative_classes", "marking")
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
+Share = Annotated[float, Field(strict=True, gt=0, le=1)]
+Seed = Annotated[int, Field(strict=True, ge=0)]
+
 _SET_BY_GRIDS = ("task", "loss", "loss_options", "classes", "negative_classes", "seed")
+
+
+@dataclass(frozen=True)
+class RunGrid:
+    """A ``[[grid]]``: every combination of its lists."""
+
+    datasets: Names
+    tasks: Names
+    losses: Names
+    fractions: Annotated[tuple[Share, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
+    classes: tuple[str, ...] = ()
+    negative_classes: tuple[str, ...] = ()
+    marking: str = "random"
+
+
+@dataclass(frozen=True)
+class ExperimentFile:
+    """The tables of a file; docs/experiments.md says what each key means."""
+
+    title: str = ""
+    about: str = ""
+    profile: str = "quick"
+    paper_table: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    losses: Mapping[str, Method] = field(default_factory=dict)
+    data: Mapping[str, OwnData] = field(default_factory=dict)
+    grid: tuple[RunGrid, ...] = ()
+
+
+_TABLES: Mapping[str, type[Any]] = {"losses": Method, "data": OwnData, "grid": RunGrid}
+"""The tables whose keys are the attributes of a class."""
+
+
+class _Checker:
+    """Raises errors that name the file and the table."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def error(self, place: str, problem: object) -> FormatError:
+        return FormatError(self.path, f"{place}: {problem}" if place else str(problem))
+
+    def known(self, place: str, kind: str, names: Collection[str], known: Collection[str]) -> None:
+        for name in names:
+            if name not in known:
+                raise self.error(place, unknown_name(kind, name, known))
+
+    def read(self) -> ExperimentFile:
+        """Read the file; a loss has the name of its table, and by default its loss and title too."""
+        values = read_toml(self.path)
+        for kind, keys in (("losses", ("name", "loss", "title")), ("data", ("title",))):
+            tables = values.get(kind)
+            if isinstance(tables, dict):
+                values[kind] = {
+                    name: dict.fromkeys(keys, name) | table if isinstance(table, dict) else table
+                    for name, table in tables.items()
+                }
+        try:
+            return TypeAdapter(ExperimentFile).validate_python(values, extra="forbid")
+        except ValidationError as error:
+            raise self._invalid(error) from error
+
+    def _invalid(self, error: ValidationError) -> FormatError:
+        """Return the first error, with the header of its table; a key may be missing because of a typo."""
+        first = min(error.errors(), key=lambda each: each["type"] == "missing")
+        key, *rest = map(str, first["loc"])
+        place = ""
+        kind: type[Any] = ExperimentFile
+        if key in _TABLES:
+            if not rest:
+                header = "[[grid]]" if key == "grid" else f"[{key}.NAME]"
+                return self.error("", f"{key} is {first['input']!r}; write it as {header}")
+            place = f"[[grid]] {int(rest[0]) + 1}" if key == "grid" else f"[{key}.{rest[0]}]"
+            kind, key = _TABLES[key], rest[1] if rest[1:] else key
+        if first["type"] == "missing":
+            return self.error(place, f"there is no {key} here; add {key} = …")
+        if first["type"] == "unexpected_keyword_argument":
+            return self.error(place, unknown_name("key", key, [item.name for item in fields(kind)]))
+        return self.error(place, f"{key} is {first['input']!r}; {first['msg'].lower()}")
 
 
 def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
     """Read and check a file; ``profile`` replaces the one it names."""
     if profile is not None and profile not in PROFILES:
-        raise InputError(f"there is no profile {profile!r}; there are {', '.join(PROFILES)}")
-    toml = TomlTable.read(path)
-    toml.check_keys(_FILE_KEYS)
-    profile = profile or toml.get("profile", "quick")
-    toml.check_known(profile, PROFILES, kind="profile")
-    settings = _settings(toml.table("settings"), profile)
-    methods = _methods(toml.table("losses"))
-    own = _own_data(toml.table("data"))
-    grids = toml.tables("grid")
-    if not grids:
-        raise toml.error("there are no runs; add a [[grid]] with datasets, tasks, losses and fractions")
-    runs = [run for grid in grids for run in _runs(grid, methods, own, profile, settings)]
+        raise InputError(unknown_name("profile", profile, PROFILES))
+    check = _Checker(path)
+    file = check.read()
+    profile = profile or file.profile
+    check.known("", "profile", [profile], PROFILES)
+    _check_settings(check, file.settings, profile)
+    methods = {name: Method(name, name, LOSS_TITLES[name]) for name in LOSSES} | dict(file.losses)
+    _check_losses(check, file)
+    own = {name: _own_data(check, name, data) for name, data in file.data.items()}
+    if not file.grid:
+        raise check.error("", "there are no runs; add a [[grid]] with datasets, tasks, losses and fractions")
     by_name: dict[str, Run] = {}
-    for run in runs:  # grids may overlap
-        if by_name.setdefault(run.name, run) != run:
-            raise toml.error(f"two different runs have the name {run.name}; rename a class or a data set")
-    for task, run in {run.task: run for run in runs}.items():
+    for number, grid in enumerate(file.grid, start=1):
+        place = f"[[grid]] {number}"
+        check.known(place, "task", grid.tasks, TASKS)
+        check.known(place, "loss", grid.losses, methods)
+        runs = grid_of_runs(
+            _subjects(check, place, grid, own),
+            grid.tasks,
+            [methods[loss] for loss in grid.losses],
+            grid.fractions,
+            grid.seeds,
+            profile=profile,
+            settings=file.settings,
+        )
+        for run in runs:  # grids may overlap
+            if by_name.setdefault(run.name, run) != run:
+                raise check.error(
+                    "", f"two different runs have the name {run.name}; rename a class or a data set"
+                )
+    for task, run in {run.task: run for run in by_name.values()}.items():
         try:
             run.config()
         except InputError as error:
-            raise toml.table("settings").error(f"for the task {task}: {error}") from error
+            raise check.error("[settings]", f"for the task {task}: {error}") from error
     return Experiment(
-        path.stem,
-        toml.get("title", path.stem),
-        toml.get("about", ""),
-        tuple(by_name.values()),
-        paper_table=_paper_table(toml, methods),
+        path.stem, file.title or path.stem, file.about, tuple(by_name.values()), paper_table=file.paper_table
     )
 
 
-def _settings(table: TomlTable, profile: str) -> Mapping[str, Any]:
+def _check_settings(check: _Checker, settings: Mapping[str, Any], profile: str) -> None:
     known = [item.name for item in fields(TrainConfig) if item.name not in _SET_BY_GRIDS]
-    for name, value in table.values.items():
-        table.check_known(name, known, kind="setting")
+    check.known("[settings]", "setting", settings, known)
+    for name, value in settings.items():
         try:
             make_config(profile, None, {name: value})
         except (InputError, TypeError) as error:
-            raise table.error(f"{name} = {value!r} is not possible: {error}") from error
-    return table.values
+            raise check.error("[settings]", f"{name} = {value!r} is not possible: {error}") from error
 
 
-def _methods(table: TomlTable) -> dict[str, Method]:
-    """Return every loss by its short name, and the methods the file defines."""
-    methods = {name: Method(name, name, LOSS_TITLES[name]) for name in LOSSES}
-    for name in table.values:
+def _check_losses(check: _Checker, file: ExperimentFile) -> None:
+    if file.paper_table is not None:
+        check.known("", "table of the paper", [file.paper_table], TABLES)
+    for name, method in file.losses.items():
+        place = f"[losses.{name}]"
         if not re.fullmatch(r"[\w.+-]+", name):
-            raise table.error(f"{name!r} cannot name a folder; use letters, digits, and . + - _")
-        methods[name] = _method(table.table(name), name)
-    return methods
+            raise check.error("[losses]", f"{name!r} cannot name a folder; use letters, digits, and . + - _")
+        try:
+            make_loss(method.loss, method.options)
+            _ = method.weak  # checks rounds and tau
+        except InputError as error:
+            raise check.error(place, error) from error
+        if file.paper_table is not None and method.paper is not None:
+            rows = paper_table(file.paper_table)
+            check.known(place, f"row of the table {file.paper_table},", [method.paper], rows)
 
 
-def _method(table: TomlTable, name: str) -> Method:
-    table.check_keys(_LOSS_KEYS)
-    loss, options = table.get("loss", name), table.table("options").values
+def _own_data(check: _Checker, name: str, data: OwnData) -> OwnData:
+    """Check the user's own images; their paths are relative to the file."""
+    if name in CATALOGUE or not re.fullmatch(r"[\w-]+", name):
+        raise check.error("[data]", f"{name!r} is a published data set or not a valid name; choose another")
+    if data.mpp is not None and data.mpp <= 0:
+        raise check.error(f"[data.{name}]", f"mpp is {data.mpp:g}; give µm per pixel, e.g. 0.25 for 40x")
     try:
-        make_loss(loss, options)
-        method = Method(
-            name,
-            loss,
-            table.get("title", name),
-            options,
-            table.get("rounds", 1),
-            table.get("tau", 0.75),
-            table.get("paper", "") or None,
-        )
-        _ = method.weak  # checks rounds and tau
-    except InputError as error:
-        raise table.error(str(error)) from error
-    return method
+        train, test = (str((check.path.parent / file).resolve()) for file in (data.train, data.test))
+    except ValueError as error:  # a NUL character
+        raise check.error(f"[data.{name}]", error) from error
+    return replace(data, train=train, test=test)
 
 
-def _own_data(table: TomlTable) -> dict[str, OwnData]:
-    """Return the user's own images; paths are relative to the file."""
-    own = {}
-    for name in table.values:
-        if name in CATALOGUE or not re.fullmatch(r"[\w-]+", name):
-            raise table.error(f"{name!r} is a published data set or not a valid name; choose another")
-        entry = table.table(name)
-        entry.check_keys(_DATA_KEYS)
-        mpp = entry.get("mpp", 0.0)
-        if mpp < 0:
-            raise entry.error(f"mpp is {mpp:g}; give µm per pixel, e.g. 0.25 for 40x")
-        for key in ("train", "test"):
-            if not entry.get(key, ""):
-                raise entry.error(
-                    f'there is no {key} here; add {key} = "FILE.csv", with columns slide and marks'
-                )
-        own[name] = OwnData(
-            title=entry.get("title", name),
-            train=str((table.path.parent / entry.values["train"]).resolve()),
-            test=str((table.path.parent / entry.values["test"]).resolve()),
-            mpp=mpp or None,
-            exhaustive_class=entry.get("exhaustive_class", OwnData.exhaustive_class),
-        )
-    return own
-
-
-def _runs(
-    grid: TomlTable,
-    methods: Mapping[str, Method],
-    own: Mapping[str, OwnData],
-    profile: str,
-    settings: Mapping[str, Any],
-) -> list[Run]:
-    grid.check_keys(_GRID_KEYS)
-    tasks, losses = grid.strings("tasks"), grid.strings("losses")
-    for task in tasks:
-        grid.check_known(task, tuple(TASKS), kind="task")
-    for loss in losses:
-        grid.check_known(loss, methods, kind="loss")
-    fractions, seeds = grid.items("fractions"), grid.items("seeds", [0])
-    for value in fractions:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-            raise grid.error(f"a fraction is {value!r}; give shares of the marks above 0, up to 1")
-    for value in seeds:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise grid.error(f"a seed is {value!r}; give whole numbers from 0 on")
-    return grid_of_runs(
-        _subjects(grid, own),
-        tasks,
-        [methods[loss] for loss in losses],
-        [float(value) for value in fractions],
-        seeds,
-        profile=profile,
-        settings=settings,
-    )
-
-
-def _subjects(grid: TomlTable, own: Mapping[str, OwnData]) -> list[Subject]:
-    classes, negative = (grid.strings(key, []) for key in ("classes", "negative_classes"))
+def _subjects(check: _Checker, place: str, grid: RunGrid, own: Mapping[str, OwnData]) -> list[Subject]:
+    classes, negative = (tuple(dict.fromkeys(names)) for names in (grid.classes, grid.negative_classes))
     for both in set(classes) & set(negative):
-        raise grid.error(f"{both!r} is in classes and in negative_classes; remove it from one")
-    marking = grid.get("marking", "random")
-    grid.check_known(marking, MARKINGS, kind="marking")
+        raise check.error(place, f"{both!r} is in classes and in negative_classes; remove it from one")
+    check.known(place, "marking", [grid.marking], MARKINGS)
     subjects = []
-    for name in grid.strings("datasets"):
+    for name in grid.datasets:
         if name in own:
-            subjects.append(Subject(name, classes, negative, own[name], marking))
+            subjects.append(Subject(name, classes, negative, own[name], grid.marking))
             continue
         try:
             info = dataset_info(name)
         except InputError as error:
             yours = f"; yours are {', '.join(own)}" if own else ""
-            raise grid.error(f"{error}{yours}") from error
-        for each in (*classes, *negative) if info.classes else ():
-            grid.check_known(each, info.classes, kind=f"class in {info.title},")
-        subjects.append(Subject(info.name, classes, negative, marking=marking))
+            raise check.error(place, f"{error}{yours}") from error
+        if info.classes:
+            check.known(place, f"class in {info.title},", (*classes, *negative), info.classes)
+        subjects.append(Subject(info.name, classes, negative, marking=grid.marking))
     return subjects
-
-
-def _paper_table(toml: TomlTable, methods: Mapping[str, Method]) -> str | None:
-    name = toml.get("paper_table", "")
-    if not name:
-        return None
-    toml.check_known(name, TABLES, kind="table of the paper")
-    for method in methods.values():
-        if method.paper is not None:
-            toml.check_known(method.paper, paper_table(name), kind=f"row of the table {name},")
-    return name
 
 
 def shipped_experiments() -> dict[str, Path]:

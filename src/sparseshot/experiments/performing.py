@@ -1,29 +1,49 @@
-"""One run: train, evaluate, draw panels, write metrics."""
+"""One run: train, evaluate, draw panels, write metrics.
+
+Each run has a process, ``python -m sparseshot.experiments.performing FOLDER``.
+"""
 
 import json
 import os
 import platform
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sparseshot.errors import SparseshotWarning
+from sparseshot.experiments.executor import end_with_parent
 from sparseshot.experiments.experiment import Run
-from sparseshot.experiments.folders import METRICS
 from sparseshot.experiments.panels import write_panels
-from sparseshot.files import write_json
+from sparseshot.experiments.results import ERROR, METRICS, RUN, RunFile
+from sparseshot.files import read_as, write_json
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint, versions
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.loop import LAST
 from sparseshot.training.runs import train_run
+
+
+def main(folder: Path) -> int:
+    """Do the run described in ``folder``; return 0, or 1 after recording the error."""
+    end_with_parent()
+    try:
+        file = read_as(folder / RUN, RunFile)
+        perform(file.run, None if file.root is None else Path(file.root), folder)
+    except Exception as error:  # any error concerns this run alone
+        traceback.print_exc()
+        write_json(
+            folder / ERROR, {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
+        )
+        return 1
+    return 0
 
 
 def perform(run: Run, root: Path | None, folder: Path) -> None:
@@ -54,9 +74,9 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     given, unseen = training[marks.index(max(marks))], test[cells.index(max(cells))]
     write_panels(folder, checkpoint, given=given, unseen=unseen)
     return {
-        "run": run.as_json(),
+        "run": run,
         "config": json.loads(checkpoint.config.to_json()),
-        "evaluation": asdict(evaluation),
+        "evaluation": evaluation,
         "exclusive_recall": recalls,
         "training": {"images": len(marks), "marks": sum(marks)},
         "seconds": {"training": trained - start, "all": time.perf_counter() - start},
@@ -121,3 +141,7 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,17 +1,41 @@
-"""Results of an output folder: every planned run, done, failed or missing."""
+"""Files of an experiment, and its results: every planned run, done, failed or missing.
+
+::
+
+    OUT/plans/NAME.json        an experiment with all its runs
+    OUT/runs/RUN/run.json      the run, the folder of its data, and hashes of the user's own files
+    OUT/runs/RUN/config.json   settings of the training, which also writes log.csv, model.pt and source.json
+    OUT/runs/RUN/metrics.json  written last: the run is finished
+    OUT/runs/RUN/error.json    why it failed
+    OUT/runs/RUN/output.txt    output of its process
+    OUT/runs/RUN/panels/       small pictures
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from sparseshot.errors import DataNotFoundError, FormatError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.experiments.experiment import Experiment, Run
-from sparseshot.experiments.folders import ERROR, METRICS, read_json, run_folder
+from sparseshot.files import read_as
+from sparseshot.training.logs import numbers_of, read_log
+
+RUN, CONFIG, METRICS, ERROR = "run.json", "config.json", "metrics.json", "error.json"
+OUTPUT, LOG = "output.txt", "log.csv"
 
 Point = Literal["half", "calibrated"]
 POINTS: Mapping[Point, str] = {"half": "threshold 0.5", "calibrated": "calibrated threshold"}
 """Operating points: the paper's, and the one chosen from held-out marks."""
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """Content of ``run.json``: the run, the folder of its data, and hashes of the user's own files."""
+
+    run: Run
+    root: str | None
+    files: Mapping[str, str] = field(default_factory=dict)  # an earlier version recorded none
 
 
 @dataclass(frozen=True)
@@ -23,12 +47,14 @@ class Result:
         folder: its folder.
         metrics: content of its metrics.json; None if it is not finished.
         failure: why it failed; None if it did not fail or was not run.
+        ran: whether the call of :func:`run_experiment` that returned it ran it.
     """
 
     run: Run
     folder: Path
     metrics: Mapping[str, Any] | None = None
     failure: str | None = None
+    ran: bool = False
 
     @classmethod
     def read(cls, run: Run, out: Path) -> Self:
@@ -36,9 +62,10 @@ class Result:
         folder = run_folder(out, run.name)
         try:
             if (folder / METRICS).is_file():
-                return cls(run, folder, metrics=_checked(read_json(folder / METRICS), folder / METRICS))
+                metrics = read_as(folder / METRICS, dict[str, Any])
+                return cls(run, folder, metrics=_checked(metrics, folder / METRICS))
             if (folder / ERROR).is_file():
-                error = read_json(folder / ERROR)
+                error = read_as(folder / ERROR, dict[str, Any])
                 return cls(run, folder, failure=f"{error.get('kind')}: {error.get('message')}")
         except FormatError as error:  # a damaged file is the failure of its run alone
             return cls(run, folder, failure=f"FormatError: {error}")
@@ -82,6 +109,24 @@ class Result:
         """Peak memory of its process."""
         return None if self.metrics is None else self.metrics["memory_bytes"].get("process")
 
+    @property
+    def log(self) -> list[dict[str, str]]:
+        """Lines of the log of its training."""
+        return read_log(self.folder / LOG)
+
+    def marked_share(self) -> dict[str, float] | None:
+        """Return the estimated share of marked cells at the end of the run; None if its loss makes none.
+
+        ``true`` is the share in the crops of the last half of training, ``found`` the last estimate, and
+        ``alpha`` the weight of the unannotated part that follows from it.
+        """
+        columns = ("true_marked_share", "marked_share", "alpha")
+        true, found, alpha = (numbers_of(self.log, column) for column in columns)
+        if not (true and found and alpha):
+            return None
+        late = true[len(true) // 2 :]
+        return {"true": sum(late) / len(late), "found": found[-1], "alpha": alpha[-1]}
+
 
 def _checked(metrics: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     """Return metrics that have everything a report reads, or raise FormatError."""
@@ -96,7 +141,7 @@ def _checked(metrics: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
         _ = [metrics["machine"][key] for key in ("gpu", "processor", "cores", "threads")]
         _, _ = metrics["versions"].items(), list(metrics["warnings"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise FormatError(path, f"is incomplete ({error}); run the experiment again") from None
+        raise FormatError(path, f"is incomplete ({error}); run the same command again") from None
     return metrics
 
 
@@ -120,12 +165,12 @@ class Results:
             raise DataNotFoundError(out, "holds no experiment; give the --out of `sparseshot experiment`")
         experiments = []
         for path in plans:
+            experiment = read_as(path, Experiment)
             try:
-                experiment = Experiment.from_json(read_json(path))
-                _ = [(run.name, run.subject.title) for run in experiment.runs]  # fail here, not in a report
-                experiments.append(experiment)
-            except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                _ = [run.subject.title for run in experiment.runs]  # fail here, not in a report
+            except InputError as error:
                 raise FormatError(path, f"is not a plan ({error}); run the experiment again") from error
+            experiments.append(experiment)
         experiments.sort(key=lambda experiment: experiment.paper_table is not None)
         runs = {run.name: run for experiment in experiments for run in experiment.runs}
         return cls(tuple(experiments), {name: Result.read(run, out) for name, run in runs.items()})
@@ -137,3 +182,13 @@ class Results:
     def in_state(self, state: str) -> list[Result]:
         """Return the results in one state."""
         return [result for result in self.results.values() if result.state == state]
+
+
+def run_folder(out: Path, name: str) -> Path:
+    """Return the folder of a run."""
+    return out / "runs" / name
+
+
+def plan_path(out: Path, name: str) -> Path:
+    """Return the file of an experiment."""
+    return out / "plans" / f"{name}.json"

@@ -5,29 +5,27 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from sparseshot.errors import InputError, OutputError
-from sparseshot.experiments.executor import Executor, Job, LocalProcesses, default_slots, exit_message
+from sparseshot.experiments.executor import Job, LocalProcesses, default_slots, exit_message
 from sparseshot.experiments.experiment import Experiment, Run
-from sparseshot.experiments.folders import (
+from sparseshot.experiments.results import (
     CONFIG,
     ERROR,
     LOG,
     METRICS,
     OUTPUT,
     RUN,
-    make_folder,
+    Result,
+    RunFile,
     plan_path,
-    read_json,
     run_folder,
-    write_error,
 )
-from sparseshot.experiments.results import Result
-from sparseshot.files import locked, write_json
+from sparseshot.files import locked, make_folder, read_as, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
 from sparseshot.training.logs import read_log
 from sparseshot.training.runs import SOURCE
@@ -38,24 +36,6 @@ Command = Callable[[Path], Sequence[str]]
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a call did.
-
-    Attributes:
-        results: of the chosen runs, in the order of the experiment.
-        ran: how many of them this call ran; the others were finished before.
-    """
-
-    results: tuple[Result, ...]
-    ran: int
-
-    @property
-    def failed(self) -> list[Result]:
-        """Those that failed."""
-        return [result for result in self.results if result.state == "failed"]
-
-
 def run_experiment(
     experiment: Experiment,
     *,
@@ -64,12 +44,13 @@ def run_experiment(
     jobs: int | None = None,
     only: Sequence[str] = (),
     say: Say = lambda _: None,
-    begin: Begin | None = None,
+    begin: Begin = no_progress,
     command: Command | None = None,
-) -> Outcome:
-    """Run what is missing; a run that fails is recorded as failed, and the others continue.
+) -> list[Result]:
+    """Run what is missing, and return the results of the chosen runs in the order of the experiment.
 
-    After an interruption of any kind the same call resumes.
+    A run that fails is recorded as failed, and the others continue. After an interruption of any kind the
+    same call resumes.
 
     Args:
         experiment: the runs.
@@ -90,19 +71,19 @@ def run_experiment(
         subject.check_data(root)
     make_folder(plan_path(out, "").parent)
     with locked(out):
-        write_json(plan_path(out, experiment.name), experiment.as_json())
-        before = [Result.read(run, out).seconds for run in runs if run not in missing]
-        say(f"{len(before)} of {len(runs)} runs are done, {len(missing)} to do")
+        write_json(plan_path(out, experiment.name), experiment)
+        finished = [Result.read(run, out).seconds for run in runs if run not in missing]
+        say(f"{len(finished)} of {len(runs)} runs are done, {len(missing)} to do")
         _run_all(
-            missing,
+            {run.name: run for run in missing},
             out,
             jobs=_jobs(missing, out, root and root.resolve(), command or _command),
-            executor=LocalProcesses(jobs or default_slots()),
-            earlier_seconds=before,
+            slots=jobs or default_slots(),
+            finished=finished,
             say=say,
-            report=(begin or no_progress)("runs", len(missing)),
+            report=begin("runs", len(missing)),
         )
-    return Outcome(tuple(Result.read(run, out) for run in runs), ran=len(missing))
+    return [replace(Result.read(run, out), ran=run in missing) for run in runs]
 
 
 def _jobs(runs: Sequence[Run], out: Path, root: Path | None, command: Command) -> Iterator[Job]:
@@ -111,39 +92,37 @@ def _jobs(runs: Sequence[Run], out: Path, root: Path | None, command: Command) -
         folder = run_folder(out, run.name)
         make_folder(folder)
         (folder / ERROR).unlink(missing_ok=True)
-        files = run.subject.fingerprint()
-        write_json(folder / RUN, {"run": run.as_json(), "root": root and str(root), "files": files})
+        write_json(folder / RUN, RunFile(run, None if root is None else str(root), run.subject.fingerprint()))
         yield Job(run.name, command(folder), folder / OUTPUT)
 
 
 def _run_all(
-    runs: Sequence[Run],
+    runs: Mapping[str, Run],
     out: Path,
     *,
     jobs: Iterator[Job],
-    executor: Executor,
-    earlier_seconds: Sequence[float],
+    slots: int,
+    finished: Sequence[float],
     say: Say,
     report: Report,
 ) -> None:
-    by_name = {run.name: run for run in runs}
-    seconds_of, working = list(earlier_seconds), dict[str, float]()
+    seconds_of, working = list(finished), dict[str, float]()
     done, next_report = 0, 0.0
-    with closing(executor.run(jobs)) as statuses:
+    with closing(LocalProcesses(slots).run(jobs)) as statuses:
         for job, seconds, code in statuses:
             working[job.name] = seconds
             if code is None:
                 if (now := time.monotonic()) >= next_report:
                     next_report = now + _REPORT_SECONDS
-                    report(done, note=", ".join(_steps(by_name[name], out) for name in working))
+                    report(done, note=", ".join(_steps(runs[name], out) for name in working))
                 continue
             del working[job.name]
             seconds_of.append(seconds)
             done += 1
             mean = sum(seconds_of) / len(seconds_of)
             rest = sum(max(0.0, mean - other) for other in working.values())
-            left = (rest + mean * (len(runs) - done - len(working))) / executor.slots
-            line = f"[{done}/{len(runs)}] {job.name}: {_result(by_name[job.name], out, code)}, "
+            left = (rest + mean * (len(runs) - done - len(working))) / slots
+            line = f"[{done}/{len(runs)}] {job.name}: {_result(runs[job.name], out, code)}, "
             say(line + duration(seconds) + (f"; about {duration(left)} left" if done < len(runs) else ""))
             report(done)
 
@@ -162,7 +141,7 @@ def _result(run: Run, out: Path, code: int) -> Result:
     """Return the result of a run that ended; record how it ended if it did not do so itself."""
     folder = run_folder(out, run.name)
     if not (folder / METRICS).is_file() and not (folder / ERROR).is_file():
-        write_error(folder, kind="WorkerDied", message=exit_message(code, folder / OUTPUT))
+        write_json(folder / ERROR, {"kind": "WorkerDied", "message": exit_message(code, folder / OUTPUT)})
     return Result.read(run, out)
 
 
@@ -184,24 +163,27 @@ def is_finished(run: Run, folder: Path, files: Mapping[str, str]) -> bool:
     """
     changes: list[str] = []
     if (folder / CONFIG).is_file():
-        changes += _changes(read_json(folder / CONFIG), json.loads(run.config().to_json()))
+        recorded = read_as(folder / CONFIG, dict[str, Any])
+        changes += _changes(recorded, json.loads(run.config().to_json()))
     begun = (folder / SOURCE).is_file() or (folder / METRICS).is_file()
     if begun and (folder / RUN).is_file():
-        recorded = read_json(folder / RUN)
-        keys = ("rounds", "tau") if run.method.rounds > 1 else ("rounds",)
-        old, own = recorded["run"], run.subject.own
-        changes += _changes(old["method"], {key: getattr(run.method, key) for key in keys})
-        if own is not None:
-            asked = {"mpp": own.mpp, "exhaustive_class": own.exhaustive_class}
-            changes += _changes(old["subject"]["own"] or {}, asked)
-        before = recorded.get("files", {})  # an earlier version recorded none
-        changed = [file for file, digest in files.items() if before.get(file, digest) != digest]
+        before = read_as(folder / RUN, RunFile)
+        changes += _changes(_beyond_config(before.run), _beyond_config(run))
+        changed = [file for file, digest in files.items() if before.files.get(file, digest) != digest]
         changes += [f"another content of {file}" for file in changed]
     if changes:
         raise OutputError(
             folder, f"holds a run with {', '.join(changes)}; choose another --out, or delete the folder"
         )
     return Result.read(run, folder.parents[1]).state == "done"
+
+
+def _beyond_config(run: Run) -> dict[str, Any]:
+    """Return what decides a run besides its name, its configuration and its files."""
+    method, own = run.method, run.subject.own
+    tau = {"tau": method.tau} if method.rounds > 1 else {}
+    data = {} if own is None else {"mpp": own.mpp, "exhaustive_class": own.exhaustive_class}
+    return {"rounds": method.rounds} | tau | data
 
 
 def _changes(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
@@ -213,4 +195,4 @@ def _changes(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]
 
 
 def _command(folder: Path) -> Sequence[str]:
-    return (sys.executable, "-m", "sparseshot.experiments.run_worker", str(folder))
+    return (sys.executable, "-m", "sparseshot.experiments.performing", str(folder))

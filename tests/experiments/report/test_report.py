@@ -14,10 +14,9 @@ from tests.experiments.tiny_data import experiment_text
 from sparseshot.cli import main
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.experiments import Results, open_experiment
-from sparseshot.experiments.experiment import Experiment, Method, Run, grid_of_runs
+from sparseshot.experiments.experiment import Experiment, Method, Run, Subject, grid_of_runs
 from sparseshot.experiments.report import make_report, raw_metrics, write_raw_metrics, write_report
 from sparseshot.experiments.report.comparisons import compare
-from sparseshot.experiments.subjects import Subject
 from sparseshot.pages import Picture, to_html, to_markdown
 
 FRACTIONS = [0.1, 0.3, 0.6, 1.0]
@@ -248,7 +247,7 @@ def test_a_folder_without_experiments_is_an_error(tmp_path: Path) -> None:
 def test_a_broken_plan_is_an_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "x.json").write_text(content)
-    with pytest.raises(FormatError, match=r"x\.json: .*run the experiment again"):
+    with pytest.raises(FormatError, match=r"x\.json: "):
         Results.read(tmp_path)
 
 
@@ -260,7 +259,7 @@ def test_a_plan_with_values_of_other_types_is_an_error(tmp_path: Path, old: str,
     (plan,) = (tmp_path / "plans").iterdir()
     assert old in plan.read_text()
     plan.write_text(plan.read_text().replace(old, new))
-    with pytest.raises(FormatError, match="is not a plan"):
+    with pytest.raises(FormatError, match=rf"{plan.name}: .*('all'|3)"):
         Results.read(tmp_path)
 
 
@@ -385,7 +384,7 @@ def test_one_fraction_makes_bars(tmp_path: Path) -> None:
     drawing = pictures(report_of(tmp_path))["tnbc-segment-curves.svg"].content.decode()
     for row in comparison.rows:
         colour = {"ece": "#0072b2", "ce": "#d55e00"}[row.method.name]
-        bars = re.findall(rf'<path [^>]*style="fill: {colour}"/>', drawing)
+        bars = re.findall(rf'<path [^>]*clip-path=[^>]*style="fill: {colour}"/>', drawing)
         assert len(bars) == 2, "one for each threshold"
     assert "30\xa0% of the marks" in drawing
 

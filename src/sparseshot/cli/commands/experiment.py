@@ -14,7 +14,7 @@ from sparseshot.errors import InputError
 from sparseshot.terminal import progress_bars
 
 if TYPE_CHECKING:
-    from sparseshot.experiments import Outcome
+    from sparseshot.experiments import Result
 
 
 @app.command(rich_help_panel=options.RESEARCH)
@@ -63,11 +63,11 @@ def experiment(
     if out is None:
         raise InputError("choose a folder for the runs: --out DIR")
     with resumable(), progress_bars() as begin:
-        outcome = run_experiment(
+        results = run_experiment(
             chosen, root=root, out=out, jobs=jobs, only=only or (), say=partial(echo, err=True), begin=begin
         )
-    _show(outcome, out, as_json)
-    if outcome.failed:
+    _show(results, out, as_json)
+    if any(result.state == "failed" for result in results):
         raise typer.Exit(1)
 
 
@@ -138,14 +138,15 @@ def _list_experiments(as_json: bool) -> None:
         print_table((), [(e.name, f"{len(e.runs):>3} runs", e.runs[0].profile, e.title) for e in files])
 
 
-def _show(outcome: "Outcome", out: Path, as_json: bool) -> None:
-    done = [result for result in outcome.results if result.state == "done"]
+def _show(results: "list[Result]", out: Path, as_json: bool) -> None:
+    done, failed = ([result for result in results if result.state == state] for state in ("done", "failed"))
+    ran = sum(result.ran for result in results)
     if as_json:
         summary = {
-            "runs": len(outcome.results),
-            "ran": outcome.ran,
+            "runs": len(results),
+            "ran": ran,
             "done": len(done),
-            "failed": {result.run.name: str(result.failure) for result in outcome.failed},
+            "failed": {result.run.name: str(result.failure) for result in failed},
             "scores": {
                 result.run.name: {point: result.score(point) for point in ("half", "calibrated")}
                 for result in done
@@ -153,8 +154,8 @@ def _show(outcome: "Outcome", out: Path, as_json: bool) -> None:
         }
         print_json(summary)
         return
-    if not outcome.ran:
+    if not ran:
         echo(f"nothing to do: all {len(done)} runs are done")
-    for result in outcome.failed:
+    for result in failed:
         echo(f"failed: {result.run.name}: {result.failure} ({result.folder / 'output.txt'})")
-    echo(f"{len(done)} of {len(outcome.results)} runs are done; `sparseshot report {out}` shows them")
+    echo(f"{len(done)} of {len(results)} runs are done; `sparseshot report {out}` shows them")

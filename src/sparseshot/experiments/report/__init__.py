@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparseshot.experiments.folders import make_folder
 from sparseshot.experiments.report.comparisons import choose_focus, compare
 from sparseshot.experiments.report.evidence import exclusion, marked_share, panels
 from sparseshot.experiments.report.provenance import provenance
@@ -12,7 +11,7 @@ from sparseshot.experiments.report.ranking import ranking
 from sparseshot.experiments.report.raw import raw_metrics, write_raw_metrics
 from sparseshot.experiments.report.scores import comparison_section, paper_table_section, summary
 from sparseshot.experiments.results import Results
-from sparseshot.files import replacing
+from sparseshot.files import make_folder, replacing
 from sparseshot.pages import Parts, Picture, to_html, to_markdown
 
 __all__ = ["make_report", "raw_metrics", "write_raw_metrics", "write_report"]

@@ -1,13 +1,12 @@
 """Runs grouped for the report: for each data set and task, every method over the fraction of the marks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparseshot.errors import InputError
-from sparseshot.experiments.experiment import Method
-from sparseshot.experiments.paper import paper_curve
-from sparseshot.experiments.results import Point, Result, Results
-from sparseshot.experiments.subjects import Subject
+from sparseshot.experiments.experiment import Experiment, Method, Run, Subject
+from sparseshot.experiments.paper import paper_curve, paper_table
+from sparseshot.experiments.results import POINTS, Point, Result, Results
 
 TASK_WORDS: Mapping[str, str] = {"segment": "segmentation", "detect": "detection"}
 MEASURES: Mapping[str, str] = {"segment": "Dice", "detect": "F1"}
@@ -48,38 +47,29 @@ class Row:
 
     Attributes:
         method: the method.
-        planned: fractions of the experiment, ascending.
-        results: its runs by fraction.
+        results: its planned runs by fraction, ascending.
+        curves: score by fraction at each operating point, of finished runs.
         paper: the paper's curve; empty if it has none.
     """
 
     method: Method
-    planned: tuple[float, ...]
     results: Mapping[float, Sequence[Result]]
+    curves: Mapping[Point, Curve]
     paper: Mapping[float, float] = field(default_factory=dict)
-
-    def curve(self, point: Point) -> Curve:
-        """Return the score by fraction at an operating point, for finished runs."""
-        curve = {}
-        for fraction in self.planned:
-            values = [
-                score for result in self.results[fraction] if (score := result.score(point)) is not None
-            ]
-            if values:
-                curve[fraction] = Spread.of(values)
-        return curve
 
     def kept(self, point: Point) -> dict[float, float]:
         """Return the score with few marks as a share of the score with all marks, by fraction."""
-        curve = self.curve(point)
+        curve = self.curves[point]
         if 1.0 not in curve or curve[1.0].mean <= 0:
             return {}
         return {fraction: curve[fraction].mean / curve[1.0].mean for fraction in FEW if fraction in curve}
 
-    def state(self, fraction: float) -> str:
-        """Return the state of the runs at a fraction: done if one of them is, empty if none was planned."""
+    def show(self, fraction: float, point: Point, *, best: float = 0.0) -> str:
+        """Return the score as a cell of a table, in bold if it is the best, or why there is none."""
+        if (spread := self.curves[point].get(fraction)) is not None:
+            return bold(spread, best)
         states = {result.state for result in self.results.get(fraction, ())}
-        return next((state for state in ("done", "failed", "missing") if state in states), "")
+        return "failed" if "failed" in states else "–" if "missing" in states else ""
 
 
 @dataclass(frozen=True)
@@ -108,34 +98,79 @@ class Comparison:
     @property
     def fractions(self) -> tuple[float, ...]:
         """All planned fractions, ascending."""
-        return tuple(sorted({fraction for row in self.rows for fraction in row.planned}))
+        return tuple(sorted({fraction for row in self.rows for fraction in row.results}))
 
     def row(self, name: str) -> Row | None:
         """Return the row of a method; None if it was not run here."""
         return next((row for row in self.rows if row.method.name == name), None)
 
+    def best(self, fraction: float, point: Point) -> float:
+        """Return the highest score at a fraction."""
+        return max(
+            (r.curves[point][fraction].mean for r in self.rows if fraction in r.curves[point]), default=0.0
+        )
+
     def shared_fractions(self, row: Row, point: Point) -> tuple[float, ...]:
         """Return the fractions that all rows with the same plan, and their curves in the paper, have."""
-        alike = [other for other in self.rows if other.planned == row.planned]
-        curves: list[Iterable[float]] = [other.curve(point) for other in alike if other.curve(point)]
-        curves += [other.paper for other in alike if other.paper]
-        return tuple(fraction for fraction in row.planned if all(fraction in curve for curve in curves))
+        alike = [other for other in self.rows if other.results.keys() == row.results.keys()]
+        curves: list[Iterable[float]] = [
+            curve for other in alike for curve in (other.curves[point], other.paper) if curve
+        ]
+        return tuple(fraction for fraction in row.results if all(fraction in curve for curve in curves))
 
 
 def compare(results: Results) -> list[Comparison]:
     """Group the runs of all experiments that do not reproduce a table of the paper."""
-    grouped: dict[tuple[Subject, str], dict[str, list[Result]]] = {}
+    grouped: dict[tuple[Subject, str], list[Result]] = {}
     for experiment in results.experiments:
         if experiment.paper_table is None:
             for result in results.of(experiment):
-                rows = grouped.setdefault((result.run.subject, result.run.task), {})
-                same = rows.setdefault(result.run.method.name, [])
+                same = grouped.setdefault((result.run.subject, result.run.task), [])
                 if result not in same:
                     same.append(result)
-    return [
-        Comparison(subject, task, tuple(make_row(subject, task, runs) for runs in rows.values()))
-        for (subject, task), rows in grouped.items()
-    ]
+    return [_comparison(group, _paper_curve) for group in grouped.values()]
+
+
+def compare_table(experiment: Experiment, results: Results) -> Comparison:
+    """Group the runs of an experiment that reproduces a table of the paper."""
+    assert experiment.paper_table is not None
+    paper = paper_table(experiment.paper_table)
+    recall = experiment.paper_table == "exclusive_recall"
+    return _comparison(
+        results.of(experiment),
+        lambda run: None if run.method.paper is None else paper[run.method.paper],
+        score=Result.exclusive_recall if recall else Result.score,
+    )
+
+
+def _comparison(
+    results: Sequence[Result],
+    paper: Callable[[Run], Mapping[float, float] | None],
+    *,
+    score: Callable[[Result, Point], float | None] = Result.score,
+) -> Comparison:
+    """Return the comparison of runs on one data set and task."""
+    methods: dict[str, dict[float, list[Result]]] = {}
+    order = {result.run.method.name: None for result in results}
+    for result in sorted(results, key=lambda result: (result.run.fraction, result.run.seed)):
+        by_fraction = methods.setdefault(result.run.method.name, {})
+        by_fraction.setdefault(result.run.fraction, []).append(result)
+    rows = []
+    for name in order:
+        curves: dict[Point, Curve] = {}
+        for point in POINTS:
+            known = {
+                f: [s for r in rs if (s := score(r, point)) is not None] for f, rs in methods[name].items()
+            }
+            curves[point] = {fraction: Spread.of(values) for fraction, values in known.items() if values}
+        first = next(result.run for result in results if result.run.method.name == name)
+        rows.append(Row(first.method, methods[name], curves, paper(first) or {}))
+    return Comparison(results[0].run.subject, results[0].run.task, tuple(rows))
+
+
+def _paper_curve(run: Run) -> Mapping[float, float] | None:
+    plain = not run.method.options and run.method.rounds == 1 and not run.subject.classes
+    return paper_curve(run.subject.dataset, run.task, run.method.loss) if plain else None
 
 
 def choose_focus(
@@ -152,15 +187,9 @@ def choose_focus(
     return (first, *(others or usual))
 
 
-def make_row(subject: Subject, task: str, runs: Sequence[Result]) -> Row:
-    """Return the row of one method's runs."""
-    method = runs[0].run.method
-    by_fraction: dict[float, list[Result]] = {}
-    for result in sorted(runs, key=lambda result: (result.run.fraction, result.run.seed)):
-        by_fraction.setdefault(result.run.fraction, []).append(result)
-    plain = not method.options and method.rounds == 1 and not subject.classes
-    paper = paper_curve(subject.dataset, task, method.loss) if plain else None
-    return Row(method, tuple(by_fraction), by_fraction, paper or {})
+def bold(spread: Spread, best: float) -> str:
+    """Return a score as Markdown, in bold if it is the best."""
+    return f"**{spread}**" if spread.mean == best > 0 else str(spread)
 
 
 def percent(fraction: float) -> str:

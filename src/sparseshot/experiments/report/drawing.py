@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps, rc_context
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from sparseshot.experiments.panels import COLUMNS, IMAGES, read_panel
-from sparseshot.experiments.report.comparisons import Comparison, Row, percent
+from sparseshot.experiments.report.comparisons import Comparison, percent
 from sparseshot.experiments.results import POINTS, Result
+from sparseshot.training.logs import numbers_of
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; a loss has the same one everywhere.
 COLOURS = {
@@ -59,26 +58,27 @@ def draw_curves(comparison: Comparison) -> bytes:
 
     One fraction makes bars instead of curves, with the paper's numbers as dashes.
     """
-    styles = _line_styles(comparison.rows)
     bars = len(comparison.fractions) == 1
+    further = iter(_FURTHER * (1 + len(comparison.rows) // len(_FURTHER)))
+    colours = [COLOURS.get(row.method.name) or next(further) for row in comparison.rows]
     with rc_context(STYLE):
         height = 3.8 + 0.2 * ((len(comparison.rows) + 1) // _LEGEND_COLUMNS)
         canvas = Figure(figsize=(9.6, height), layout="constrained")
         axes = canvas.subplots(1, 2, sharey=True)
         for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
-            for place, row in enumerate(comparison.rows):
-                colour, marker = styles[row.method.name]
-                curve, paper = row.curve(point), row.paper
+            for place, (row, colour) in enumerate(zip(comparison.rows, colours, strict=True)):
+                curve, paper, name = row.curves[point], row.paper, row.method.title
                 low, high = ([getattr(s, end) for s in curve.values()] for end in ("low", "high"))
                 means = [spread.mean for spread in curve.values()]
                 if bars:
-                    axis.bar([place] * len(means), means, width=0.7, color=colour)
+                    axis.bar([place] * len(means), means, width=0.7, color=colour, label=name)
                     axis.vlines([place] * len(means), low, high, color="#222222", lw=1.5)
                     values = [paper[f] for f in comparison.fractions if f in paper]
                     axis.hlines(values, place - 0.45, place + 0.45, color="#222222", lw=1.2, ls="--")
                     continue
                 x = [100 * fraction for fraction in curve]
-                axis.plot(x, means, color=colour, marker=marker, markersize=5, lw=1.8)
+                marker = _MARKERS.get(row.method.name, "v")
+                axis.plot(x, means, color=colour, marker=marker, markersize=5, lw=1.8, label=name)
                 axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
                 x = [100 * fraction for fraction in paper]
                 axis.plot(x, list(paper.values()), color=colour, lw=1, ls="--", alpha=0.65)
@@ -88,8 +88,11 @@ def draw_curves(comparison: Comparison) -> bytes:
             )
             axis.set_xticks([] if bars else [100 * fraction for fraction in comparison.fractions])
             axis.set_ylim(0, 1)
+        if any(row.paper for row in comparison.rows):
+            axes[0].plot([], [], color="#666666", lw=1, ls="--", label="the paper")
         axes[0].set_ylabel(comparison.measure)
-        _legend(canvas, comparison.rows, styles, bars=bars)
+        handles = axes[0].get_legend_handles_labels()
+        canvas.legend(*handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
         return as_svg(canvas)
 
 
@@ -100,18 +103,14 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
         axes = canvas.subplots(1, 3)
         for axis, (column, title) in zip(axes, _EXCLUSION.items(), strict=True):
             for fraction, log in logs.items():
-                values = [(int(line["step"]), 100 * float(line[column])) for line in log if line.get(column)]
+                lines = [line for line in log if line.get(column)]
+                values = [100 * value for value in numbers_of(lines, column)]
                 colour = colormaps["viridis"](0.85 * fraction)
-                axis.plot(*zip(*values, strict=True) if values else ((), ()), color=colour, lw=1.4)
+                axis.plot(numbers_of(lines, "step"), values, color=colour, lw=1.4, label=percent(fraction))
             axis.set_title(title, fontsize=8.5)
             axis.set_xlabel("step")
             axis.set_ylim(bottom=0, top=None if column == "excluded" else 101)
-        handles = [
-            Line2D([], [], color=colormaps["viridis"](0.85 * fraction), lw=2, label=percent(fraction))
-            for fraction, log in logs.items()
-            if log
-        ]
-        canvas.legend(handles=handles, loc="outside right center", title="marks")
+        canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", title="marks")
         return as_svg(canvas)
 
 
@@ -160,33 +159,6 @@ def _middle(panel: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the middle of a panel, where cells are large enough to be seen in a row of panels."""
     top, left = (max(0, (side - _SHOWN_PX) // 2) for side in panel.shape[:2])
     return panel[top : top + _SHOWN_PX, left : left + _SHOWN_PX]
-
-
-def _line_styles(rows: Sequence[Row]) -> Mapping[str, tuple[str, str]]:
-    """Return a colour and a marker for each method."""
-    further = iter(_FURTHER * (1 + len(rows) // len(_FURTHER)))
-    names = [row.method.name for row in rows]
-    return {
-        name: (COLOURS[name] if name in COLOURS else next(further), _MARKERS.get(name, "v")) for name in names
-    }
-
-
-def _legend(
-    canvas: Figure, rows: Sequence[Row], styles: Mapping[str, tuple[str, str]], *, bars: bool
-) -> None:
-    """Add a legend below the figure."""
-    handles: list[Any] = []
-    for row in rows:
-        colour, marker = styles[row.method.name]
-        title = row.method.title
-        handles.append(
-            Patch(color=colour, label=title)
-            if bars
-            else Line2D([], [], color=colour, marker=marker, label=title)
-        )
-    if any(row.paper for row in rows):
-        handles.append(Line2D([], [], color="#666666", lw=1, ls="--", label="the paper"))
-    canvas.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
 
 
 def as_svg(canvas: Figure) -> bytes:

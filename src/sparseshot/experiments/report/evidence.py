@@ -3,13 +3,11 @@
 from collections.abc import Sequence
 from functools import partial
 
-from sparseshot.experiments.folders import LOG
 from sparseshot.experiments.panels import IMAGES, read_panel
 from sparseshot.experiments.report.comparisons import Comparison, percent
 from sparseshot.experiments.report.drawing import draw_exclusion, draw_panels, draw_shares
-from sparseshot.experiments.report.estimates import read_estimate
 from sparseshot.pages import Parts, Picture, escape
-from sparseshot.training.logs import numbers_of, read_log
+from sparseshot.training.logs import numbers_of
 
 _FREE_LICENCES = ("CC BY 4", "CC BY-SA", "CC0", "BSD", "MIT", "Apache", "GPL", "public domain")
 
@@ -19,7 +17,7 @@ def exclusion(comparisons: Sequence[Comparison]) -> Parts:
     figures = []
     for comparison in comparisons:
         for row in comparison.rows:
-            logs = {fraction: read_log(runs[0].folder / LOG) for fraction, runs in row.results.items()}
+            logs = {fraction: runs[0].log for fraction, runs in row.results.items()}
             if any(any(numbers_of(log, "excluded")) for log in logs.values()):
                 figures.append(
                     Picture(
@@ -44,7 +42,7 @@ def marked_share(comparisons: Sequence[Comparison]) -> Parts:
     estimates = {}
     for comparison in comparisons:
         results = [r for row in comparison.rows for runs in row.results.values() for r in runs]
-        found = [estimate for result in results if (estimate := read_estimate(result)) is not None]
+        found = [estimate for result in results if (estimate := result.marked_share()) is not None]
         if found:
             estimates[comparison.title] = found
     if not estimates:

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sparseshot.experiments.folders import make_folder
-from sparseshot.experiments.report.estimates import read_estimate
 from sparseshot.experiments.results import Result, Results
-from sparseshot.files import replacing
+from sparseshot.files import make_folder, replacing
 
 
 def raw_metrics(results: Results) -> dict[str, Any]:
@@ -58,7 +56,7 @@ def _run(result: Result) -> dict[str, Any]:
             entry["exclusive_recall"] = {
                 name: _rounded(values) for name, values in result.metrics["exclusive_recall"].items()
             }
-        if (estimate := read_estimate(result)) is not None:
+        if (estimate := result.marked_share()) is not None:
             entry["marked_share"] = _rounded(estimate)
         entry["marks"] = result.metrics["training"]["marks"]
         entry["seconds"] = round(result.seconds, 1)

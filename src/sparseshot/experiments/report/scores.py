@@ -4,23 +4,20 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sparseshot.experiments.experiment import Experiment
-from sparseshot.experiments.paper import REPLACEMENTS, SETS, paper_table
+from sparseshot.experiments.paper import REPLACEMENTS, SETS
 from sparseshot.experiments.report.comparisons import (
     FEW,
-    MEASURES,
     Comparison,
     Row,
     Spread,
-    make_row,
+    bold,
+    compare_table,
     percent,
 )
 from sparseshot.experiments.report.drawing import draw_curves
-from sparseshot.experiments.report.statistics import area
-from sparseshot.experiments.results import POINTS, Point, Result, Results
+from sparseshot.experiments.report.ranking import area
+from sparseshot.experiments.results import POINTS, Point, Results
 from sparseshot.pages import Parts, Picture, escape, table
-
-MISSING = {"missing": "–", "failed": "failed", "done": "", "": ""}
-"""Entry of a table for a run without a score."""
 
 _POINT_TITLES: Mapping[Point, str] = {"half": "0.5", "calibrated": "calibrated"}
 _LEGEND = (
@@ -53,11 +50,10 @@ def _headline(comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
     chosen = [(comparison, row) for comparison, row in chosen if row.kept("half")]
     if not chosen:
         return []
-    columns = [f for f in (*FEW, 1.0) if any(f in row.curve("half") for _, row in chosen)]
+    columns = [f for f in (*FEW, 1.0) if any(f in row.curves["half"] for _, row in chosen)]
     rows = []
     for comparison, row in chosen:
-        curves = [row.curve(point) for point in POINTS]
-        scores = [" / ".join(str(c[f]) for c in curves if f in c) or _absent(row, f) for f in columns]
+        scores = [" / ".join(dict.fromkeys(row.show(f, point) for point in POINTS)) for f in columns]
         lowest = [min(shares.values()) for point in POINTS if (shares := row.kept(point))]
         kept = " / ".join(percent(round(share, 2)) for share in lowest)
         rows.append([escape(comparison.title), escape(row.method.title), *scores, kept])
@@ -73,7 +69,7 @@ def comparison_section(comparison: Comparison) -> Parts:
     """Return the curves and scores of one data set and task."""
     parts: Parts = [f"## {escape(comparison.title)}"]
     paper = any(row.paper for row in comparison.rows)
-    if any(row.curve("half") for row in comparison.rows):
+    if any(row.curves["half"] for row in comparison.rows):
         caption = (
             f"{escape(comparison.title)}: {comparison.measure} on the test images over the fraction of the "
             "marks. Solid: ours, with the range over seeds" + ("; dashed: the paper." if paper else ".")
@@ -93,13 +89,8 @@ def _scores(comparison: Comparison) -> str:
     rows: list[list[str]] = []
     for row in comparison.rows:
         title = escape(row.method.title)
-        for point in POINTS:
-            curve = row.curve(point)
-            cells = []
-            for fraction in comparison.fractions:
-                scores = [c[fraction].mean for r in comparison.rows if fraction in (c := r.curve(point))]
-                own = curve.get(fraction)
-                cells.append(_bold(own, max(scores)) if own is not None else _absent(row, fraction))
+        for point, curve in row.curves.items():
+            cells = [row.show(f, point, best=comparison.best(f, point)) for f in comparison.fractions]
             means = {fraction: spread.mean for fraction, spread in curve.items()}
             rows.append([title, _POINT_TITLES[point], *cells, *_area(comparison, row, point, means)])
             title = ""
@@ -118,46 +109,19 @@ def _area(comparison: Comparison, row: Row, point: Point, means: Mapping[float, 
 
 def paper_table_section(experiment: Experiment, results: Results) -> Parts:
     """Return an experiment that reproduces a table of the paper, with the paper's numbers beside ours."""
-    assert experiment.paper_table is not None
+    comparison = compare_table(experiment, results)
     recall = experiment.paper_table == "exclusive_recall"
-    paper = paper_table(experiment.paper_table)
-    grouped: dict[str, list[Result]] = {}
-    for result in results.of(experiment):
-        grouped.setdefault(result.run.method.name, []).append(result)
-    first = experiment.runs[0]
-    rows = [make_row(first.subject, first.task, runs) for runs in grouped.values()]
-    header = ["exclusive recall" if recall else MEASURES[first.task]]
-    columns: list[list[str]] = [[escape(row.method.title) for row in rows]]
-    for fraction in sorted({fraction for row in rows for fraction in row.planned}):
-        for point in POINTS:
-            values = [_spread(row, fraction, point, recall=recall) for row in rows]
-            best = max((value.mean for value in values if value is not None), default=0.0)
-            header.append(f"{percent(fraction)}, {_POINT_TITLES[point]}")
-            columns.append(
-                [
-                    _absent(row, fraction) if value is None else _bold(value, best)
-                    for row, value in zip(rows, values, strict=True)
-                ]
-            )
-    for fraction in sorted({fraction for values in paper.values() for fraction in values}):
-        theirs = [None if row.method.paper is None else paper[row.method.paper][fraction] for row in rows]
-        best = max((value for value in theirs if value is not None), default=0.0)
+    header = ["exclusive recall" if recall else comparison.measure]
+    columns = [[escape(row.method.title) for row in comparison.rows]]
+    for fraction in comparison.fractions:
+        for point, title in _POINT_TITLES.items():
+            best = comparison.best(fraction, point)
+            header.append(f"{percent(fraction)}, {title}")
+            columns.append([row.show(fraction, point, best=best) for row in comparison.rows])
+    for fraction in sorted({fraction for row in comparison.rows for fraction in row.paper}):
+        theirs = [Spread.of([row.paper[fraction]]) if row.paper else None for row in comparison.rows]
+        best = max(spread.mean for spread in theirs if spread is not None)
         header.append("the paper" if recall else f"{percent(fraction)}, the paper")
-        columns.append(["" if value is None else _bold(Spread.of([value]), best) for value in theirs])
+        columns.append(["" if spread is None else bold(spread, best) for spread in theirs])
     cells = [list(row) for row in zip(*columns, strict=True)]
     return [f"## {escape(experiment.title)}", escape(experiment.about), table(header, cells)]
-
-
-def _spread(row: Row, fraction: float, point: Point, *, recall: bool) -> Spread | None:
-    if not recall:
-        return row.curve(point).get(fraction)
-    values = [v for r in row.results.get(fraction, ()) if (v := r.exclusive_recall(point)) is not None]
-    return Spread.of(values) if values else None
-
-
-def _absent(row: Row, fraction: float) -> str:
-    return MISSING[row.state(fraction)]
-
-
-def _bold(spread: Spread, best: float) -> str:
-    return f"**{spread}**" if spread.mean == best > 0 else str(spread)

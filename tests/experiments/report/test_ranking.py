@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sparseshot.experiments.report.statistics import FEWEST_PAIRS, area, holm, mean_ranks, paired_tests
+from sparseshot.experiments.report.ranking import FEWEST_PAIRS, area, holm, mean_ranks, paired_tests
 
 
 def test_the_area_of_a_flat_curve_is_its_height() -> None:
@@ -44,10 +44,7 @@ def test_the_test_is_wilcoxons_with_holms_correction() -> None:
     mixed = {place: value + random.normal(0, 0.02) for place, value in first.items()}
     few = {place: first[place] - 0.1 for place in places[: FEWEST_PAIRS - 1]}
     same = dict(first)
-    tests = {
-        test.other: test
-        for test in paired_tests("a", {"a": first, "worse": worse, "mixed": mixed, "few": few, "same": same})
-    }
+    tests = paired_tests("a", {"a": first, "worse": worse, "mixed": mixed, "few": few, "same": same})
     raw = [
         float(stats.wilcoxon([first[place] - other[place] for place in places]).pvalue)
         for other in (worse, mixed)
