@@ -55,3 +55,13 @@ def offsets(counts: NDArray[Any] | list[int]) -> NDArray[np.int64]:
     array([0, 2, 2, 5])
     """
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def expanded(counts: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each of ``sum(counts)`` parts which whole it belongs to, and its number in it.
+
+    >>> expanded(np.array([2, 0, 3]))
+    (array([0, 0, 2, 2, 2]), array([0, 1, 0, 1, 2]))
+    """
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) - offsets(counts)[owner]

@@ -9,7 +9,7 @@ import pytest
 import shapely
 
 from sparseshot.cells import Cells, read_cells, write_cells
-from sparseshot.cells.formats.geojson_stream import FeatureStream, Marks
+from sparseshot.cells.formats.geojson_stream import FeatureStream
 from sparseshot.errors import FormatError, RepairWarning
 
 UUID = "12345678-aaaa-bbbb-cccc-0123456789ab"
@@ -212,7 +212,7 @@ def test_what_is_no_cell_is_counted(tmp_path: Path) -> None:
         cells = read_cells(path)
     assert len(cells) == 1
     assert str(caught[0].message) == (
-        f"{path}: 1 empty geometries left out, 1 lines left out, 2 tiles left out, 1 TMA cores left out"
+        f"{path}: 1 lines left out, 2 tiles left out, 1 TMA cores left out, 1 empty geometries left out"
     )
 
 
@@ -250,10 +250,10 @@ def test_chunks_make_no_difference(tmp_path: Path, chunk_bytes: int) -> None:
         shapes: list[list[float]] = []
         ids, first = [], []
         for batch in stream:
-            shapes += batch.shapes().xy.tolist()
-            ids += [each["id"] for each in batch.objects(Marks())]
+            shapes += batch.shapes(batch.numbers("a")).xy.tolist()
+            ids += batch.ids()
             first.append(batch.first)
-    assert ids == [each["id"] for each in EXPORT] * 5
+    assert ids == [each["id"].encode() for each in EXPORT] * 5
     assert len(shapes) == 5 * (5 + 2 + 5 + 4 + 5 + 10 + 1 + 5)
     assert first == sorted(first)
     assert stream.frame["features"] == []
@@ -264,6 +264,30 @@ def test_coordinates_are_read_as_python_reads_them(tmp_path: Path) -> None:
     points = [feature({"type": "Point", "coordinates": [x, -x]}, id=k) for k, x in enumerate(numbers)]
     cells = read_cells(write(tmp_path / "a.geojson", *points))
     assert cells.xy[:, 0].tolist() == numbers
+
+
+def test_members_that_only_look_like_coordinates_or_measurements(tmp_path: Path) -> None:
+    odd = {"coordinates": "abc", "measurements": [1, {"coordinates": [5, 6]}, True], "id": 3}
+    objects = [
+        feature(polygon(k), id=f"a{k}", measurements={"a": k, "b": "NaN"}, metadata=odd) | {"measurements": 7}
+        for k in range(3)
+    ]
+    cells = read_cells(write(tmp_path / "a.geojson", *objects))
+    assert cells.id is not None
+    assert cells.id.tolist() == [b"a0", b"a1", b"a2"]
+    assert cells.xy[:, 0].tolist() == [12, 13, 14]
+    assert cells.measurements["a"].tolist() == [0, 1, 2]
+    assert np.isnan(cells.measurements["b"]).all()
+
+
+def test_ids_are_kept_as_they_were_written(tmp_path: Path) -> None:
+    ids = ["ü1", 'a"1', "a\\1", "", "007", "no digit", None, "1"]
+    points = [feature({"type": "Point", "coordinates": [k, 0]}, id=each) for k, each in enumerate(ids)]
+    with pytest.warns(RepairWarning, match="2 missing ids filled in"):
+        cells = read_cells(write(tmp_path / "a.geojson", *points))
+    wanted = [each or f"row {k}" for k, each in enumerate(ids)]
+    assert cells.id is not None
+    assert [each.decode() for each in cells.id] == wanted
 
 
 def test_decimals_can_be_asked_for(tmp_path: Path) -> None:

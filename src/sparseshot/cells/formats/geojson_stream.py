@@ -3,21 +3,24 @@
 import json
 import secrets
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sparseshot.cells.formats.geojson_scan import (
     DEEPEST,
     END,
-    FEATURES,
+    FIRST,
     FRAME,
     IN_FEATURES,
     MORE,
+    NEXT,
     NOT_OBJECT,
+    TOKEN_BYTES,
     TOO_DEEP,
     Found,
     scan,
@@ -27,17 +30,15 @@ from sparseshot.errors import FormatError
 
 CHUNK_BYTES = 1 << 19
 LARGEST_FEATURE_BYTES = 1 << 28
-MOST_VALUES = 1 << 23
-"""Most values of a batch beside its coordinates; each becomes a Python object."""
 CUT_OFF = "the file is cut off; export or copy it again"
 
 
 class Batch(NamedTuple):
-    """Some features of a file, with their coordinates apart from the rest.
+    """Some features of a file.
 
     Attributes:
         data: the bytes that ``found`` refers to.
-        found: the features and shapes in them.
+        found: their contents.
         first: number of the first feature in the file, from 0.
     """
 
@@ -45,59 +46,44 @@ class Batch(NamedTuple):
     found: Found
     first: int
 
-    def single(self, number: int) -> "Batch":
-        """Return a batch of one feature."""
-        start, stop, _ = self.found.features[number]
-        data = self.data[start:stop]
-        return Batch(data, scan(data, FEATURES)[2], self.first + number)
+    def skeletons(self) -> list[bytes]:
+        """Return the skeleton of each feature."""
+        text, ends = self.found.skeletons.tobytes(), self.found.features[:, 2].tolist()
+        return [text[start:stop] for start, stop in pairwise(ends)]
 
-    def objects(self, marks: "Marks") -> list[Any]:
-        """Parse the features, with a mark in place of each array of coordinates."""
-        start, stop = self.found.shapes.T.tolist()
-        begin, end = int(self.found.features[0, 0]), int(self.found.features[-1, 1])
-        pieces = [b""] * (2 * len(start) + 1)
-        pieces[::2] = [self.data[i:j] for i, j in zip([begin, *stop], [*start, end], strict=True)]
-        pieces[1::2] = marks.texts(len(start))
-        text = b"[%b]" % b"".join(pieces)
-        if len(text) > MOST_VALUES and sum(text.count(each) for each in (b"[", b"{", b",")) > MOST_VALUES:
-            raise ValueError(f"it has more than {MOST_VALUES:,} values")
-        objects: list[Any] = parsed(text)
-        return objects
+    def ids(self) -> list[bytes]:
+        """Return the id that was taken out of each feature, empty where there is none."""
+        starts, stops = self.found.features[1:, :2].T.tolist()
+        return [self.data[start:stop] for start, stop in zip(starts, stops, strict=True)]
 
-    def shapes(self) -> Rings:
-        """Parse the coordinates; positions keep x and y, of a point or line the one ring is its positions."""
-        ends, numbers = self.found.ends, self.found.numbers
+    def numbers(self, where: str) -> NDArray[np.float64]:
+        """Parse the numbers; null is NaN."""
+        ends = self.found.ends
         buffers = [None, pa.py_buffer(ends), pa.py_buffer(self.found.text)]
         texts = pa.Array.from_buffers(pa.string(), len(ends) - 1, buffers)
         try:
-            values = texts.cast(pa.float64()).to_numpy()
-        except pa.ArrowInvalid:  # QuPath writes no null, others do
-            values = pc.replace_substring(texts, "null", "NaN").cast(pa.float64()).to_numpy()
-        xy = np.column_stack([values[numbers[:-1]], values[numbers[:-1] + 1]])
+            return texts.cast(pa.float64()).to_numpy()  # type: ignore[no-any-return]
+        except pa.ArrowInvalid:
+            values = np.empty(len(texts))
+        for number, text in enumerate(texts.cast(pa.binary()).to_pylist()):
+            try:
+                values[number] = float("nan" if text == b"null" else text)
+            except ValueError as error:
+                feature = self.first + np.searchsorted(self.found.features[1:, 4], number, "right")
+                raise FormatError(where, f"feature {feature} is not valid JSON: {error}") from None
+        return values
+
+    def shapes(self, numbers: NDArray[np.float64]) -> Rings:
+        """Return the shapes with x and y of each position; a point or line is one ring of its positions."""
+        xy = np.column_stack([numbers[self.found.begins], numbers[self.found.begins + 1]])
         return Rings(xy, self.found.positions, self.found.rings, self.found.polygons)
-
-
-class Marks:
-    """Strings that stand for shapes; a new series for each file, so that no file can contain one."""
-
-    def __init__(self) -> None:
-        self._prefix = secrets.token_hex(4)
-        self._texts: list[bytes] = []
-        self.number: dict[Any, int] = {}
-
-    def texts(self, count: int) -> list[bytes]:
-        """Return the first marks as JSON."""
-        for number in range(len(self._texts), count):
-            mark = f"{self._prefix}{number}"
-            self._texts.append(b'"%b"' % mark.encode())
-            self.number[mark] = number
-        return self._texts[:count]
 
 
 class FeatureStream:
     """The features of a GeoJSON document: a collection, an array of features, or a single one.
 
     Attributes:
+        token: beginning of each placeholder; random, so that no file can contain one.
         frame: the document without its features, once all of them were read.
     """
 
@@ -105,6 +91,7 @@ class FeatureStream:
         self._file = file
         self._where = where
         self._chunk_bytes = chunk_bytes
+        self.token = secrets.token_hex(TOKEN_BYTES // 2)
         self.frame: Any = None
 
     def __iter__(self) -> Iterator[Batch]:
@@ -113,33 +100,36 @@ class FeatureStream:
             data += self._file.read(size - len(data))
             if phase == FRAME:
                 data = data.removeprefix(b"\xef\xbb\xbf")
-            end, used, found = scan(data, phase)
-            if len(found.features):
+            end, used, found = scan(data, phase, self.token.encode())
+            features = len(found.features) - 1
+            if features:
                 yield Batch(data, found, first)
-                first += len(found.features)
+                first += features
             if end == END:
                 break
             if end == IN_FEATURES:
-                phase, frame = FEATURES, data[:used]
+                phase, frame = FIRST, data[:used]
             elif end != MORE or (not used and len(data) < size):
                 raise FormatError(self._where, _problem(end, phase, first, data[used:]))
+            elif features:
+                phase = NEXT
             data, size = data[used:], max(self._chunk_bytes if used else 2 * size, len(data) - used + 1)
             if size > LARGEST_FEATURE_BYTES:
                 raise FormatError(self._where, f"feature {first} is longer than {len(data) >> 20} MB")
         rest = data[used:] + self._file.read(LARGEST_FEATURE_BYTES)
         try:
-            self.frame = parsed((frame if phase == FEATURES else b"{}") + rest)
+            self.frame = parsed((b"{}" if phase == FRAME else frame) + rest)
         except ValueError as error:
             raise FormatError(self._where, f"it is not valid JSON: {error}") from None
 
 
 def _problem(end: int, phase: int, first: int, data: bytes) -> str:
-    what = f"feature {first} is" if phase == FEATURES else "is"
+    what = "is" if phase == FRAME else f"feature {first} is"
     if end == TOO_DEEP:
         return f"{what} nested more than {DEEPEST} levels deep"
     if end == NOT_OBJECT:
         return f"{what} {data[:20].decode(errors='replace')!r}…, not an object {{…}}"
-    if phase == FEATURES:
+    if phase != FRAME:
         return f"ends in the middle of feature {first}: {CUT_OFF}"
     return f"is not whole JSON: {CUT_OFF}" if data.strip() else "is empty"
 

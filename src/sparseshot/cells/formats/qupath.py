@@ -1,23 +1,19 @@
 """QuPath's GeoJSON, from version 0.2 on, as a table of cells."""
 
 import gc
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
-from sparseshot.cells.formats.geojson_stream import Batch, FeatureStream, Marks
+from sparseshot.cells.formats.geojson_stream import Batch, FeatureStream, parsed
 from sparseshot.cells.formats.options import OpenFile, ReadOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
-from sparseshot.cells.repairs import Repairs
-from sparseshot.cells.rings import Rings, offsets
+from sparseshot.cells.rings import Rings, expanded
 from sparseshot.cells.table import GREY, KINDS, Cells
 from sparseshot.errors import FormatError
 
@@ -45,28 +41,28 @@ _NO_CELLS: dict[Any, str] = {
 }
 # Version 0.2 wrote the type of an object as its id.
 _OLD_TYPES = {name for name in (*_KINDS, *_NO_CELLS) if name.endswith("Object")}
-_DEPTHS = {"Point": 1, "MultiPoint": 2, "Polygon": 3, "MultiPolygon": 4}
+_LEVELS = {"Point": 1, "MultiPoint": 2, "Polygon": 3, "MultiPolygon": 4}
+_REGION = -2
 _NON_FINITE = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 _MOST_MEASUREMENTS = 1000
-_NOTHING: Mapping[str, Any] = {}
+_MOST_VALUES = 1 << 23
+"""Most values of a feature beside its coordinates; each becomes a Python object."""
 _NOT_UNDERSTOOD = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read a collection, an array of features or a single one; each point of a multipoint is a cell."""
     stream = FeatureStream(source.file, source.name)
-    reader = _Reader(options.exhaustive_class, options.repairs)
+    reader = _Reader(stream.token, source.name, options)
     collects = gc.isenabled()
-    gc.disable()  # JSON has no cycles; looking for them in millions of objects takes half of the time
+    gc.disable()  # looking for cycles in millions of outlines takes a third of the time
     try:
-        tables = [_understood(reader, batch, source.name) for batch in stream]
+        tables = [reader.table(batch) for batch in stream]
     finally:
         if collects:
             gc.enable()
     cells = Cells.concatenate(tables or [Cells([], classes=(), id=np.empty(0, "S1"))])
     del tables
-    for what, number in reader.left_out.items():
-        options.repairs.count(what, number if what else 0)
     own = stream.frame.get(MEMBER) if isinstance(stream.frame, dict) else None
     if isinstance(own, dict):
         cells = _with_member(cells, own, reader, source.name)
@@ -85,35 +81,28 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
     )
 
 
-def _understood(reader: "_Reader", batch: Batch, where: str) -> Cells:
-    """Return the table of a batch; if that fails, find the feature that is to blame."""
-    try:
-        return reader.table(batch)
-    except _NOT_UNDERSTOOD as error:
-        for number in range(len(batch.found.features)):
-            try:
-                reader.table(batch.single(number))
-            except _NOT_UNDERSTOOD as of_one:
-                raise _error(of_one, batch.first + number, where) from None
-        raise _error(error, batch.first, where) from None
+class _Object(NamedTuple):
+    """An object of a skeleton that may be a cell.
 
+    Attributes:
+        kind, label: its codes in the table; a label of -2 is an exhaustive region.
+        level, shape: nesting of its coordinates, and their number in the feature.
+        nucleus: number of the coordinates of its nucleus, -1 for none.
+        id: its id; None if it was taken out of the feature.
+        name: given by a person.
+        measured: numbers by name.
+        taken: numbers of the feature that belong to a name.
+    """
 
-def _error(error: Exception, number: int, where: str) -> FormatError:
-    reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-    return FormatError(where, f"feature {number} cannot be understood: {reason}")
-
-
-class _Objects(NamedTuple):
-    """Objects as columns."""
-
-    features: list[Any]
-    properties: list[Any]
-    kinds: list[Any]
-    geometries: list[Any]
-
-    def only(self, rows: list[int]) -> "_Objects":
-        """Return the objects of some rows."""
-        return _Objects(*([column[row] for row in rows] for column in self))
+    kind: int
+    label: int
+    level: int
+    shape: int
+    nucleus: int
+    id: bytes | None
+    name: str | None
+    measured: dict[str, float]
+    taken: dict[str, int]
 
 
 class _Reader:
@@ -123,117 +112,123 @@ class _Reader:
         classes: number of each class, in the order of the file.
         colors: red, green and blue of the classes that have a colour.
         ids_are_numbers: whether all ids so far were whole numbers.
-        left_out: how many objects of which kind were no cells.
     """
 
-    def __init__(self, exhaustive_class: str, repairs: Repairs) -> None:
+    def __init__(self, token: str, where: str, options: ReadOptions) -> None:
         self.classes: dict[str, int] = {}
         self.colors: dict[str, tuple[int, int, int]] = {}
         self.ids_are_numbers = True
-        self.left_out: Counter[str] = Counter()
-        self._exhaustive = exhaustive_class
-        self._repairs = repairs
-        self._marks = Marks()
-        self._named: dict[bytes, str | None] = {}
+        self._token = token
+        self._where = where
+        self._exhaustive = options.exhaustive_class
+        self._repairs = options.repairs
         self._measured: dict[str, None] = {}
 
     def table(self, batch: Batch) -> Cells:
-        """Build the table of a batch, column by column; a multipoint becomes several cells."""
-        depths, shapes = batch.found.depths, batch.shapes()
-        objects = self._objects(batch)
-        shape = self._shape_numbers(objects.geometries, depths)
-        names = self._class_names([each.get("classification") for each in objects.properties])
-        regions = np.empty(0, np.int64)
-        if self._exhaustive in names:
-            is_region = np.array([name == self._exhaustive for name in names]) & (depths[shape] >= 3)
-            regions, shape, kept = shape[is_region], shape[~is_region], np.flatnonzero(~is_region).tolist()
-            objects, names = objects.only(kept), [names[k] for k in kept]
-        features, properties, kinds, _ = objects
-        nucleus = np.full(len(features), -1)
-        cores = {k: core for k, each in enumerate(features) if (core := each.get("nucleusGeometry"))}
-        if cores:
-            nucleus[list(cores)] = self._shape_numbers(list(cores.values()), depths)
+        """Build the table of a batch; a multipoint becomes several cells."""
+        objects, feature, which = self._objects(batch)
+        _, _, _, shapes_before, numbers_before = batch.found.features[:-1].T
+        numbers = batch.numbers(self._where)
+        shapes = batch.shapes(numbers)
+        kind, label, level, shape, nucleus = np.array([each[:5] for each in objects], int).reshape(-1, 5).T
+        shape = shapes_before[feature] + shape[which]
+        nucleus = np.where(nucleus[which] < 0, -1, shapes_before[feature] + nucleus[which])
+        kind, label, level = kind[which], label[which], level[which]
 
-        wanted = np.zeros(len(depths), bool)
-        wanted[np.concatenate([shape, regions, nucleus[nucleus >= 0]])] = True
-        outlines = build_outlines(shapes, self._repairs, wanted=wanted & (depths >= 3))
-        self._repairs.count("empty geometries left out", (depths[shape] == 0).sum())
-        row, nth, xy = _places(shapes, outlines, shape, depths)
+        wanted = np.zeros(len(shapes.outlines) - 1, bool)
+        wanted[shape[level >= 3]] = True
+        wanted[nucleus[nucleus >= 0]] = True
+        outlines = build_outlines(shapes, self._repairs, wanted=wanted)
+        regions = outlines.shapes[shape[label == _REGION]]
+        row, nth, xy = _places(shapes, outlines, shape, is_point=level < 3)
         finite = (np.abs(xy) <= FARTHEST_PX).all(axis=1)
         self._repairs.count(NOT_FINITE, (~finite).sum())
-        row, nth, xy = row[finite], nth[finite], xy[finite]
-
-        several = depths[shape[row]] == 2
-        ids = self._ids([each.get("id") for each in features])[row]
-        if several.any():
-            self.ids_are_numbers = False
-            parts = zip(ids.tolist(), several.tolist(), nth.tolist(), strict=True)
-            ids = np.array([b"%b#%d" % (name, k) if name and s else name for name, s, k in parts], np.bytes_)
+        kept = finite & (label[row] != _REGION)
+        row, nth, xy = row[kept], nth[kept], xy[kept]
         nuclei = outlines.shapes[nucleus[row]]
         nuclei[nucleus[row] < 0] = None
-        exhaustive = outlines.shapes[regions]
-        for name in dict.fromkeys(filter(None, names)):
-            self.classes.setdefault(name, len(self.classes))
+        feature, which = feature[row], which[row]
+        names = np.array([each.name for each in objects], object)[which]
         return Cells(
             xy,
             classes=tuple(self.classes),
-            label=np.array([self.classes.get(name or "", -1) for name in names], np.int64)[row],
+            label=label[row],
             outline=_some(outlines.shapes[shape[row]]),
-            id=ids,
-            regions=exhaustive[~shapely.is_missing(exhaustive)],
-            measurements=self._measurements([each.get("measurements") for each in properties], row),
-            kind=np.array([_KINDS.get(kind, 1) for kind in kinds], np.uint8)[row],
+            id=self._ids(batch, objects, feature, which, np.where(level[row] == 2, nth, -1)),
+            regions=regions[~shapely.is_missing(regions)],
+            measurements=self._measurements(objects, which, numbers, numbers_before[feature]),
+            kind=kind[row],
             nucleus=_some(nuclei),
-            name=self._object_names(properties, row),
+            name=names if any(names) else None,
         )
 
-    def _objects(self, batch: Batch) -> _Objects:
-        """Return the objects that may be cells, nested ones included; count the others."""
-        features = batch.objects(self._marks)
-        properties = [each.get("properties") or _NOTHING for each in features]
-        if any("childObjects" in each or "children" in each for each in properties):
-            features = list(_with_children(features))
-            properties = [each.get("properties") or _NOTHING for each in features]
-        kinds = [each.get("objectType") for each in properties]
-        if not all(kinds):
-            kinds = [_kind(*pair) for pair in zip(features, properties, strict=True)]
-        geometries = [each.get("geometry") for each in features]
-        if not all(geometries):
+    def _objects(self, batch: Batch) -> tuple[list[_Object], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the objects of all skeletons, and for each object of the batch its feature and skeleton."""
+        number: dict[bytes, int] = {}
+        of_feature = np.array([number.setdefault(each, len(number)) for each in batch.skeletons()], np.int64)
+        _, first, times = np.unique(of_feature, return_index=True, return_counts=True)
+        objects: list[_Object] = []
+        ends = [0]
+        for skeleton, feature, count in zip(number, first, times, strict=True):
+            try:
+                objects += self._of_skeleton(skeleton, count)
+            except _NOT_UNDERSTOOD as error:
+                reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+                what = f"feature {batch.first + feature} cannot be understood"
+                raise FormatError(self._where, f"{what}: {reason}") from None
+            ends.append(len(objects))
+        feature, nth = expanded(np.diff(ends)[of_feature])
+        return objects, feature, np.array(ends)[of_feature[feature]] + nth
+
+    def _of_skeleton(self, skeleton: bytes, times: int) -> Iterator[_Object]:
+        """Yield the objects of a skeleton that may be cells; count the others for each time it occurs."""
+        if len(skeleton) > _MOST_VALUES and sum(map(skeleton.count, (b"[", b"{", b","))) > _MOST_VALUES:
+            raise ValueError(f"it has more than {_MOST_VALUES:,} values")
+        for feature in _with_children([parsed(skeleton)]):
+            properties = feature.get("properties") or {}
             # A bare geometry is an annotation to QuPath.
-            geometries = [f["geometry"] if f.get("type", "Feature") == "Feature" else f for f in features]
-        objects = _Objects(features, properties, kinds, geometries)
-        types = [each and each["type"] for each in geometries]
-        if not _NO_CELLS.keys().isdisjoint(chain(kinds, types)):
-            no_cell = [
-                _NO_CELLS[kind] if kind in _NO_CELLS else _NO_CELLS.get(of)
-                for kind, of in zip(kinds, types, strict=True)
-            ]
-            self.left_out.update(what for what in no_cell if what)
-            objects = objects.only([k for k, what in enumerate(no_cell) if what is None])
-        if None in objects.geometries:
-            raise TypeError('it has no geometry; export it again from QuPath with "Export all objects"')
-        return objects
+            geometry = feature["geometry"] if feature.get("type", "Feature") == "Feature" else feature
+            kind = _kind(feature, properties)
+            no_cell = _NO_CELLS.get(kind, _NO_CELLS.get(geometry and geometry["type"]))
+            if no_cell is not None:
+                self._repairs.count(no_cell, times if no_cell else 0)
+                continue
+            if geometry is None:
+                raise TypeError('it has no geometry; export it again from QuPath with "Export all objects"')
+            level, shape = self._shape(geometry)
+            name = self.class_name(properties.get("classification"))
+            label = -1
+            if name == self._exhaustive and level >= 3:
+                label = _REGION
+            elif name is not None:
+                label = self.classes.setdefault(name, len(self.classes))
+            own_id = b"" if label == _REGION else self._id(feature.get("id"))
+            own_name = properties.get("name")
+            measured, taken = self._numbers(properties.get("measurements") or {})
+            nucleus = feature.get("nucleusGeometry")
+            inner = self._shape(nucleus)[1] if nucleus else -1
+            if level == 0:
+                self._repairs.count("empty geometries left out", times)
+                continue
+            own_name = own_name if isinstance(own_name, str) and own_name else None
+            yield _Object(_KINDS.get(kind, 1), label, level, shape, inner, own_id, own_name, measured, taken)
 
-    def _shape_numbers(self, geometries: list[Any], depths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of the shape of each geometry, which must be one of its type."""
-        kinds, taken = [each["type"] for each in geometries], [each["coordinates"] for each in geometries]
-        unknown = set(kinds) - _DEPTHS.keys()
-        if unknown:
-            raise TypeError(f"it has a geometry of type {unknown.pop()!r}; known are {', '.join(_DEPTHS)}")
-        numbers = [self._marks.number.get(each, -1) if isinstance(each, str) else -1 for each in taken]
-        shape, wanted = np.array(numbers, np.int64), np.array([_DEPTHS[kind] for kind in kinds], np.int64)
-        found = np.append(depths, -1)[shape]
-        wrong = np.flatnonzero((found != wanted) & (found != 0))
-        if len(wrong):
-            raise TypeError(f"its coordinates are not those of a {kinds[wrong[0]]}")
-        return shape
+    def _placeholder(self, value: Any) -> tuple[int, int] | None:
+        """Return level and number of a placeholder."""
+        if not isinstance(value, str) or not value.startswith(self._token):
+            return None
+        digits = value.removeprefix(self._token)
+        return int(digits[0]), int(digits[1:])
 
-    def _class_names(self, classifications: list[Any]) -> list[str | None]:
-        keys = list(map(orjson.dumps, classifications))
-        for key in dict.fromkeys(keys):
-            if key not in self._named:
-                self._named[key] = self.class_name(orjson.loads(key))
-        return [self._named[key] for key in keys]
+    def _shape(self, geometry: Any) -> tuple[int, int]:
+        """Return level and number of the coordinates of a geometry, which must be those of its type."""
+        kind, coordinates = geometry["type"], geometry["coordinates"]
+        if kind not in _LEVELS:
+            raise TypeError(f"it has a geometry of type {kind!r}; known are {', '.join(_LEVELS)}")
+        level, number = self._placeholder(coordinates) or (-1, -1)
+        if level not in (0, _LEVELS[kind]):
+            raise TypeError(f"its coordinates are not those of a {kind}")
+        return level, number
 
     def class_name(self, classification: Any) -> str | None:
         """Return the name of a class, given as text or as an object of any version, and note its colour."""
@@ -255,46 +250,66 @@ class _Reader:
                 self.colors[name] = (int(red), int(green), int(blue))
         return name
 
-    def _ids(self, ids: list[Any]) -> NDArray[np.bytes_]:
-        """Return ids as text, empty for objects without one."""
-        kinds = set(map(type, ids))
-        if not kinds <= {str, int, float, type(None)}:
-            raise TypeError(f"its id is a {next(kind.__name__ for kind in kinds - {str, int})}")
-        self.ids_are_numbers &= kinds <= {int} and all(abs(each) < 2**63 for each in ids)
-        if kinds == {str} and _OLD_TYPES.isdisjoint(ids):
-            texts = list(map(str.encode, ids))
-        else:
-            texts = [b"" if each is None or each in _OLD_TYPES else str(each).encode() for each in ids]
-        if max(map(len, texts), default=0) > LONGEST_ID_BYTES:
-            raise ValueError(f"its id is longer than {LONGEST_ID_BYTES} bytes")
-        return np.array(texts, np.bytes_)
+    def _id(self, own_id: Any) -> bytes | None:
+        """Return an id as text, empty for an object without one; None if it was taken out."""
+        if not isinstance(own_id, str | int | float | None):
+            raise TypeError(f"its id is a {type(own_id).__name__}")
+        placeholder = self._placeholder(own_id)
+        is_number = placeholder[0] == 0 if placeholder else isinstance(own_id, int) and abs(own_id) < 2**63
+        self.ids_are_numbers &= is_number
+        return (
+            None if placeholder else b"" if own_id is None or own_id in _OLD_TYPES else str(own_id).encode()
+        )
 
-    def _object_names(self, properties: list[Any], row: NDArray[np.int64]) -> NDArray[np.object_] | None:
-        names = [each.get("name") for each in properties]
-        if not any(names):
-            return None
-        return np.array([name if isinstance(name, str) and name else None for name in names], object)[row]
+    def _ids(
+        self,
+        batch: Batch,
+        objects: list[_Object],
+        feature: NDArray[np.int64],
+        which: NDArray[np.int64],
+        nth: NDArray[np.int64],
+    ) -> NDArray[np.bytes_]:
+        """Return the id of each cell, with a number if it is one of several points."""
+        taken, own = batch.ids(), [each.id for each in objects]
+        pairs = zip(feature.tolist(), which.tolist(), strict=True)
+        ids = [taken[k] if (given := own[j]) is None else given for k, j in pairs]
+        if (nth >= 0).any():
+            self.ids_are_numbers = False
+            pairs = zip(ids, nth.tolist(), strict=True)
+            ids = [b"%b#%d" % (name, k) if name and k >= 0 else name for name, k in pairs]
+        longest = max(map(len, ids), default=0)
+        if longest > LONGEST_ID_BYTES:
+            number = batch.first + feature[np.argmax([len(each) for each in ids])]
+            raise FormatError(
+                self._where, f"feature {number} has an id of more than {LONGEST_ID_BYTES} bytes"
+            )
+        return np.array(ids, np.bytes_)
 
-    def _measurements(self, measured: list[Any], row: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
-        """Return a column for each name; objects with the same names are converted together."""
-        if list in set(map(type, measured)):  # before version 0.4
-            measured = [
-                {pair["name"]: pair["value"] for pair in each} if isinstance(each, list) else each
-                for each in measured
-            ]
-        rows_of: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-        for number, names in enumerate([tuple(each.keys()) if each else () for each in measured]):
-            rows_of[names].append(number)
-        rows_of.pop((), None)
-        self._measured |= dict.fromkeys(chain.from_iterable(rows_of))
+    def _numbers(self, measured: Any) -> tuple[dict[str, float], dict[str, int]]:
+        """Return the measurements of an object that stand in its skeleton, and the numbers of the others."""
+        if isinstance(measured, list):  # before version 0.4
+            measured = {each["name"]: each["value"] for each in measured}
+        self._measured |= dict.fromkeys(measured)
         if len(self._measured) > _MOST_MEASUREMENTS:
             raise ValueError(f"over {_MOST_MEASUREMENTS:,} names of measurements; are they ids?")
-        columns: defaultdict[str, NDArray[np.float64]] = defaultdict(lambda: np.full(len(measured), np.nan))
-        for names, rows in rows_of.items():
-            values = _numbers([measured[number] for number in rows])
-            for name, column in zip(names, values.T, strict=True):
-                columns[name][rows] = column
-        return {name: column[row] for name, column in columns.items()}
+        placeholders = {name: self._placeholder(value) for name, value in measured.items()}
+        taken = {name: each[1] for name, each in placeholders.items() if each}
+        return {name: _number(name, measured[name]) for name in measured if name not in taken}, taken
+
+    def _measurements(
+        self,
+        objects: list[_Object],
+        which: NDArray[np.int64],
+        numbers: NDArray[np.float64],
+        before: NDArray[np.int64],
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return a column for each name; ``before`` is the number of numbers before each cell's feature."""
+        columns = {}
+        for name in dict.fromkeys(name for each in objects for name in (*each.measured, *each.taken)):
+            nth = np.array([each.taken.get(name, -1) for each in objects], np.int64)[which]
+            columns[name] = np.array([each.measured.get(name, np.nan) for each in objects])[which]
+            columns[name][nth >= 0] = numbers[(before + nth)[nth >= 0]]
+        return columns
 
 
 def _with_children(features: list[Any]) -> Iterator[dict[str, Any]]:
@@ -318,14 +333,6 @@ def _kind(feature: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
     return name if isinstance(name, str) and name in _OLD_TYPES else "annotation"
 
 
-def _numbers(measured: list[dict[str, Any]]) -> NDArray[np.float64]:
-    """Return the values of measurements of equal names, a row for each object."""
-    values = list(chain.from_iterable(map(dict.values, measured)))
-    if not set(map(type, values)) <= {int, float}:
-        values = [_number(*pair) for each in measured for pair in each.items()]
-    return np.array(values, np.float64).reshape(len(measured), -1)
-
-
 def _number(name: str, value: Any) -> float:
     if value is None:
         return np.nan
@@ -337,14 +344,11 @@ def _number(name: str, value: Any) -> float:
 
 
 def _places(
-    shapes: Rings, outlines: Outlines, shape: NDArray[np.int64], depths: NDArray[np.int64]
+    shapes: Rings, outlines: Outlines, shape: NDArray[np.int64], *, is_point: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Return for each cell the object it comes from, which of its points it is, and its coordinates."""
-    is_point = depths[shape] < 3
     begin = shapes.rings[shapes.polygons[shapes.outlines]]
-    number = np.where(is_point, np.diff(begin)[shape], ~np.isnan(outlines.places[shape, 0]))
-    row = np.repeat(np.arange(len(shape)), number)
-    nth = np.arange(len(row)) - np.repeat(offsets(number)[:-1], number)
+    row, nth = expanded(np.where(is_point, np.diff(begin)[shape], ~np.isnan(outlines.places[shape, 0])))
     xy = outlines.places[shape[row]]
     xy[is_point[row]] = shapes.xy[(begin[shape[row]] + nth)[is_point[row]]]
     return row, nth, xy
