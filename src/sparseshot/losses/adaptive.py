@@ -3,16 +3,16 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
 
-from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.errors import TrainingWarning
 from sparseshot.losses.exclusive import PRESETS, ExclusiveLoss, compute
 from sparseshot.losses.locations import Call, number_of_classes, reduce
 from sparseshot.losses.logit_histograms import LogitHistograms, reverse_cumsum
-from sparseshot.losses.parameters import check_share
+from sparseshot.losses.parameters import SHARE, SHARE_OR_ZERO, STEPS
 from sparseshot.losses.plain import Terms
 from sparseshot.losses.schedules import Schedule, value_at
 from sparseshot.losses.threshold import threshold_logit
@@ -115,22 +115,16 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     0.2
     """
 
-    break_even_probability: float | None = None
-    first_alpha: float = PRESETS["paper"]["alpha"]
-    warm_up: float = 0.15
-    every: int = 20
+    break_even_probability: Annotated[float | None, SHARE] = None
+    first_alpha: Annotated[float, SHARE] = PRESETS["paper"]["alpha"]
+    warm_up: Annotated[float, SHARE_OR_ZERO] = 0.15
+    every: Annotated[int, STEPS] = 20
     rho: Schedule | float | None = None
     gamma: float = PRESETS["paper"]["gamma"]
     max_excluded: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.break_even_probability is not None:
-            check_share("break_even_probability", self.break_even_probability)
-        check_share("first_alpha", self.first_alpha)
-        check_share("warm_up", self.warm_up, zero=True)
-        if self.every < 1:
-            raise InputError(f"every is {self.every}; give a number of steps, at least 1")
         self._warned = False
         self._reset(1)
         self._terms(1.0)  # checks the other parameters

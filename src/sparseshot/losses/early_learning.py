@@ -1,6 +1,7 @@
 """Early-learning regularisation, and its teacher."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from sparseshot.errors import InputError
 from sparseshot.losses.locations import Call, Locations, class_log_probabilities, label_loss, widened
-from sparseshot.losses.parameters import check_not_negative
+from sparseshot.losses.parameters import NOT_NEGATIVE
 from sparseshot.losses.signature import Loss
 
 _CLOSEST = 1e-4
@@ -36,13 +37,9 @@ class EarlyLearningRegularisation(Loss):
     tensor(0.5662)
     """
 
-    strength: float = 3.0
+    strength: Annotated[float, NOT_NEGATIVE] = 3.0
 
     wants = frozenset({"teacher_logits"})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_not_negative("strength", self.strength)
 
     def losses(self, locations: Locations, call: Call) -> Tensor:
         """Return the loss of each location."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sparseshot.errors import InputError, unknown_name
 from sparseshot.losses.fused import can_fuse, fused_exclusive_cross_entropy
-from sparseshot.losses.locations import IGNORE_INDEX, Call, Reduction, number_of_classes
+from sparseshot.losses.locations import IGNORE_INDEX, Call, Reduction, number_of_classes, reduce
 from sparseshot.losses.parameters import check_choice, class_weight_tensor
 from sparseshot.losses.plain import Terms, excluded_locations, plain_exclusive_cross_entropy
 from sparseshot.losses.schedules import Logistic, Schedule, Sigmoid, value_at
@@ -85,20 +85,22 @@ def exclusive_cross_entropy(
         alpha=alpha,
         gamma=gamma,
         max_excluded=max_excluded,
-        class_weights=class_weights,
         excluded=excluded,
     )
-    return compute(call, terms, reduction)
+    return compute(call, terms, reduction, class_weights)
 
 
-def compute(call: Call, terms: Terms, reduction: Reduction) -> Tensor:
+def compute(call: Call, terms: Terms, reduction: Reduction, class_weights: Tensor | None = None) -> Tensor:
     """Compute exclusive cross-entropy by the kernel where it can, else by torch."""
-    channels = number_of_classes(call.logits) + 1
-    if terms.class_weights is not None and terms.class_weights.shape != (channels,):
-        raise InputError(
-            f"class_weights have shape {tuple(terms.class_weights.shape)}; logits of "
-            f"{tuple(call.logits.shape)} need ({channels},), background first"
-        )
+    if class_weights is not None:
+        channels = number_of_classes(call.logits) + 1
+        if class_weights.shape != (channels,):
+            raise InputError(
+                f"class_weights have shape {tuple(class_weights.shape)}; logits of "
+                f"{tuple(call.logits.shape)} need ({channels},), background first"
+            )
+        locations, losses = call.read(), compute(call, terms, "none")
+        return reduce(losses, locations.counted * class_weights.to(losses)[locations.label], reduction)
     if can_fuse(call.logits):
         return fused_exclusive_cross_entropy(call, terms, reduction)
     return plain_exclusive_cross_entropy(call, terms, reduction)
@@ -138,7 +140,7 @@ class ExclusiveLoss(Loss):
     ) -> Tensor:
         """Return where the model's confidence excludes a location, ``(N, *)``."""
         call = Call(logits.detach(), target, annotated, progress=progress, ignore_index=self.ignore_index)
-        return excluded_locations(call, self.terms(call))
+        return excluded_locations(call.read(), self.terms(call))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -176,7 +178,6 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.register_buffer("weights", class_weight_tensor(self.class_weights), persistent=False)
-        check_choice("confidence", self.confidence, Confidence)
         if self.confidence == "output" and self.max_excluded < 1:
             raise InputError("max_excluded bounds probabilities; it cannot go with confidence='output'")
         self.terms(_NO_LOCATIONS)  # checks the parameters
@@ -204,7 +205,6 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
             alpha=self.alpha,
             gamma=self.gamma,
             max_excluded=self.max_excluded,
-            class_weights=cast(Tensor | None, self.weights),
             excluded=excluded,
         )
 
@@ -216,4 +216,4 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
             sampled_out = draws > value_at(self.sampling, call.progress)
             excluded = sampled_out if terms.excluded is None else terms.excluded | sampled_out
             terms = replace(terms, excluded=excluded)
-        return compute(call, terms, self.reduction)
+        return compute(call, terms, self.reduction, cast(Tensor | None, self.weights))

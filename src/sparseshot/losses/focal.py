@@ -1,13 +1,14 @@
 """Focal loss, and background recalibration, which mirrors it."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.losses.locations import Call, Locations, label_logit
-from sparseshot.losses.parameters import check_inside, check_not_negative, check_share
+from sparseshot.losses.parameters import INSIDE, NOT_NEGATIVE, SHARE_OR_ZERO
 from sparseshot.losses.signature import Loss
 from sparseshot.losses.threshold import threshold_logit
 
@@ -29,13 +30,8 @@ class FocalLoss(Loss):
     tensor(0.0433)
     """
 
-    alpha: float = 0.25
-    gamma: float = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_share("alpha", self.alpha, zero=True)
-        check_not_negative("gamma", self.gamma)
+    alpha: Annotated[float, SHARE_OR_ZERO] = 0.25
+    gamma: Annotated[float, NOT_NEGATIVE] = 2.0
 
     def losses(self, locations: Locations, call: Call) -> Tensor:  # noqa: ARG002
         """Return the loss of each location."""
@@ -70,15 +66,9 @@ class BackgroundRecalibration(FocalLoss):
     tensor([0.0170, 0.0170])
     """
 
-    tau: float = 0.5
-    beta: float = 1.0
-    unannotated_weight: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_inside("tau", self.tau)
-        check_not_negative("beta", self.beta)
-        check_not_negative("unannotated_weight", self.unannotated_weight)
+    tau: Annotated[float, INSIDE] = 0.5
+    beta: Annotated[float, NOT_NEGATIVE] = 1.0
+    unannotated_weight: Annotated[float, NOT_NEGATIVE] = 0.1
 
     def losses(self, locations: Locations, call: Call) -> Tensor:  # noqa: ARG002
         """Return the loss of each location."""

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from sparseshot.losses.kernels import exclusive_pass
-from sparseshot.losses.locations import Call, Reduction, foreground_logit, values_can_be_read
-from sparseshot.losses.plain import Terms, plain_exclusive_cross_entropy
-from sparseshot.losses.threshold import NEVER, over_threshold
+from sparseshot.losses.locations import Call, Reduction, values_can_be_read
+from sparseshot.losses.plain import Terms, excluded_locations, plain_exclusive_cross_entropy
+from sparseshot.losses.threshold import NEVER
 
 
 def can_fuse(logits: Tensor) -> bool:
@@ -44,7 +44,6 @@ class _Fused(torch.autograd.Function):
             dense = dense.contiguous()
         gradient = torch.empty_like(dense)
         losses = dense.new_empty(target.shape if reduction == "none" else 0)
-        weights = dense.new_empty(0) if terms.class_weights is None else terms.class_weights.to(dense)
 
         def run(threshold: float, excluded: Tensor | None) -> tuple[float, float, float, float, float]:
             return exclusive_pass(  # type: ignore[no-any-return]
@@ -52,7 +51,6 @@ class _Fused(torch.autograd.Function):
                 _flat(target.view(torch.uint8) if target.dtype is torch.bool else target),
                 _flat(annotated),
                 _flat(excluded),
-                weights.numpy(),
                 np.float32(threshold),
                 np.float32(terms.alpha),
                 np.float32(terms.gamma),
@@ -61,19 +59,12 @@ class _Fused(torch.autograd.Function):
                 _rows(gradient).numpy(),
             )
 
-        total, weight, n_unannotated, n_excluded, n_wrong = run(terms.threshold, terms.excluded)
+        total, counted, n_unannotated, n_excluded, n_wrong = run(terms.threshold, terms.excluded)
         if n_wrong or n_excluded > terms.max_excluded * n_unannotated:
             call = Call(dense, target, annotated, ignore_index=ignore_index)
-            if n_wrong:
-                call.raise_wrong_class()
-            over = over_threshold(
-                foreground_logit(dense),
-                call.certain_and_not()[1],
-                threshold=terms.threshold,
-                max_excluded=terms.max_excluded,
-            )
-            total, weight, *_ = run(NEVER, over if terms.excluded is None else over | terms.excluded)
-        scale = 1.0 / weight if reduction == "mean" and weight > 0 else 1.0
+            excluded = excluded_locations(call.read(), terms)  # raises for a wrong class
+            total, counted, *_ = run(NEVER, excluded)
+        scale = 1.0 / counted if reduction == "mean" and counted > 0 else 1.0
         value = losses if reduction == "none" else dense.new_tensor(total * scale)
         return value, gradient, dense.new_tensor(scale)
 

@@ -1,13 +1,14 @@
 """Huber loss on probabilities."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sparseshot.errors import InputError
 from sparseshot.losses.locations import Call, Locations, class_log_probabilities
+from sparseshot.losses.parameters import POSITIVE
 from sparseshot.losses.signature import Loss
 
 
@@ -28,15 +29,13 @@ class HuberLoss(Loss):
     tensor(0.1250)
     """
 
-    delta: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.delta > 0:
-            raise InputError(f"delta is {self.delta}; give a number above 0")
+    delta: Annotated[float, POSITIVE] = 1.0
 
     def losses(self, locations: Locations, call: Call) -> Tensor:  # noqa: ARG002
         """Return the loss of each location."""
+        if locations.logits.shape[1] == 1:  # both halves of the sum are equal
+            p = locations.logits[:, 0].sigmoid()
+            return F.huber_loss(p, locations.label.to(p.dtype), reduction="none", delta=self.delta)
         p = class_log_probabilities(locations.logits).exp()
         label = torch.zeros_like(p).scatter(1, locations.label.unsqueeze(1), 1.0)
         return F.huber_loss(p, label, reduction="none", delta=self.delta).sum(1) / 2

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import InputError
-from sparseshot.losses.parameters import check_share
+from sparseshot.losses.parameters import SHARE_OR_ZERO
 
 IGNORE_INDEX = -100
 Reduction = Literal["mean", "sum", "none"]
@@ -74,28 +74,20 @@ class Call:
         ignore_index: int = IGNORE_INDEX,
     ) -> None:
         _check(logits, target, annotated, ignore_index)
-        check_share("progress", progress, zero=True)
+        SHARE_OR_ZERO.check("progress", progress)
         self.logits, self.target, self.annotated = widened(logits), target, annotated
         self.progress, self.hints, self.ignore_index = progress, hints or Hints(), ignore_index
-        self._locations: Locations | None = None
         if not values_can_be_read(logits):
             self.logits = torch.where(self._wrong_class().unsqueeze(1), torch.nan, self.logits)
 
     def read(self) -> Locations:
-        """Split the batch; once, however often it is asked for."""
-        if self._locations is None:
-            if values_can_be_read(self.logits) and self._wrong_class().any():
-                self.raise_wrong_class()
-            certain, unannotated = self.certain_and_not()
-            label = torch.where(certain, self.target, 0).long().clamp(0, number_of_classes(self.logits))
-            self._locations = Locations(self.logits, label, annotated=certain, unannotated=unannotated)
-        return self._locations
-
-    def certain_and_not(self) -> tuple[Tensor, Tensor]:
-        """Return where the label is certain, and where it is not; ignored locations are in neither."""
+        """Split the batch."""
+        if values_can_be_read(self.logits) and self._wrong_class().any():
+            self._raise_wrong_class()
         counted = self.target.long() != self.ignore_index  # an unsigned target would wrap -100 to 156
-        certain = self.target > 0 if self.annotated is None else self.annotated
-        return certain & counted, ~certain & counted
+        certain = (self.target > 0 if self.annotated is None else self.annotated) & counted
+        label = torch.where(certain, self.target, 0).long().clamp(0, number_of_classes(self.logits))
+        return Locations(self.logits, label, annotated=certain, unannotated=counted & ~certain)
 
     def truth(self) -> Tensor:
         """Return the complete target, for a loss that needs it."""
@@ -115,8 +107,7 @@ class Call:
         y = self.target.long()
         return ((y < 0) | (y > number_of_classes(self.logits))) & (y != self.ignore_index)
 
-    def raise_wrong_class(self) -> None:
-        """Raise for the first value of the target that is no class."""
+    def _raise_wrong_class(self) -> None:
         place = tuple(self._wrong_class().nonzero()[0].tolist())
         classes = number_of_classes(self.logits)
         known = "0 (background) and 1" if classes == 1 else f"0 (background) and 1…{classes}"

@@ -36,7 +36,7 @@ class CrossEntropy(Loss):
 
     def reduced(self, call: Call) -> Tensor:
         """Compute the loss."""
-        return compute(call, Terms(class_weights=cast(Tensor | None, self.weights)), self.reduction)
+        return compute(call, Terms(), self.reduction, cast(Tensor | None, self.weights))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -1,8 +1,9 @@
-"""Checks of the parameters of losses."""
+"""Ranges of the parameters of losses and schedules, stated in the types of their fields."""
 
 import sys
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_origin
 
 import torch
 from torch import Tensor
@@ -10,28 +11,47 @@ from torch import Tensor
 from sparseshot.errors import InputError
 
 
-def check_share(name: str, value: float, *, zero: bool = False) -> None:
-    """Raise unless ``value`` is in (0, 1], or in [0, 1] with ``zero``."""
-    if not (0.0 < value <= 1.0 or (zero and value == 0.0)):
-        raise InputError(f"{name} is {value}; give a number in {'[' if zero else '('}0, 1]")
+@dataclass(frozen=True)
+class Range:
+    """A range of numbers: what to give, and whether a number is in it.
+
+    ``alpha: Annotated[float, SHARE]`` is a field that :func:`check_fields` checks.
+    """
+
+    text: str
+    contains: Callable[[float], bool]
+
+    def check(self, name: str, value: float) -> None:
+        """Raise unless a number is in the range."""
+        if not self.contains(value):
+            raise InputError(f"{name} is {value}; give {self.text}")
 
 
-def check_inside(name: str, value: float) -> None:
-    """Raise unless ``value`` is in (0, 1)."""
-    if not 0.0 < value < 1.0:
-        raise InputError(f"{name} is {value}; give a number between 0 and 1")
+_LARGEST = sys.float_info.max  # an int may be larger
 
-
-def check_not_negative(name: str, value: float) -> None:
-    """Raise unless ``value`` is a finite number of at least 0."""
-    if not 0 <= value <= sys.float_info.max:  # an int may be larger
-        raise InputError(f"{name} is {value}; give a finite number of at least 0")
+SHARE = Range("a number in (0, 1]", lambda x: 0.0 < x <= 1.0)
+SHARE_OR_ZERO = Range("a number in [0, 1]", lambda x: 0.0 <= x <= 1.0)
+INSIDE = Range("a number between 0 and 1", lambda x: 0.0 < x < 1.0)
+NOT_NEGATIVE = Range("a finite number of at least 0", lambda x: 0.0 <= x <= _LARGEST)
+POSITIVE = Range("a number above 0", lambda x: x > 0.0)
+FINITE = Range("a finite number", lambda x: -_LARGEST <= x <= _LARGEST)
+STEPS = Range("a number of steps, at least 1", lambda x: x >= 1)
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
     """Raise unless ``value`` is one of a ``Literal``'s."""
     if value not in get_args(choices):
         raise InputError(f"{name} is {value!r}; choose one of {', '.join(get_args(choices))}")
+
+
+def check_fields(owner: Any) -> None:
+    """Raise unless every field of a dataclass is in the range or among the choices of its type, or None."""
+    for item in fields(owner):
+        value = getattr(owner, item.name)
+        if get_origin(item.type) is Literal:
+            check_choice(item.name, value, item.type)
+        for rule in getattr(item.type, "__metadata__", ()) if value is not None else ():
+            rule.check(item.name, value)
 
 
 def class_weight_tensor(class_weights: Sequence[float] | Tensor | None) -> Tensor | None:

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sparseshot.losses.locations import Call, Reduction, foreground_logit, label_loss, reduce
-from sparseshot.losses.parameters import check_not_negative, check_share
+from sparseshot.losses.locations import Call, Locations, Reduction, foreground_logit, label_loss, reduce
+from sparseshot.losses.parameters import NOT_NEGATIVE, SHARE
 from sparseshot.losses.threshold import NEVER, over_threshold
 
 
@@ -26,18 +26,16 @@ class Terms:
     alpha: float = 1.0
     gamma: float = 0.0
     max_excluded: float = 1.0
-    class_weights: Tensor | None = None
     excluded: Tensor | None = None
 
     def __post_init__(self) -> None:
-        check_not_negative("alpha", self.alpha)
-        check_not_negative("gamma", self.gamma)
-        check_share("max_excluded", self.max_excluded)
+        NOT_NEGATIVE.check("alpha", self.alpha)
+        NOT_NEGATIVE.check("gamma", self.gamma)
+        SHARE.check("max_excluded", self.max_excluded)
 
 
-def excluded_locations(call: Call, terms: Terms) -> Tensor:
+def excluded_locations(locations: Locations, terms: Terms) -> Tensor:
     """Return the locations that are excluded, ``(N, *)``."""
-    locations = call.read()
     logit = foreground_logit(locations.logits.detach())
     over = over_threshold(
         logit, locations.unannotated, threshold=terms.threshold, max_excluded=terms.max_excluded
@@ -52,8 +50,6 @@ def plain_exclusive_cross_entropy(call: Call, terms: Terms, reduction: Reduction
     log_p, log_q = F.logsigmoid(logit), F.logsigmoid(-logit)
     # p^γ in log space: with γ < 1 the derivative of the plain power is infinite at p = 0.
     unannotated_loss = -terms.alpha * torch.exp(terms.gamma * log_p) * log_q
-    unannotated_loss = torch.where(excluded_locations(call, terms), 0.0, unannotated_loss)
+    unannotated_loss = torch.where(excluded_locations(locations, terms), 0.0, unannotated_loss)
     losses = torch.where(locations.annotated, label_loss(locations), unannotated_loss)
-    if terms.class_weights is None:
-        return reduce(losses, locations.counted, reduction)
-    return reduce(losses, locations.counted * terms.class_weights.to(losses)[locations.label], reduction)
+    return reduce(losses, locations.counted, reduction)

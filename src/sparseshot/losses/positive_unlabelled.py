@@ -1,7 +1,7 @@
 """Non-negative learning from positive and unlabelled locations."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,7 @@ from torch import Tensor
 from sparseshot.errors import InputError
 from sparseshot.losses.locations import Call, Locations, foreground_logit, label_loss
 from sparseshot.losses.logit_histograms import LogitHistograms, reverse_cumsum
-from sparseshot.losses.parameters import check_choice, check_inside, check_not_negative, check_share
+from sparseshot.losses.parameters import INSIDE, NOT_NEGATIVE, SHARE_OR_ZERO
 from sparseshot.losses.signature import Loss
 
 Surrogate = Literal["sigmoid", "logistic"]
@@ -70,20 +70,16 @@ class NonNegativePU(Loss):
 
     prior: float | Literal["truth"] | None = None
     surrogate: Surrogate = "sigmoid"
-    gamma: float = 1.0
-    beta: float = 0.0
-    warm_up: float = 0.1
+    gamma: Annotated[float, NOT_NEGATIVE] = 1.0
+    beta: Annotated[float, NOT_NEGATIVE] = 0.0
+    warm_up: Annotated[float, SHARE_OR_ZERO] = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.prior, float | int):
-            check_inside("prior", self.prior)
+            INSIDE.check("prior", self.prior)
         elif self.prior not in ("truth", None):
             raise InputError(f"prior is {self.prior!r}; give a number between 0 and 1, or 'truth'")
-        check_choice("surrogate", self.surrogate, Surrogate)
-        check_not_negative("gamma", self.gamma)
-        check_not_negative("beta", self.beta)
-        check_share("warm_up", self.warm_up, zero=True)
         self.histograms = LogitHistograms()
 
     @property

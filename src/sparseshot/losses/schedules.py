@@ -6,9 +6,9 @@ A schedule is any function from progress to a number; these are frozen values wi
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
-from sparseshot.errors import InputError
-from sparseshot.losses.parameters import check_share
+from sparseshot.losses.parameters import FINITE, POSITIVE, SHARE, check_fields
 
 Schedule = Callable[[float], float]
 """From progress in [0, 1] to the exclusion threshold."""
@@ -23,7 +23,10 @@ def value_at(schedule: Schedule | float, progress: float) -> float:
     >>> value_at(0.5, 0.3), value_at(Linear(), 0.5)
     (0.5, 0.375)
     """
-    return schedule(progress) if callable(schedule) else Constant(schedule)(progress)
+    if callable(schedule):
+        return schedule(progress)
+    SHARE.check("rho", schedule)
+    return schedule
 
 
 def _sigmoid(x: float) -> float:
@@ -31,14 +34,16 @@ def _sigmoid(x: float) -> float:
     return max(0.5 + 0.5 * math.tanh(0.5 * x), SMALLEST_RHO)
 
 
+class _Formula:
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
 @dataclass(frozen=True)
-class Constant:
+class Constant(_Formula):
     """ρ(t) = ρ."""
 
-    rho: float
-
-    def __post_init__(self) -> None:
-        check_share("rho", self.rho)
+    rho: Annotated[float, SHARE]
 
     def __call__(self, progress: float) -> float:  # noqa: ARG002
         """Return ρ."""
@@ -46,17 +51,14 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(_Formula):
     """ρ(t) = top · t, at least :data:`SMALLEST_RHO`: the paper's "linear" row.
 
     >>> Linear()(0.5)
     0.375
     """
 
-    top: float = 0.75
-
-    def __post_init__(self) -> None:
-        check_share("top", self.top)
+    top: Annotated[float, SHARE] = 0.75
 
     def __call__(self, progress: float) -> float:
         """Return ρ at this progress."""
@@ -64,18 +66,14 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Sigmoid:
+class Sigmoid(_Formula):
     """ρ(t) = σ(slope · t): the paper's "sigmoid" row as printed, from 0.50 to 0.68.
 
     >>> round(Sigmoid()(0), 3), round(Sigmoid()(1), 3)
     (0.5, 0.679)
     """
 
-    slope: float = 0.75
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.slope):
-            raise InputError(f"slope is {self.slope}; give a finite number")
+    slope: Annotated[float, FINITE] = 0.75
 
     def __call__(self, progress: float) -> float:
         """Return ρ at this progress."""
@@ -83,24 +81,16 @@ class Sigmoid:
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(_Formula):
     """ρ(t) = height · σ((t − centre) / width), as in the authors' code, there in epochs of 300.
 
     >>> round(Logistic(height=0.5, centre=50 / 300, width=10 / 300)(50 / 300), 3)
     0.25
     """
 
-    height: float
-    centre: float
-    width: float
-
-    def __post_init__(self) -> None:
-        check_share("height", self.height)
-        if not (math.isfinite(self.centre) and math.isfinite(self.width) and self.width > 0):
-            raise InputError(
-                f"centre is {self.centre} and width {self.width}; give finite parts of training, "
-                "the width above 0"
-            )
+    height: Annotated[float, SHARE]
+    centre: Annotated[float, FINITE]
+    width: Annotated[float, FINITE, POSITIVE]
 
     def __call__(self, progress: float) -> float:
         """Return ρ at this progress."""

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from sparseshot.losses.locations import IGNORE_INDEX, Call, Hints, Locations, Reduction, reduce
-from sparseshot.losses.parameters import check_choice
+from sparseshot.losses.parameters import check_fields
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Loss(nn.Module):
     """A loss with its parameters: ``loss(logits, target, annotated=None, progress=1.0, hints=None)``.
 
-    A new loss is a dataclass with its parameters as fields and one method, :meth:`losses`. State that changes
+    A new loss is a dataclass with its parameters as fields, whose types state their ranges, and one method,
+    :meth:`losses`. State that changes
     in training belongs in buffers or extra state, so that it is part of ``state_dict()``.
 
     Attributes:
@@ -35,7 +36,7 @@ class Loss(nn.Module):
 
     def __post_init__(self) -> None:
         super().__init__()
-        check_choice("reduction", self.reduction, Reduction)
+        check_fields(self)
 
     def forward(
         self,

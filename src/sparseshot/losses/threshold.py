@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sparseshot.errors import TrainingWarning
 from sparseshot.losses.locations import IGNORE_INDEX
-from sparseshot.losses.parameters import check_not_negative, check_share
+from sparseshot.losses.parameters import NOT_NEGATIVE, SHARE
 
 NEVER = math.nan
 """The threshold that no logit reaches: nothing is ≥ NaN, not even an infinite logit."""
@@ -23,8 +23,8 @@ def threshold_logit(rho: float, beta: float = 1.0) -> float:
     >>> threshold_logit(0.5), threshold_logit(1.0)
     (0.0, nan)
     """
-    check_share("rho", rho)
-    check_not_negative("beta", beta)
+    SHARE.check("rho", rho)
+    NOT_NEGATIVE.check("beta", beta)
     tau = rho**beta
     if tau >= 1.0:
         return NEVER
