@@ -46,31 +46,6 @@ def test_tiles_are_numbered_row_by_row(tiles: TileGrid) -> None:
     assert corners == sorted(corners)
 
 
-@settings(deadline=None)
-@given(GRIDS, st.sampled_from([0.5, 1.0, 1.7, 3.0, 8.0, 33.3]), st.data())
-def test_touching_equals_a_comparison_of_every_pixel(
-    tiles: TileGrid, mask_px: float, data: st.DataObject
-) -> None:
-    shape = (int(np.ceil(tiles.height / mask_px)), int(np.ceil(tiles.width / mask_px)))
-    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
-    mask = rng.random(shape) < data.draw(st.sampled_from([0.0, 0.01, 0.3, 1.0]))
-    want = []
-    for tile in tiles:
-        x0, y0, x1, y1 = (v / mask_px for v in tile.core)
-        rows = [r for r in range(shape[0]) if r < y1 - 1e-9 and r + 1 > y0 + 1e-9]
-        columns = [c for c in range(shape[1]) if c < x1 - 1e-9 and c + 1 > x0 + 1e-9]
-        if mask[np.ix_(rows, columns)].any():
-            want.append(tile.index)
-    assert tiles.touching(mask, mask_px=mask_px).tolist() == want
-
-
-def test_a_mask_of_a_large_slide_costs_little() -> None:
-    tiles = TileGrid(250_000, 250_000, tile_px=512)
-    mask = np.zeros((7813, 7813), bool)
-    mask[100, 100] = mask[-1, -1] = True
-    assert tiles.touching(mask, mask_px=32.0).tolist() == [6 * tiles.columns + 6, len(tiles) - 1]
-
-
 def test_wrong_grids_are_refused() -> None:
     with pytest.raises(InputError, match="tiles over 0 × 5 pixels"):
         TileGrid(0, 5, tile_px=3)

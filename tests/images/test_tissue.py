@@ -2,6 +2,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 from tests.images import slide_files
@@ -129,6 +131,47 @@ def test_a_synthetic_slide() -> None:
     assert found.mask[rows, columns].mean() > 0.99
 
 
+GRIDS = st.builds(
+    TileGrid,
+    width=st.integers(1, 90),
+    height=st.integers(1, 90),
+    tile_px=st.integers(1, 40),
+    margin_px=st.integers(0, 20),
+)
+
+
+def touching(tiles: TileGrid, mask: NDArray[np.bool_], mask_px: float) -> list[int]:
+    """Return the tiles that a mask of coarse pixels touches."""
+    height, width = mask.shape
+    found = TissueMask(mask, Grid(width, height, mask_px, 0.5 * mask_px), (tiles.width, tiles.height))
+    return [int(index) for index in found.touching(tiles, Grid(tiles.width, tiles.height, 1.0, 0.5))]
+
+
+@settings(deadline=None)
+@given(GRIDS, st.sampled_from([0.5, 1.0, 1.7, 3.0, 8.0, 33.3]), st.data())
+def test_touching_equals_a_comparison_of_every_pixel(
+    tiles: TileGrid, mask_px: float, data: st.DataObject
+) -> None:
+    shape = (int(np.ceil(tiles.height / mask_px)), int(np.ceil(tiles.width / mask_px)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    mask = rng.random(shape) < data.draw(st.sampled_from([0.0, 0.01, 0.3, 1.0]))
+    want = []
+    for tile in tiles:
+        x0, y0, x1, y1 = (v / mask_px for v in tile.core)
+        rows = [r for r in range(shape[0]) if r < y1 - 1e-9 and r + 1 > y0 + 1e-9]
+        columns = [c for c in range(shape[1]) if c < x1 - 1e-9 and c + 1 > x0 + 1e-9]
+        if mask[np.ix_(rows, columns)].any():
+            want.append(tile.index)
+    assert touching(tiles, mask, mask_px) == want
+
+
+def test_a_mask_of_a_large_slide_costs_little() -> None:
+    tiles = TileGrid(250_000, 250_000, tile_px=512)
+    mask = np.zeros((7813, 7813), bool)
+    mask[100, 100] = mask[-1, -1] = True
+    assert touching(tiles, mask, 32.0) == [6 * tiles.columns + 6, len(tiles) - 1]
+
+
 def test_covering_and_tiles_agree(tmp_path: Path) -> None:
     image, _ = scene()
     slide = opened(tmp_path, image)
@@ -136,9 +179,9 @@ def test_covering_and_tiles_agree(tmp_path: Path) -> None:
     for mpp in (8.0, 3.3, 20.0):
         grid = Grid.over(slide, mpp)
         tiles = TileGrid(grid.width, grid.height, tile_px=50, margin_px=10)
-        touching = found.touching(tiles, grid).tolist()
-        assert 0 < len(touching) < len(tiles)
-        assert touching == [tile.index for tile in tiles if found.covers(tile.core, grid)]
+        touched = found.touching(tiles, grid).tolist()
+        assert 0 < len(touched) < len(tiles)
+        assert touched == [tile.index for tile in tiles if found.covers(tile.core, grid)]
     assert not found.covers(Box(-50, -50, -10, -10), grid)
     assert not found.covers(Box(5000, 5000, 6000, 6000), grid)
 

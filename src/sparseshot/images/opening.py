@@ -14,7 +14,7 @@ from sparseshot.images.plain_image import read_image
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Box, check_mpp
 from sparseshot.images.tiff import TiledTiff
-from sparseshot.images.tiff_check import TIFF_MAGIC
+from sparseshot.images.tiff_check import is_tiff
 
 _TIFF_VENDORS = {None, "aperio", "generic-tiff"}
 """Simple TIFFs, read faster without OpenSlide; None is a file that OpenSlide does not recognise."""
@@ -65,10 +65,8 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
 
 
 def _opened(path: Path) -> PyramidSlide:
-    with path.open("rb") as file:
-        is_tiff = file.read(4) in TIFF_MAGIC
     vendor = openslide.OpenSlide.detect_format(path)
-    if not (is_tiff and vendor in _TIFF_VENDORS):
+    if not (is_tiff(path) and vendor in _TIFF_VENDORS):
         return OpenSlideFile(path) if vendor else PlainImage(path)
     try:
         return TiledTiff(path)

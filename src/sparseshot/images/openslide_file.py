@@ -67,11 +67,10 @@ class OpenSlideFile(PyramidSlide):
         if step == self._steps[level]:
             return self._region(level, box)
         out = np.empty((box.height, box.width, 3), np.uint8)
-        for y in range(box.y0 // _BLOCK_PX * _BLOCK_PX, box.y1, _BLOCK_PX):
-            for x in range(box.x0 // _BLOCK_PX * _BLOCK_PX, box.x1, _BLOCK_PX):
-                part = Box(x, y, x + _BLOCK_PX, y + _BLOCK_PX).meet(box)
-                read = Box(x, y, part.x1, part.y1)
-                out[part.within(box)] = self._region(level, read)[part.within(read)]
+        for block in box.blocks(_BLOCK_PX, _BLOCK_PX):
+            part = block.meet(box)
+            read = block._replace(x1=part.x1, y1=part.y1)
+            out[part.within(box)] = self._region(level, read)[part.within(read)]
         return out
 
     def _region(self, level: int, box: Box) -> NDArray[np.uint8]:

@@ -8,7 +8,7 @@ import defusedxml.ElementTree
 import tifffile
 
 from sparseshot.images.plain_image import opened_image
-from sparseshot.images.tiff_check import TIFF_MAGIC, opened_tiff
+from sparseshot.images.tiff_check import is_tiff, opened_tiff
 
 _PLAUSIBLE_MPP = (0.01, 10.0)
 """Finer is no light microscope; coarser is e.g. the 72 dpi (353 µm) that drawing programs write."""
@@ -50,9 +50,7 @@ def tiff_mpp(page: tifffile.TiffPage) -> float | None:
 def image_mpp(path: Path) -> float | None:
     """Return the µm per pixel of a plain image, if it is not just a printer's resolution."""
     try:
-        with path.open("rb") as start:
-            is_tiff = start.read(4) in TIFF_MAGIC
-        if is_tiff:
+        if is_tiff(path):
             with opened_tiff(path) as file:
                 return tiff_mpp(file.pages.first)
         with opened_image(path) as image:

@@ -20,7 +20,7 @@ from PIL.TiffImagePlugin import (
 
 from sparseshot.compiled import compiled
 from sparseshot.errors import DataNotFoundError, SlideError
-from sparseshot.images.tiff_check import TIFF_MAGIC, opened_tiff
+from sparseshot.images.tiff_check import is_tiff, opened_tiff
 
 MAX_PIXELS = 2**30
 """Largest plain image that is decoded at once: 32,768², 3 GiB as RGB."""
@@ -52,9 +52,8 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
                 )
             return _read_tiff(path) if _is_misread(image) else _rgb(image)
     except UnidentifiedImageError as error:
-        with path.open("rb") as file:
-            if file.read(4) in TIFF_MAGIC:
-                return _read_tiff(path)
+        if is_tiff(path):
+            return _read_tiff(path)
         raise SlideError(path, "not an image of a known format; save it as PNG, JPEG or TIFF") from error
     except SlideError:
         raise

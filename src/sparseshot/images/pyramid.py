@@ -77,11 +77,12 @@ class PyramidSlide(ABC):
         ratio = downsample / self.downsamples[level]
         if math.isclose(ratio, round(ratio), rel_tol=1e-9):
             ratio = float(round(ratio))
-        parts = _parts(box, ratio)
-        if len(parts) == 1:
+        side = max(1, int(math.sqrt(_PIECE_PX) / ratio))
+        if box.width <= side and box.height <= side:
             return self._part(level, ratio, box)
         out = np.empty((box.height, box.width, 3), np.uint8)
-        for part in parts:
+        for block in box.blocks(side, side):
+            part = block.meet(box)
             out[part.within(box)] = self._part(level, ratio, part)
         return out
 
@@ -113,18 +114,6 @@ class PyramidSlide(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _parts(box: Box, ratio: float) -> Sequence[Box]:
-    """Split a box into parts that each need a bounded number of pixels of the level."""
-    side = max(1, int(math.sqrt(_PIECE_PX) / ratio))
-    if box.width <= side and box.height <= side:
-        return [box]
-    return [
-        Box(x0, y0, x0 + side, y0 + side).meet(box)
-        for y0 in range(box.y0, box.y1, side)
-        for x0 in range(box.x0, box.x1, side)
-    ]
 
 
 def downsamples(sizes: Sequence[tuple[int, int]]) -> tuple[float, ...]:

@@ -1,6 +1,7 @@
 """The `Slide` protocol, boxes of pixels, and the grid of pixels at a target resolution."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, NamedTuple, Protocol, Self
@@ -80,6 +81,16 @@ class Box(NamedTuple):
         """
         x0, y0 = max(self.x0, other.x0), max(self.y0, other.y0)
         return Box(x0, y0, max(x0, min(self.x1, other.x1)), max(y0, min(self.y1, other.y1)))
+
+    def blocks(self, width: int, height: int) -> Iterator["Box"]:
+        """Yield the blocks of this size that overlap the box, row by row; one begins at (0, 0).
+
+        >>> [tuple(block) for block in Box(5, 0, 12, 4).blocks(10, 4)]
+        [(0, 0, 10, 4), (10, 0, 20, 4)]
+        """
+        for y in range(self.y0 // height * height, self.y1, height):
+            for x in range(self.x0 // width * width, self.x1, width):
+                yield Box(x, y, x + width, y + height)
 
     def within(self, outer: "Box") -> tuple[slice, slice]:
         """Return its rows and columns in an array of the pixels of ``outer``.

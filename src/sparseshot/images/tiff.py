@@ -6,7 +6,6 @@ decoded and copied, so a pixel of a level is the pixel that is stored.
 """
 
 import logging
-import math
 import os
 import weakref
 from collections.abc import Sequence
@@ -77,12 +76,10 @@ class TiledTiff(PyramidSlide):
         layer = self._levels[level]
         tw, th = layer.tile_width, layer.tile_height
         out = np.empty((box.height, box.width, 3), np.uint8)
-        for row in range(box.y0 // th, math.ceil(box.y1 / th)):
-            for column in range(box.x0 // tw, math.ceil(box.x1 / tw)):
-                whole = Box(column * tw, row * th, (column + 1) * tw, (row + 1) * th)
-                part = whole.meet(box)
-                tile = self._tile(level, column, row)
-                out[part.within(box)] = 255 if tile is None else tile[part.within(whole)]
+        for whole in box.blocks(tw, th):
+            part = whole.meet(box)
+            tile = self._tile(level, whole.x0 // tw, whole.y0 // th)
+            out[part.within(box)] = 255 if tile is None else tile[part.within(whole)]
         return out
 
     def _tile(self, level: int, column: int, row: int) -> NDArray[np.uint8] | None:

@@ -31,6 +31,12 @@ _SUB_DIRECTORIES = 330
 _DESCRIPTION = 270
 
 
+def is_tiff(path: Path) -> bool:
+    """Return whether a file begins as a TIFF."""
+    with path.open("rb") as file:
+        return file.read(4) in TIFF_MAGIC
+
+
 @contextmanager
 def opened_tiff(path: Path) -> Iterator[tifffile.TiffFile]:
     """Open a TIFF by tifffile after a check of its directories; files that it refers to are not opened."""

@@ -3,9 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sparseshot.errors import InputError
 from sparseshot.images.slide import Box
 
@@ -79,24 +76,3 @@ class TileGrid:
         core = Box(x0, y0, min(x0 + self.tile_px, self.width), min(y0 + self.tile_px, self.height))
         m, size = self.margin_px, self.padded_px
         return Tile(int(index), core, Box(x0 - m, y0 - m, x0 - m + size, y0 - m + size))
-
-    def touching(self, mask: NDArray[np.bool_], *, mask_px: float) -> NDArray[np.intp]:
-        """Return the indices of the tiles whose core overlaps the mask, in order.
-
-        Args:
-            mask: ``(h, w)`` bool with the same top left corner; False beyond its edges.
-            mask_px: grid pixels per mask pixel, not necessarily whole.
-        """
-        step = self.tile_px / mask_px
-        rows = _spans(self.rows, step, end=self.height / mask_px)
-        columns = _spans(self.columns, step, end=self.width / mask_px)
-        lines = np.stack([mask[row].any(axis=0) for row in rows])
-        return np.flatnonzero(np.stack([lines[:, column].any(axis=1) for column in columns], axis=1))
-
-
-def _spans(count: int, step: float, *, end: float) -> list[slice]:
-    """Return the mask pixels that overlap each span [k·step, (k + 1)·step), cut at ``end``."""
-    edges = np.minimum(np.arange(count + 1) * step, end)
-    # Ignore overlaps by a rounding error.
-    first, last = np.floor(edges[:-1] + 1e-9), np.ceil(edges[1:] - 1e-9)
-    return [slice(int(a), int(b)) for a, b in zip(first, last, strict=True)]

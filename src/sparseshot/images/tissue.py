@@ -11,8 +11,9 @@ from PIL import Image
 from scipy import ndimage
 
 from sparseshot.compiled import compiled
-from sparseshot.errors import InputError, SlideError
+from sparseshot.errors import InputError
 from sparseshot.files import replacing
+from sparseshot.images.damaged import read_undamaged
 from sparseshot.images.resample import resample
 from sparseshot.images.slide import Box, Grid, Slide, check_mpp
 from sparseshot.images.tiles import TileGrid
@@ -98,7 +99,11 @@ class TissueMask:
 
     def touching(self, tiles: TileGrid, grid: Grid) -> NDArray[np.intp]:
         """Return the indices of the tiles over another grid of the same slide whose core contains tissue."""
-        return tiles.touching(self.mask, mask_px=self.grid.downsample / grid.downsample)
+        mask_px = self.grid.downsample / grid.downsample
+        rows = _spans(tiles.rows, tiles.tile_px, end=tiles.height, mask_px=mask_px)
+        columns = _spans(tiles.columns, tiles.tile_px, end=tiles.width, mask_px=mask_px)
+        lines = np.stack([self.mask[row].any(axis=0) for row in rows])
+        return np.flatnonzero(np.stack([lines[:, column].any(axis=1) for column in columns], axis=1))
 
     def picture(self) -> NDArray[np.uint8]:
         """Return the thumbnail, greyed where there is no tissue, with the edge of the tissue in green."""
@@ -117,6 +122,14 @@ class TissueMask:
         """Write :meth:`picture` as PNG."""
         with replacing(path) as temporary:
             Image.fromarray(self.picture()).save(temporary, "PNG")
+
+
+def _spans(count: int, step_px: int, *, end: int, mask_px: float) -> list[slice]:
+    """Return the mask pixels that overlap each span [k·step, (k + 1)·step) of grid pixels, cut at ``end``."""
+    edges = np.minimum(np.arange(count + 1) * step_px, end) / mask_px
+    # Ignore overlaps by a rounding error.
+    first, last = np.floor(edges[:-1] + 1e-9), np.ceil(edges[1:] - 1e-9)
+    return [slice(int(a), int(b)) for a, b in zip(first, last, strict=True)]
 
 
 def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> TissueMask:
@@ -151,30 +164,14 @@ def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> Tis
 
 def read_overview(slide: Slide, grid: Grid) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """Read the whole slide in strips; return it and which pixels could not be read."""
-    pixels = np.full((grid.height, grid.width, 3), 255, np.uint8)
+    pixels = np.empty((grid.height, grid.width, 3), np.uint8)
     unread = np.zeros((grid.height, grid.width), bool)
-    waiting = [
-        Box(0, y, grid.width, y + _STRIP_ROWS).meet(grid.box) for y in range(0, grid.height, _STRIP_ROWS)
-    ]
-    while waiting:
-        box = waiting.pop()
-        place = box.within(grid.box)
-        try:
-            pixels[place] = slide.read(grid, box)
-        except SlideError:
-            if max(box.width, box.height) <= _UNREADABLE_PX:
-                unread[place] = True
-            else:
-                waiting += _halves(box)
+    for block in grid.box.blocks(grid.width, _STRIP_ROWS):
+        strip = block.meet(grid.box)
+        pixels[strip.within(grid.box)], broken = read_undamaged(slide, grid, strip, piece_px=_UNREADABLE_PX)
+        for piece in broken:
+            unread[piece.within(grid.box)] = True
     return pixels, unread
-
-
-def _halves(box: Box) -> list[Box]:
-    if box.width >= box.height:
-        middle = (box.x0 + box.x1) // 2
-        return [box._replace(x1=middle), box._replace(x0=middle)]
-    middle = (box.y0 + box.y1) // 2
-    return [box._replace(y1=middle), box._replace(y0=middle)]
 
 
 def _stained(overview: NDArray[np.uint8], *, drop_ink: bool) -> NDArray[np.bool_]:

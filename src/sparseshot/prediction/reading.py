@@ -1,17 +1,18 @@
 """Reading the tiles of a slide, and the readable rest of damaged tiles."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
+from sparseshot.images.damaged import read_undamaged
 from sparseshot.images.readahead import read_ahead
 from sparseshot.images.slide import Box, Grid, Slide
 
 PIECE_PX = 64
-"""Damage is located in squares of this side, counted from the corner of the grid."""
+"""Damage is located in squares of this side."""
 
 
 def read_tiles(
@@ -24,36 +25,13 @@ def read_tiles(
     grid = Grid.over(slide, mpp)
     with closing(read_ahead(slide, grid, boxes, threads=threads, ahead=ahead)) as tiles:
         for box, pixels in tiles:
-            yield _read_in_pieces(slide, grid, box) if isinstance(pixels, SlideError) else (pixels, {})
-
-
-def _read_in_pieces(slide: Slide, grid: Grid, box: Box) -> tuple[NDArray[np.uint8], dict[Box, str]]:
-    """Read whole squares, so that the same pixels are white in every box that contains them."""
-    pixels = np.full((box.height, box.width, 3), 255, np.uint8)
-    broken = {}
-    for piece in _pieces(box):
-        part = piece.meet(box)
-        try:
-            read = slide.read(grid, piece)
-        except SlideError as error:
-            broken[piece.meet(grid.box)] = error.problem
-            continue
-        pixels[part.within(box)] = read[part.within(piece)]
-    return pixels, broken
+            if isinstance(pixels, SlideError):
+                yield read_undamaged(slide, grid, box, piece_px=PIECE_PX)
+            else:
+                yield pixels, {}
 
 
 def any_readable(slide: Slide, grid: Grid, box: Box) -> bool:
     """Return whether any of the squares that meet a box can be read."""
-    for piece in _pieces(box):
-        try:
-            slide.read(grid, piece)
-        except SlideError:
-            continue
-        return True
-    return False
-
-
-def _pieces(box: Box) -> Iterator[Box]:
-    for y in range(box.y0 // PIECE_PX * PIECE_PX, box.y1, PIECE_PX):
-        for x in range(box.x0 // PIECE_PX * PIECE_PX, box.x1, PIECE_PX):
-            yield Box(x, y, x + PIECE_PX, y + PIECE_PX)
+    _, broken = read_undamaged(slide, grid, box, piece_px=PIECE_PX)
+    return len(broken) < len(list(box.blocks(PIECE_PX, PIECE_PX)))

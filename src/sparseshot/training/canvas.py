@@ -4,8 +4,8 @@ Both are made in square blocks, when first needed, and then cached. So a small i
 slide of a hundred gigapixels costs only the blocks that crops touch.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -36,30 +36,11 @@ class Patch(NamedTuple):
 
 
 class BlockCache:
-    """Blocks of several canvases; the least recently used are dropped first."""
+    """Painted blocks of several canvases; the least recently used are dropped first."""
 
     def __init__(self, max_bytes: int = 4 << 30) -> None:
-        self._blocks: OrderedDict[tuple[int, int, int], Patch] = OrderedDict()
-        self._max_bytes = max_bytes
-        self._bytes = 0
-
-    def get(self, canvas: "Canvas", col: int, row: int) -> Patch:
-        """Return a block, painting it if it is not cached."""
-        key = (id(canvas), col, row)
-        if key in self._blocks:
-            self._blocks.move_to_end(key)
-            return self._blocks[key]
-        block = canvas.paint(col, row)
-        self._blocks[key] = block
-        self._bytes += _size(block)
-        while self._bytes > self._max_bytes and len(self._blocks) > 1:
-            _, oldest = self._blocks.popitem(last=False)
-            self._bytes -= _size(oldest)
-        return block
-
-
-def _size(block: Patch) -> int:
-    return sum(part.nbytes for part in block if part is not None)
+        block_bytes = 7 * BLOCK_PX**2  # three colours, and two maps of 16 bits
+        self.paint = lru_cache(max(1, max_bytes // block_bytes))(Canvas.paint)
 
 
 class Canvas:
@@ -127,21 +108,19 @@ class Canvas:
         label = np.full(shape, IGNORED, np.int16)
         truth = None if self._truth_layer is None else np.full(shape, IGNORED, np.int16)
         inside = box.meet(self.grid.box)
-        for row in range(inside.y0 // BLOCK_PX, -(-inside.y1 // BLOCK_PX)):
-            for col in range(inside.x0 // BLOCK_PX, -(-inside.x1 // BLOCK_PX)):
-                block = cache.get(self, col, row)
-                block_box = self._block_box(col, row)
-                part = inside.meet(block_box)
-                target, source = part.within(box), part.within(block_box)
-                image[target] = block.image[source]
-                label[target] = block.label[source]
-                if truth is not None and block.truth is not None:
-                    truth[target] = block.truth[source]
+        for whole in inside.blocks(BLOCK_PX, BLOCK_PX):
+            block_box = whole.meet(self.grid.box)
+            block = cache.paint(self, block_box)
+            part = inside.meet(block_box)
+            target, source = part.within(box), part.within(block_box)
+            image[target] = block.image[source]
+            label[target] = block.label[source]
+            if truth is not None and block.truth is not None:
+                truth[target] = block.truth[source]
         return Patch(image, label, truth)
 
-    def paint(self, col: int, row: int) -> Patch:
+    def paint(self, box: Box) -> Patch:
         """Read and paint one block."""
-        box = self._block_box(col, row)
         image = self.slide.read(self.grid, box)
         label = np.full((box.height, box.width), UNANNOTATED, np.int16)
         label[self._regions.paint(box) > 0] = CERTAIN_BACKGROUND
@@ -154,10 +133,6 @@ class Canvas:
             label[each.meet(box).within(box)] = IGNORED
         label[negative] = CERTAIN_BACKGROUND  # in ignored boxes too: the threshold comes from positives alone
         return Patch(image, label, None if self._truth_layer is None else self._truth_layer.paint(box))
-
-    def _block_box(self, col: int, row: int) -> Box:
-        x0, y0 = col * BLOCK_PX, row * BLOCK_PX
-        return Box(x0, y0, x0 + BLOCK_PX, y0 + BLOCK_PX).meet(self.grid.box)
 
 
 class _Layer:
