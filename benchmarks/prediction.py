@@ -92,7 +92,7 @@ def untrained_model(task: str, slide: Slide) -> Model:
         logits = network.eval()(batch)[0, 0]
         share = 4000 * (8e-3 * config.mpp) ** 2 if task == "detect" else 0.15
         threshold = float(torch.sigmoid(torch.quantile(logits.flatten()[:100_000], 1 - share)))
-    return Model.of(Checkpoint(config, network.state_dict(), step=1, threshold=threshold), device="cpu")
+    return Model.load(Checkpoint(config, network.state_dict(), step=1, threshold=threshold), device="cpu")
 
 
 class Tiles(torch.utils.data.Dataset[NDArray[np.uint8]]):

@@ -19,8 +19,8 @@ from sparseshot.cells.variant import Variant
 from sparseshot.experiments.experiment_file import read_experiment
 from sparseshot.experiments.results import Results
 from sparseshot.models.windows import WindowLayout
-from sparseshot.prediction.export import SUMMARY, read_summary
 from sparseshot.prediction.manifest import MANIFEST, File, Manifest, Shard
+from sparseshot.prediction.summary import SUMMARY, read_summary
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig

@@ -66,7 +66,7 @@ def darkness_model(*, light: float = 0.1, threshold: float = 0.5, classes: tuple
     network = Darkness(light, classes=max(1, len(classes)))
     config = TrainConfig(task="segment", classes=classes)
     checkpoint = Checkpoint(config, network.state_dict(), step=1, threshold=threshold)
-    return Model.of(checkpoint, network=network, device="cpu", precision="32")
+    return Model.load(checkpoint, network=network, device="cpu", precision="32")
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,7 +89,7 @@ def tissue_slide() -> SyntheticTissue:
 
 @pytest.fixture(scope="module")
 def detector() -> Model:
-    return Model.of(random_detector(), device="cpu", precision="32")
+    return Model.load(random_detector(), device="cpu", precision="32")
 
 
 def test_places_do_not_depend_on_tile_or_batch_size(tissue_slide: SyntheticTissue, detector: Model) -> None:
@@ -138,11 +138,11 @@ def test_the_suppression_radius_is_a_setting_of_the_model(tissue_slide: Syntheti
     everywhere = TissueMask.everywhere(tissue_slide)
     nearest = {}
     for radius_um in (None, 6.0):
-        model = Model.of(random_detector(), radius_um=radius_um, device="cpu", precision="32")
+        model = Model.load(random_detector(), radius_um=radius_um, device="cpu", precision="32")
         xy = detected(tissue_slide, model, 512, tissue=everywhere).xy
         nearest[radius_um] = cKDTree(xy).query(xy, k=2)[0][:, 1].min() * tissue_slide.mpp
     assert MATCH_RADIUS_UM < nearest[None] < 6 < nearest[6.0]
-    learned = Model.of(random_detector(radius_um=5.0), device="cpu", precision="32")
+    learned = Model.load(random_detector(radius_um=5.0), device="cpu", precision="32")
     assert learned.finder(
         SlideFrame.over(tissue_slide, mpp=0.5, classes=("cell",)), everywhere
     ).settings() == {"suppression_radius_um": 5.0}
@@ -162,7 +162,7 @@ def test_only_tissue_is_looked_at(tissue_slide: SyntheticTissue, detector: Model
 
 def test_classes_and_sizes_come_along(tissue_slide: SyntheticTissue) -> None:
     checkpoint = random_detector(classes=("a", "b", "c"), sizes=True, threshold=0.9)
-    model = Model.of(checkpoint, device="cpu", precision="32")
+    model = Model.load(checkpoint, device="cpu", precision="32")
     cells = detected(tissue_slide, model, 200)
     check_same_cells(detected(tissue_slide, model, 512), cells)
     assert cells.classes == ("a", "b", "c")

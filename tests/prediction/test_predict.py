@@ -219,7 +219,7 @@ def test_another_models_result_is_not_overwritten(reference: Path, model: Model,
     before = content(reference)
     with pytest.raises(OutputError, match=r"another threshold: 0\.8 instead of 0\.7.*--force"):
         predict_slide(SLIDE, replace(model, threshold=0.7), reference)
-    other = Model.of(random_detector(seed=9, classes=("tumour", "other"), threshold=0.8), device="cpu")
+    other = Model.load(random_detector(seed=9, classes=("tumour", "other"), threshold=0.8), device="cpu")
     with pytest.raises(OutputError, match="another model fingerprint"):
         predict_slide(SLIDE, other, reference)
     assert content(reference) == before

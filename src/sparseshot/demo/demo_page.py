@@ -11,14 +11,9 @@ from sparseshot.demo.demo_folder import DemoFolder
 from sparseshot.demo.judging import Judged, Verdict
 from sparseshot.images import Box, open_slide
 from sparseshot.pages import code, escape, table, to_html
-from sparseshot.prediction.slide_pictures import (
-    Layer,
-    Marker,
-    draw_closely,
-    draw_overview,
-    inside,
-    square_at_quantile,
-)
+from sparseshot.prediction.density import Density
+from sparseshot.prediction.slide_page import close_boxes
+from sparseshot.prediction.slide_pictures import Layer, Marker, draw_closely, draw_overview, inside
 from sparseshot.terminal import duration
 
 FOUND = Marker("ring", "#0bdc84", "#063", dot="#00a866")
@@ -95,7 +90,9 @@ def _slide_section(folder: DemoFolder, judged: Judged, pictures: dict[str, bytes
     numbers, truth, marks = judged.numbers, judged.truth, judged.marks
     titles = {loss: each["title"] for loss, each in numbers["losses"].items()}
     with open_slide(folder.slide) as slide:
-        box = square_at_quantile(truth.xy, slide, side_um=folder.plan.view_um, quantile=0.9)
+        density = Density.over(slide.size, slide.mpp, truth.classes)
+        density.add(truth)
+        box = close_boxes(density, slide, side_um=folder.plan.view_um, quantiles=[0.9])[0]
 
         def overview(layers: Sequence[Layer], frames: Sequence[Box] = ()) -> str:
             return _add(pictures, draw_overview(slide, layers, side_px=_OVERVIEW_PX, frames=frames))

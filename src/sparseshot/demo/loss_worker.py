@@ -35,8 +35,8 @@ def find_cells(folder: DemoFolder, loss: str) -> None:
     checkpoint = train_run(folder.plan.config(loss), data, own.run, show=False)
     reports: list[Progress] = []
     with open_slide(folder.slide) as slide:
-        predict_slide(slide, Model.of(checkpoint, threshold=LOWEST_SCORE), own.candidates)
-        predict_slide(slide, Model.of(checkpoint), own.found, report=reports.append)
+        predict_slide(slide, Model.load(checkpoint, threshold=LOWEST_SCORE), own.candidates)
+        predict_slide(slide, Model.load(checkpoint), own.found, report=reports.append)
     write_cells(read_prediction(own.found), own.cells)
     speed = reports[-1].mm2 / reports[-1].seconds if reports else None
     write_json(own.speed, {"predicted_mm2_per_second": speed})

@@ -1,8 +1,9 @@
 """Prediction of whole slides: tiles, shards, resume, export."""
 
 from sparseshot.prediction.engine import Progress, Throughput
-from sparseshot.prediction.export import PredictionSummary, read_prediction
+from sparseshot.prediction.export import read_prediction
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import predict_slide
+from sparseshot.prediction.summary import PredictionSummary
 
 __all__ = ["Model", "PredictionSummary", "Progress", "Throughput", "predict_slide", "read_prediction"]

@@ -1,13 +1,12 @@
 """What is made of all shards together: one QuPath file, a density map, counts."""
 
 import hashlib
-import json
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import numpy as np
 import shapely
@@ -17,60 +16,32 @@ from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.formats import qupath_write
 from sparseshot.cells.formats.options import WriteOptions
 from sparseshot.cells.repairs import Repairs
-from sparseshot.errors import DataNotFoundError, FormatError
-from sparseshot.files import replacing, write_json
+from sparseshot.errors import DataNotFoundError
+from sparseshot.files import replacing
 from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
 from sparseshot.models.finder import PLACE_DECIMALS, SlideFrame
 from sparseshot.prediction.density import Density
-from sparseshot.prediction.manifest import MANIFEST, Broken, File, Manifest, sweep
-from sparseshot.prediction.slide_page import Overview, close_boxes, make_slide_page
+from sparseshot.prediction.manifest import MANIFEST, File, Manifest, sweep
+from sparseshot.prediction.slide_page import DENSITY_PICTURE, Overview, close_boxes, make_slide_page
 from sparseshot.prediction.slide_pictures import inside
+from sparseshot.prediction.summary import SUMMARY, PredictionSummary
 
-QUPATH, SUMMARY, OVERVIEW, PAGE = "qupath.zip", "summary.json", "overview.png", "index.html"
-DENSITY_PICTURE, DENSITY_MAP = "density.png", "density.ome.tif"
+QUPATH, OVERVIEW, DENSITY_MAP, PAGE = "qupath.zip", "overview.png", "density.ome.tif", "index.html"
+
+_FILES = {
+    QUPATH: "all cells; drop the file on the open slide in QuPath",
+    OVERVIEW: "the overview",
+    DENSITY_MAP: "cells per mm² as an image, a channel for each class",
+    SUMMARY: "the counts",
+}
+"""The files that the page links to."""
 
 PART_CELLS = 50_000
 """QuPath reads each part of the zip whole into memory, so they stay small."""
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a zip holds times; one time for all makes equal content equal bytes
 _NAMESPACE = uuid.UUID("4d8f8f2e-7d0a-5f0c-9a56-6f5ae2b6c1d3")
-
-
-@dataclass(frozen=True)
-class PredictionSummary:
-    """What was found on a slide.
-
-    Attributes:
-        slide: its name.
-        folder: where the result is.
-        counts: cells of each class.
-        tissue_mm2: area that was looked at.
-        threshold: probability from which on something was a cell.
-        broken: places that could not be read.
-        tiles: looked at by this call.
-        seconds: taken by this call.
-        skipped: it was all there already.
-    """
-
-    slide: str
-    folder: Path
-    counts: Mapping[str, int]
-    tissue_mm2: float
-    threshold: float
-    broken: tuple[Broken, ...] = ()
-    tiles: int = 0
-    seconds: float = 0.0
-    skipped: bool = False
-
-    @property
-    def cells(self) -> int:
-        """All of them."""
-        return sum(self.counts.values())
-
-    def per_mm2(self, count: int) -> float:
-        """Return a count for each mm² of tissue; 0 where there is none."""
-        return count / self.tissue_mm2 if self.tissue_mm2 else 0.0
 
 
 def read_shards(folder: Path, manifest: Manifest) -> Iterator[Cells]:
@@ -111,49 +82,16 @@ def export(
         threshold=manifest.identity["threshold"],
         broken=manifest.broken,
     )
-    write_json(folder / SUMMARY, _as_json(summary))
-    boxes = close_boxes(density, slide)
-    page = _page(slide, overview, _cells_in(boxes, folder, manifest, rows), summary)
+    summary.write()
+    close_ups = _cells_in(close_boxes(density, slide), folder, manifest, rows)
+    page = make_slide_page(slide, overview, close_ups, summary, _FILES)
     with replacing(folder / PAGE) as temporary:
         temporary.write_text(page, encoding="utf-8", errors="replace")
-    files = [QUPATH, DENSITY_MAP, DENSITY_PICTURE, SUMMARY, OVERVIEW, PAGE]
-    finished = replace(manifest, files=tuple(File.of(folder, file) for file in sorted(files)), finished=True)
+    files = sorted([*_FILES, DENSITY_PICTURE, PAGE])
+    finished = replace(manifest, files=tuple(File.of(folder, file) for file in files), finished=True)
     finished.save(folder)
     sweep(folder)
     return summary
-
-
-def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
-    """Read the summary of a finished prediction."""
-    path = folder / SUMMARY
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return PredictionSummary(
-            slide=content["slide"],
-            folder=folder,
-            counts={name: each["cells"] for name, each in content["classes"].items()},
-            tissue_mm2=content["tissue_mm2"],
-            threshold=content["threshold"],
-            broken=manifest.broken,
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(path, f"cannot be read ({error}); predict the slide again with --force") from None
-
-
-def _as_json(summary: PredictionSummary) -> dict[str, Any]:
-    counts = {"all": summary.cells, **summary.counts}
-    told = {
-        name: {"cells": count, "per_mm2": round(summary.per_mm2(count), 2)} for name, count in counts.items()
-    }
-    return {
-        "slide": summary.slide,
-        "cells": told["all"]["cells"],
-        "cells_per_mm2": told.pop("all")["per_mm2"],
-        "classes": told,
-        "tissue_mm2": round(summary.tissue_mm2, 6),
-        "threshold": summary.threshold,
-        "unreadable_places": len(summary.broken),
-    }
 
 
 def _counted(
@@ -180,34 +118,6 @@ def _cells_in(
         ]
         parts = [read_cells(folder / shard.file.name) for shard in reaching]
         yield box, Cells.concatenate([part[inside(part.xy, box)] for part in parts])
-
-
-def _page(
-    slide: Slide, overview: Overview, cells_in: Iterator[tuple[Box, Cells]], summary: PredictionSummary
-) -> str:
-    counts = [(name, count, summary.per_mm2(count)) for name, count in summary.counts.items()]
-    width, height = slide.size
-    facts = [
-        ("slide", f"{width:,} × {height:,} pixels of {slide.mpp:g} µm"),
-        ("tissue", f"{summary.tissue_mm2:,.2f} mm²"),
-        ("threshold", f"{summary.threshold:.3f}"),
-        ("unreadable places", str(len(summary.broken))),
-    ]
-    files = [
-        (QUPATH, "all cells; drop the file on the open slide in QuPath"),
-        (OVERVIEW, "the overview"),
-        (DENSITY_MAP, "cells per mm² as an image, a channel for each class"),
-        (SUMMARY, "the counts"),
-    ]
-    return make_slide_page(
-        slide,
-        overview,
-        cells_in,
-        counts=counts,
-        facts=facts,
-        files=files,
-        density_png=(summary.folder / DENSITY_PICTURE).read_bytes(),
-    )
 
 
 def _write_qupath(path: Path, shards: Iterator[Cells], frame: SlideFrame, name: str) -> None:

@@ -50,23 +50,7 @@ class Model:
     @classmethod
     def load(
         cls,
-        run: Path | str,
-        *,
-        threshold: float | None = None,
-        radius_um: float | None = None,
-        device: str = "auto",
-        precision: Precision = "auto",
-    ) -> Self:
-        """Load the model of a finished run, from its folder or its ``model.pt``; see :meth:`of`."""
-        checkpoint = run_checkpoint(Path(run))
-        return cls.of(
-            checkpoint, threshold=threshold, radius_um=radius_um, device=device, precision=precision
-        )
-
-    @classmethod
-    def of(
-        cls,
-        checkpoint: Checkpoint,
+        run: Path | str | Checkpoint,
         *,
         network: nn.Module | None = None,
         threshold: float | None = None,
@@ -74,10 +58,10 @@ class Model:
         device: str = "auto",
         precision: Precision = "auto",
     ) -> Self:
-        """Prepare a checkpoint for prediction.
+        """Prepare the model of a finished run for prediction.
 
         Args:
-            checkpoint: of a finished run.
+            run: its folder, its ``model.pt``, or the checkpoint itself.
             network: a custom network, if it was trained with one; it has ``margin_px``, how far an output
                 looks, and ``alignment_px``, where tiles may begin.
             threshold: None for the one calibrated in training.
@@ -85,6 +69,7 @@ class Model:
             device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
             precision: ``auto`` takes bfloat16 where the hardware computes it.
         """
+        checkpoint = run if isinstance(run, Checkpoint) else run_checkpoint(Path(run))
         threshold = checkpoint.threshold if threshold is None else threshold
         if threshold is None:
             raise InputError("this model was trained without held-out marks and has no threshold; give one")

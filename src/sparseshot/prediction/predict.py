@@ -17,11 +17,12 @@ from sparseshot.models.finder import Finder, SlideFrame
 from sparseshot.models.inference import TILE_PX
 from sparseshot.models.windows import Band, plan
 from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
-from sparseshot.prediction.export import PredictionSummary, export, read_summary
+from sparseshot.prediction.export import export
 from sparseshot.prediction.manifest import SHARDS, UNDECIDED, Broken, File, Manifest, Shard, claim
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import slide_identity
 from sparseshot.prediction.reading import any_readable
+from sparseshot.prediction.summary import PredictionSummary, read_summary
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 

@@ -1,11 +1,9 @@
 """Pictures and page of one predicted slide: an overview with its cells, close-ups, counts."""
 
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from sparseshot.cells import Cells
@@ -15,8 +13,10 @@ from sparseshot.images import Box, Grid, Slide
 from sparseshot.images.tissue import read_overview
 from sparseshot.pages import code, escape, table, to_html
 from sparseshot.prediction.density import Density
-from sparseshot.prediction.slide_pictures import draw_cells
+from sparseshot.prediction.slide_pictures import class_colours, draw_cells, jpeg
+from sparseshot.prediction.summary import PredictionSummary
 
+DENSITY_PICTURE = "density.png"
 OVERVIEW_PX = 2000
 CLOSE_UM, CLOSE_PX = 150.0, 620
 QUANTILES = (0.5, 0.9, 1.0)
@@ -51,30 +51,20 @@ class Overview:
         with replacing(path) as temporary:
             Image.fromarray(self.pixels).quantize(256, dither=Image.Dither.NONE).save(temporary, "PNG")
 
-    def jpeg(self) -> bytes:
-        """Return the picture as a JPEG file."""
-        file = io.BytesIO()
-        Image.fromarray(self.pixels).save(file, "JPEG", quality=82, optimize=True)
-        return file.getvalue()
 
-
-def class_colours(cells: Cells) -> NDArray[np.uint8]:
-    """Return ``(classes + 1, 3)``: the colour of each class, and grey for cells without one."""
-    colours = cells.colors or ((213, 94, 0),) * len(cells.classes)
-    return np.array([*colours, (90, 90, 90)], np.uint8)
-
-
-def close_boxes(density: Density, slide: Slide) -> list[Box]:
-    """Return the squares of the close-ups, chosen by their number of cells alone."""
+def close_boxes(
+    density: Density, slide: Slide, *, side_um: float = CLOSE_UM, quantiles: Sequence[float] = QUANTILES
+) -> list[Box]:
+    """Return squares of the slide, chosen by their number of cells alone."""
     counts = density.counts.sum(axis=0)
-    bins = max(1, round(CLOSE_UM / density.bin_um))
+    bins = max(1, round(side_um / density.bin_um))
     padding = [(0, -length % bins) for length in counts.shape]
     padded = np.pad(counts, padding)
     squares = padded.reshape(padded.shape[0] // bins, bins, padded.shape[1] // bins, bins).sum(axis=(1, 3))
     order = np.argsort(squares, axis=None, kind="stable")[np.count_nonzero(squares == 0) :]
     side = bins * density.bin_um / slide.mpp
     boxes: dict[Box, None] = {}
-    for quantile in QUANTILES if len(order) else ():
+    for quantile in quantiles if len(order) else ():
         row, column = divmod(int(order[int(quantile * (len(order) - 1))]), squares.shape[1])
         x0, y0 = (
             min(k * side, max(0.0, size - side)) for k, size in zip((column, row), slide.size, strict=True)
@@ -87,11 +77,8 @@ def make_slide_page(
     slide: Slide,
     overview: Overview,
     cells_in: Iterable[tuple[Box, Cells]],
-    *,
-    counts: Sequence[tuple[str, int, float]],
-    facts: Sequence[tuple[str, str]],
-    files: Sequence[tuple[str, str]],
-    density_png: bytes,
+    summary: PredictionSummary,
+    files: Mapping[str, str],
 ) -> str:
     """Return the page.
 
@@ -99,16 +86,23 @@ def make_slide_page(
         slide: the slide.
         overview: with all cells drawn.
         cells_in: the squares of the close-ups, with their cells.
-        counts: class, number of cells, and cells per mm².
-        facts: names and values of a table.
+        summary: the counts.
         files: names of the files beside the page, and what they are.
-        density_png: picture of the density map.
     """
-    pictures = {"overview.jpg": overview.jpeg(), "density.png": density_png}
+    density_png = (summary.folder / DENSITY_PICTURE).read_bytes()
+    pictures = {"overview.jpg": jpeg(Image.fromarray(overview.pixels)), "density.png": density_png}
+    width, height = slide.size
+    facts = {
+        "slide": f"{width:,} × {height:,} pixels of {slide.mpp:g} µm",
+        "tissue": f"{summary.tissue_mm2:,.2f} mm²",
+        "threshold": f"{summary.threshold:.3f}",
+        "unreadable places": str(len(summary.broken)),
+    }
+    counts = [[escape(name), f"{n:,}", f"{summary.per_mm2(n):,.1f}"] for name, n in summary.counts.items()]
     parts = [
         f"# {escape(slide.name)}",
-        table(["class", "cells", "per mm²"], [[escape(n), f"{c:,}", f"{d:,.1f}"] for n, c, d in counts]),
-        table(["", ""], [[name, escape(value)] for name, value in facts], text_columns=2),
+        table(["class", "cells", "per mm²"], counts),
+        table(["", ""], [[name, escape(value)] for name, value in facts.items()], text_columns=2),
         "## Overview",
         "![The slide with its cells](overview.jpg)",
         "*The slide in grey; each dot is a cell in the colour of its class.*",
@@ -129,6 +123,6 @@ def make_slide_page(
             f"*{CLOSE_UM:.0f} µm across, chosen by the number of cells alone: of the squares with cells, the "
             "median, the 90th percentile and the fullest.*",
         ]
-    links = [f"- [{code(name)}]({name}): {text}" for name, text in files]
+    links = [f"- [{code(name)}]({name}): {text}" for name, text in files.items()]
     parts += ["## Density", "![Cells per mm²](density.png)", "## Files", "\n".join(links)]
     return to_html("\n\n".join(parts), title=slide.name, pictures=pictures)

@@ -51,7 +51,7 @@ def draw_overview(
         frame = tuple(scale * edge for edge in box)
         draw.rectangle(frame, outline="#ffffff", width=7)
         draw.rectangle(frame, outline="#111111", width=3)
-    return _jpeg(large.resize(image.size, Image.Resampling.LANCZOS))
+    return jpeg(large.resize(image.size, Image.Resampling.LANCZOS))
 
 
 def draw_closely(slide: Slide, box: Box, layers: Sequence[Layer], *, side_px: int) -> bytes:
@@ -61,7 +61,7 @@ def draw_closely(slide: Slide, box: Box, layers: Sequence[Layer], *, side_px: in
     for xy, marker in layers:
         for x, y in ((xy[inside(xy, box)] - box[:2]) * scale).tolist():
             _draw_marker(draw, x, y, marker)
-    return _jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
+    return jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
 
 
 def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int) -> bytes:
@@ -71,9 +71,9 @@ def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int) -> bytes:
     """
     large, scale = _square(slide, box, side_px)
     draw = ImageDraw.Draw(large)
-    colours = [f"rgb{colour}" for colour in cells.colors or [(213, 94, 0)] * len(cells.classes)]
+    colours = class_colours(cells)
     for index in np.flatnonzero(cells.label >= 0).tolist():
-        colour = colours[cells.label[index]]
+        colour = "#" + colours[cells.label[index]].tobytes().hex()
         if cells.outline is None:
             x, y = ((cells.xy[index] - box[:2]) * scale).tolist()
             _draw_marker(draw, x, y, Marker("ring", colour, "#fff"))
@@ -83,7 +83,7 @@ def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int) -> bytes:
             places = [tuple(place) for place in ring.tolist()]
             draw.line(places, fill="#fff", width=7, joint="curve")
             draw.line(places, fill=colour, width=4, joint="curve")
-    return _jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
+    return jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
 
 
 def _square(slide: Slide, box: Box, side_px: int) -> tuple[Image.Image, float]:
@@ -116,27 +116,14 @@ def inside(xy: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:
     return np.asarray(((xy >= box[:2]) & (xy < box[2:])).all(axis=1))
 
 
-def square_at_quantile(xy: NDArray[np.float64], slide: Slide, *, side_um: float, quantile: float) -> Box:
-    """Return a square of the slide, chosen by its number of cells alone.
-
-    Args:
-        xy: positions of the cells.
-        slide: the slide, divided into squares.
-        side_um: side of a square.
-        quantile: share of the squares with any cells that have fewer cells than the chosen one.
-    """
-    side = round(side_um / slide.mpp)
-    columns, rows = max(1, slide.size[0] // side), max(1, slide.size[1] // side)
-    column, row = (xy // side).astype(int).T
-    within = (column < columns) & (row < rows)
-    counts = np.bincount((row * columns + column)[within], minlength=rows * columns)
-    order = np.argsort(counts, kind="stable")[np.count_nonzero(counts == 0) :]
-    chosen = int(order[min(int(quantile * len(order)), len(order) - 1)]) if len(order) else 0
-    y0, x0 = (side * each for each in divmod(chosen, columns))
-    return Box(x0, y0, x0 + side, y0 + side)
+def class_colours(cells: Cells) -> NDArray[np.uint8]:
+    """Return ``(classes + 1, 3)``: the colour of each class, and grey for cells without one."""
+    colours = cells.colors or ((213, 94, 0),) * len(cells.classes)
+    return np.array([*colours, (90, 90, 90)], np.uint8)
 
 
-def _jpeg(image: Image.Image) -> bytes:
+def jpeg(image: Image.Image) -> bytes:
+    """Return an image as a JPEG file."""
     file = io.BytesIO()
     image.save(file, "JPEG", quality=86, optimize=True)
     return file.getvalue()

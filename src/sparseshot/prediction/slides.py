@@ -10,11 +10,11 @@ from sparseshot.images import open_slide
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.engine import DEFAULT_PACE, Progress, Throughput
-from sparseshot.prediction.export import PredictionSummary
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import folder_inside, slide_identity
 from sparseshot.prediction.predict import predict_slide
+from sparseshot.prediction.summary import PredictionSummary
 from sparseshot.training.pairs import IMAGE_SUFFIXES
 
 
