@@ -3,8 +3,7 @@
 from sparseshot.datasets.catalogue import CATALOGUE, DatasetInfo, Split, dataset_info
 from sparseshot.datasets.checking import CheckReport, check
 from sparseshot.datasets.fetching import Fetched, fetch
-from sparseshot.datasets.loading import load_dataset
-from sparseshot.datasets.sample import Dataset, Sample
+from sparseshot.datasets.loading import Dataset, Sample, load_dataset
 
 __all__ = [
     "CATALOGUE",

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
+
+from pydantic import TypeAdapter
 
 from sparseshot.errors import InputError, unknown_name
 
@@ -170,21 +172,10 @@ def catalogue_markdown() -> str:
     return "\n".join(rows)
 
 
-def _info(name: str, entry: dict[str, Any]) -> DatasetInfo:
-    nested = {
-        "classes": tuple(entry["classes"]),
-        "parts": tuple(Part(**part) for part in entry["parts"]),
-        "splits": Splits(**entry["splits"]),
-        "published": Count(**entry["published"]),
-        "expected": {part: Count(**count) for part, count in entry["expected"].items()},
-        "archive": Archive(**entry["archive"]) if "archive" in entry else None,
-    }
-    return DatasetInfo(name=name, **(entry | nested))
-
-
 def _read() -> Mapping[str, DatasetInfo]:
     text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
-    return MappingProxyType({name: _info(name, entry) for name, entry in tomllib.loads(text).items()})
+    entries = {name: {"name": name, **entry} for name, entry in tomllib.loads(text).items()}
+    return MappingProxyType(TypeAdapter(dict[str, DatasetInfo]).validate_python(entries, extra="forbid"))
 
 
 CATALOGUE: Mapping[str, DatasetInfo] = _read()

@@ -2,40 +2,41 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo
 from sparseshot.datasets.layout import DatasetLayout, find_layout, template_glob, template_pattern
-from sparseshot.datasets.loading import attempt
-from sparseshot.datasets.sample import PLAIN_SUFFIXES, Sample
-from sparseshot.errors import SlideError
+from sparseshot.datasets.loading import try_to_load
+from sparseshot.errors import SparseshotError
 
 _DECODED_PX = 2**26
 
 
 @dataclass(frozen=True)
 class PartReport:
-    """Images and cells of one published part, and what the catalogue expects; None where unknown."""
+    """Images and cells of one published part, and what the catalogue expects; None where unknown.
+
+    ``state`` is ``ok``, or what differs.
+    """
 
     part: str
     images: int
     images_expected: int | None
     cells: int
     cells_expected: int | None
+    state: str = field(init=False)
 
-    @property
-    def state(self) -> str:
-        """``ok``, or what differs."""
+    def __post_init__(self) -> None:
+        state = "ok"
         if self.images_expected is not None and self.images != self.images_expected:
             less = self.images_expected - self.images
-            return f"{less} images missing" if less > 0 else f"{-less} images more than published"
-        if self.images and not self.cells:
-            return "no cells"
-        if self.cells_expected is not None and self.cells != self.cells_expected:
-            return f"{self.cells - self.cells_expected:+,} cells"
-        return "ok"
+            state = f"{less} images missing" if less > 0 else f"{-less} images more than published"
+        elif self.images and not self.cells:
+            state = "no cells"
+        elif self.cells_expected is not None and self.cells != self.cells_expected:
+            state = f"{self.cells - self.cells_expected:+,} cells"
+        object.__setattr__(self, "state", state)
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class CheckReport:
         used: number of images of each split; unused ones are counted as ``left out``.
         problems: files that are missing, unreadable or inconsistent, one line each.
         mended: what is repaired on reading, e.g. cells outside their image; not a failure.
+        ok: whether everything is there and as expected.
     """
 
     name: str
@@ -57,23 +59,11 @@ class CheckReport:
     used: dict[str, int]
     problems: tuple[str, ...]
     mended: tuple[str, ...]
+    ok: bool = field(init=False)
 
-    @property
-    def ok(self) -> bool:
-        """Whether everything is there and as expected."""
-        return not self.problems and all(part.state == "ok" for part in self.parts)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values for scripts."""
-        return {
-            "name": self.name,
-            "folder": str(self.folder),
-            "ok": self.ok,
-            "parts": [{**vars(part), "state": part.state} for part in self.parts],
-            "used": self.used,
-            "problems": list(self.problems),
-            "mended": list(self.mended),
-        }
+    def __post_init__(self) -> None:
+        whole = not self.problems and all(part.state == "ok" for part in self.parts)
+        object.__setattr__(self, "ok", whole)
 
 
 def check(
@@ -87,10 +77,7 @@ def check(
         progress: called with the number of images checked and the total.
     """
     layout = find_layout(info, root)
-    problems = [
-        f"{layout.folder}: {name} is listed for {split} but missing" for name, split in layout.missing.items()
-    ]
-    problems += _labels_without_image(info, layout)
+    problems = [*layout.missing, *_labels_without_image(info, layout)]
     mended: list[str] = []
     images: Counter[str] = Counter()
     cells: Counter[str] = Counter()
@@ -98,13 +85,16 @@ def check(
         if progress is not None:
             progress(number, len(layout.entries))
         images[entry.part] += 1
-        tried = attempt(entry, info)
-        mended += tried.mended
-        if tried.sample is None:
-            problems.append(str(tried.error))
-        else:
-            cells[entry.part] += len(tried.sample.cells)
-            problems += _broken_image(tried.sample)
+        try:
+            sample, repairs = try_to_load(entry, info)
+            mended += repairs
+            if isinstance(sample, SparseshotError):
+                raise sample
+            cells[entry.part] += len(sample.cells)
+            if sample.size[0] * sample.size[1] <= _DECODED_PX:  # a slide would take too long
+                sample.read()
+        except SparseshotError as error:
+            problems.append(str(error))
     used: Counter[str] = Counter(entry.split or "left out" for entry in layout.entries)
     parts = []
     for part in dict.fromkeys([*info.expected, *images]):
@@ -116,16 +106,6 @@ def check(
         parts.append(PartReport("published in all", *total))
     ordered = {split: used[split] for split in (*SPLITS, "left out") if used[split]}
     return CheckReport(info.name, layout.folder, tuple(parts), ordered, tuple(problems), tuple(mended))
-
-
-def _broken_image(sample: Sample) -> list[str]:
-    """Decode the whole image; slides are skipped because they would take too long."""
-    if sample.image.suffix.lower() in PLAIN_SUFFIXES and sample.size[0] * sample.size[1] <= _DECODED_PX:
-        try:
-            sample.read()
-        except SlideError as error:
-            return [str(error)]
-    return []
 
 
 def _labels_without_image(info: DatasetInfo, layout: DatasetLayout) -> list[str]:

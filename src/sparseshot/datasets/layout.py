@@ -1,14 +1,17 @@
-"""The images of a data set on disk and their labels, found by the path templates of the catalogue."""
+"""The images of a data set on disk, their labels and their splits, found as the catalogue says.
+
+Splits are as published, and no patient is in two of them.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
+from fnmatch import fnmatch, fnmatchcase
 from pathlib import Path
 
-from sparseshot.datasets.catalogue import DatasetInfo, Part, Split
-from sparseshot.datasets.splits import by_patient, listed_names, read_lists, split_by_name, with_a_test
-from sparseshot.errors import DataNotFoundError
+from sparseshot.datasets.catalogue import SPLITS, DatasetInfo, Part, Split, Splits
+from sparseshot.errors import DataNotFoundError, FormatError
+from sparseshot.files import read_text
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class DatasetLayout:
     Attributes:
         folder: the folder that the templates are relative to.
         entries: the images found.
-        missing: images that the publisher lists but are missing, with their split.
+        missing: a line for each image that the publisher lists but is missing, with its split.
     """
 
     folder: Path
@@ -117,13 +120,12 @@ def template_pattern(template: str) -> re.Pattern[str]:
 
 
 def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> DatasetLayout:
-    lists = read_lists(info.splits, folder)
-    listed, missing = listed_names((entry.name for entry in entries), lists)
+    listed, missing = read_lists(info.splits, folder, {entry.name for entry in entries})
     published = {
         entry.name: entry.split or listed.get(entry.name) or split_by_name(entry.name, info.splits.names)
         for entry in entries
     }
-    used = published | {name: lists[name] for name in missing}
+    used = published | missing
     if "test" not in published.values():
         used = with_a_test(used, info.splits)
     kept = by_patient(used, {name: name for name in missing} | {entry.name: entry.group for entry in entries})
@@ -131,4 +133,76 @@ def _with_splits(info: DatasetInfo, folder: Path, entries: list[Entry]) -> Datas
         replace(entry, part=entry.part or published[entry.name] or "other", split=kept[entry.name])
         for entry in entries
     )
-    return DatasetLayout(folder, placed, {name: used[name] for name in missing})
+    lines = {f"{folder}: {name} is listed for {used[name]} but missing": used[name] for name in missing}
+    return DatasetLayout(folder, placed, lines)
+
+
+def read_lists(
+    splits: Splits, folder: Path, names: Collection[str]
+) -> tuple[dict[str, Split], dict[str, Split]]:
+    """Read the files that list the images of each split; return the splits of images, and of missing ones.
+
+    A name may be listed with or without the suffix of its file.
+    """
+    listed: dict[str, Split] = {}
+    for split, file in splits.lists.items():
+        path = folder / file
+        for number, line in enumerate(read_text(path).splitlines() if path.exists() else (), start=1):
+            name = line.strip()
+            if name and listed.setdefault(name, split) != split:
+                raise FormatError(
+                    path,
+                    f"line {number}: {name} is in {splits.lists[listed[name]]} too; leave it in one of them",
+                )
+    found: dict[str, Split] = {}
+    missing: dict[str, Split] = {}
+    for line, split in listed.items():
+        name = line if line in names else Path(line).stem
+        (found if name in names else missing)[name if name in names else line] = split
+    return found, missing
+
+
+def split_by_name(name: str, patterns: Mapping[Split, Sequence[str]]) -> Split | None:
+    """Return the first split with a pattern that matches the name.
+
+    >>> split_by_name("09_2", {"train": ("0[1-6]_*",), "test": ("09_*", "10_*")})
+    'test'
+    """
+    for split in SPLITS:
+        if any(fnmatchcase(name, pattern) for pattern in patterns.get(split, ())):
+            return split
+    return None
+
+
+def with_a_test(published: Mapping[str, Split | None], splits: Splits) -> dict[str, Split | None]:
+    """Apply the catalogue's substitute splits, for use where the published test images are absent."""
+    used = dict(published)
+    for split, rule in splits.without_test.items():
+        for name, given in published.items():
+            if isinstance(rule, str):
+                taken = given == rule
+            else:
+                taken = given == "train" and any(fnmatchcase(name, pattern) for pattern in rule)
+            if taken:
+                used[name] = split
+    return used
+
+
+def by_patient(
+    split_of: Mapping[str, Split | None], patient_of: Mapping[str, str]
+) -> dict[str, Split | None]:
+    """Leave out images that would put a patient into two splits; the test set takes precedence.
+
+    >>> by_patient({"a1": "train", "a2": "test", "b1": "train"}, {"a1": "a", "a2": "a", "b1": "b"})
+    {'a1': None, 'a2': 'test', 'b1': 'train'}
+    """
+    rank = {split: number for number, split in enumerate(SPLITS)}  # test is last and strongest
+    strongest: dict[str, Split] = {}
+    for name, split in split_of.items():
+        patient = patient_of[name]
+        if split is not None and rank[split] >= rank[strongest.get(patient, "train")]:
+            strongest[patient] = split
+    return {
+        name: split if split is not None and strongest[patient_of[name]] == split else None
+        for name, split in split_of.items()
+    }

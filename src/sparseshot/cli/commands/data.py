@@ -75,7 +75,7 @@ def check_dataset(name: Name, root: options.Root, as_json: options.Json = False)
     with progress_bars() as begin:
         report = check(info, root, progress=begin(f"checking {info.title}"))
     if as_json:
-        print_json(report.as_json())
+        print_json(report)
     else:
         _show(report, info)
     if not report.ok:

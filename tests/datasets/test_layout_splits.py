@@ -5,15 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparseshot.datasets.catalogue import SPLITS, Split, Splits, dataset_info
-from sparseshot.datasets.splits import (
-    by_patient,
-    listed_names,
-    read_lists,
-    require,
-    split_by_name,
-    with_a_test,
-)
-from sparseshot.errors import DataNotFoundError, FormatError
+from sparseshot.datasets.layout import by_patient, read_lists, split_by_name, with_a_test
+from sparseshot.errors import FormatError
 
 LISTS = Splits("lists", names={}, lists={"train": "train.txt", "test": "test.txt"}, without_test={})
 
@@ -21,28 +14,26 @@ LISTS = Splits("lists", names={}, lists={"train": "train.txt", "test": "test.txt
 def test_lists_are_read_with_or_without_suffix_blank_lines_and_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("\ufeffa_0.93.png\n\n  b \r\n", encoding="utf-8")
     (tmp_path / "test.txt").write_text("c.svs")
-    lists = read_lists(LISTS, tmp_path)
-    assert lists == {"a_0.93.png": "train", "b": "train", "c.svs": "test"}
-    found, missing = listed_names(["a_0.93", "b"], lists)
+    found, missing = read_lists(LISTS, tmp_path, ["a_0.93", "b"])
     assert found == {"a_0.93": "train", "b": "train"}
-    assert missing == ["c.svs"]
+    assert missing == {"c.svs": "test"}
 
 
 def test_an_image_on_two_lists_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("a\nb\n")
     (tmp_path / "test.txt").write_text("c\nb\n")
     with pytest.raises(FormatError, match=r"test\.txt: line 2: b is in train\.txt too"):
-        read_lists(LISTS, tmp_path)
+        read_lists(LISTS, tmp_path, [])
 
 
 def test_a_list_that_is_no_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FormatError, match="write one image name per line"):
-        read_lists(LISTS, tmp_path)
+    with pytest.raises(FormatError, match="UTF-8"):
+        read_lists(LISTS, tmp_path, [])
 
 
 def test_without_lists_nothing_is_listed(tmp_path: Path) -> None:
-    assert read_lists(LISTS, tmp_path) == {}
+    assert read_lists(LISTS, tmp_path, ["a"]) == ({}, {})
 
 
 def test_without_a_published_test_named_images_become_one() -> None:
@@ -80,8 +71,3 @@ def test_no_patient_is_in_two_splits_and_the_test_loses_nothing(rows: list[tuple
 
 def test_a_name_without_a_pattern_has_no_split() -> None:
     assert split_by_name("x", {"train": ("a*",)}) is None
-
-
-def test_a_split_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(DataNotFoundError, match=r"no images for 'validation', only train, test \(published"):
-        require("validation", ["test", "train", None], dataset_info("consep").splits, tmp_path)
