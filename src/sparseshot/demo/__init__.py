@@ -2,8 +2,7 @@
 
 ::
 
-    demo_plan    what is made, and how long is trained
-    demo_folder  the files
+    demo_folder  what is made, how long is trained, and the files
     stages       the slide, the losses, the judgement, the page
     loss_worker  the process of one loss: training and prediction
     judging      scores against the ground truth
@@ -11,7 +10,7 @@
     demo_page    the page
 """
 
-from sparseshot.demo.demo_plan import FULL, LOSSES, QUICK, DemoPlan
+from sparseshot.demo.demo_folder import FULL, LOSSES, QUICK, DemoPlan
 from sparseshot.demo.stages import Demo, run_demo
 
 __all__ = ["FULL", "LOSSES", "QUICK", "Demo", "DemoPlan", "run_demo"]

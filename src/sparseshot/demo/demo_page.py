@@ -8,7 +8,7 @@ import numpy as np
 from sparseshot.cells import Cells
 from sparseshot.demo.charts import draw_exclusion, draw_thresholds
 from sparseshot.demo.demo_folder import DemoFolder
-from sparseshot.demo.judging import Judged, Verdict
+from sparseshot.demo.judging import Judged, OperatingCells
 from sparseshot.images import Box, open_slide
 from sparseshot.pages import code, escape, table, to_html
 from sparseshot.prediction.density import Density
@@ -106,7 +106,7 @@ def _slide_section(folder: DemoFolder, judged: Judged, pictures: dict[str, bytes
             f"The ground truth: {len(truth):,} cells": overview([(truth.xy, MARK)]),
         }
         whole = {
-            f"{titles[loss]}: {_counts(one.half, truth)}": overview(layers_of(one.half, truth))
+            f"{titles[loss]}: {_counts(seen := one.points['half'], truth)}": overview(layers_of(seen, truth))
             for loss, one in judged.losses.items()
         }
         rows = []
@@ -116,7 +116,7 @@ def _slide_section(folder: DemoFolder, judged: Judged, pictures: dict[str, bytes
         ):
             row = {f"{title}: {np.count_nonzero(inside(cells.xy, box))} cells": closely([(cells.xy, MARK)])}
             for loss, one in judged.losses.items():
-                seen: Verdict = getattr(one, point)
+                seen = one.points[point]
                 name = f"{titles[loss]}, {'threshold 0.5' if point == 'half' else point}"
                 row[f"{name}: {_counts(seen, truth, box)}"] = closely(layers_of(seen, truth))
             rows.append(row)
@@ -133,12 +133,14 @@ def _slide_section(folder: DemoFolder, judged: Judged, pictures: dict[str, bytes
     ]
 
 
-def layers_of(seen: Verdict, truth: Cells) -> list[Layer]:
+def layers_of(seen: OperatingCells, truth: Cells) -> list[Layer]:
     """Return found, missed and false cells as layers of a picture."""
-    return [(truth.xy[seen.found], FOUND), (truth.xy[~seen.found], MISSED), (seen.xy[~seen.correct], FALSE)]
+    matching = seen.matching
+    missed, false = np.delete(truth.xy, matching.truth, 0), np.delete(seen.cells.xy, matching.found, 0)
+    return [(truth.xy[matching.truth], FOUND), (missed, MISSED), (false, FALSE)]
 
 
-def _counts(seen: Verdict, truth: Cells, box: Box | None = None) -> str:
+def _counts(seen: OperatingCells, truth: Cells, box: Box | None = None) -> str:
     """Return the counts of found, missed and false cells, in a box if given."""
     found, missed, false = (
         len(xy) if box is None else np.count_nonzero(inside(xy, box)) for xy, _ in layers_of(seen, truth)

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells, read_cells
-from sparseshot.demo.demo_folder import DemoFolder, LossFolder
-from sparseshot.demo.demo_plan import FULL
+from sparseshot.demo.demo_folder import FULL, DemoFolder, LossFolder
 from sparseshot.experiments.experiment import LOSS_TITLES
 from sparseshot.experiments.performing import machine
 from sparseshot.experiments.results import LOG
 from sparseshot.files import read_as
-from sparseshot.metrics import Counts, f1_score, match_points, scored_hits
+from sparseshot.metrics import Matching, f1_score, match_cells, scored_hits
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import read_prediction
@@ -27,30 +26,22 @@ THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
-    """Predicted cells at one threshold, matched with the true ones.
-
-    Attributes:
-        threshold: lowest score of a predicted cell.
-        found: ``(N,)`` whether each true cell was found.
-        xy: ``(M, 2)`` predicted cells.
-        correct: ``(M,)`` whether each of them is a true cell.
-    """
+class OperatingCells:
+    """Cells predicted at one threshold, matched with the true ones."""
 
     threshold: float
-    found: NDArray[np.bool_]
-    xy: NDArray[np.float64]
-    correct: NDArray[np.bool_]
+    cells: Cells
+    matching: Matching
 
     def scores(self, marked: NDArray[np.bool_]) -> dict[str, float | None]:
         """Return scores and counts; ``marked`` tells which true cells were marked."""
-        counts = Counts(tp=int(self.found.sum()), fp=int((~self.correct).sum()), fn=int((~self.found).sum()))
+        counts = self.matching.counts
         return {
             "threshold": self.threshold,
             "f1": counts.f1,
-            "precision": counts.precision if len(self.xy) else None,
+            "precision": counts.precision if len(self.cells) else None,
             "recall": counts.recall,
-            "recall_unmarked": float(self.found[~marked].mean()),
+            "recall_unmarked": float(np.sum(~marked[self.matching.truth]) / np.sum(~marked)),
             "found": counts.tp,
             "missed": counts.fn,
             "false": counts.fp,
@@ -62,14 +53,12 @@ class JudgedLoss:
     """One loss, cell by cell.
 
     Attributes:
-        half: at threshold 0.5.
-        calibrated: at the threshold chosen from held-out marks.
+        points: at threshold 0.5 (``half``), and at the one chosen from held-out marks (``calibrated``).
         f1: at each of :data:`THRESHOLDS`.
         log: of the training.
     """
 
-    half: Verdict
-    calibrated: Verdict
+    points: Mapping[str, OperatingCells]
     f1: NDArray[np.float64]
     log: list[dict[str, str]]
 
@@ -95,8 +84,7 @@ def judge(folder: DemoFolder, *, seconds: float, resumed: bool) -> Judged:
         losses[loss] = one = _judge_loss(own, truth)
         numbers[loss] = {
             "title": LOSS_TITLES[loss].capitalize(),
-            "half": one.half.scores(marked),
-            "calibrated": one.calibrated.scores(marked),
+            **{name: point.scores(marked) for name, point in one.points.items()},
             **_training(one.log, batch=plan.config(loss).batch),
             **read_as(own.speed, dict[str, Any]),
         }
@@ -126,10 +114,16 @@ def _judge_loss(own: LossFolder, truth: Cells) -> JudgedLoss:
     threshold = run_checkpoint(own.run).threshold
     assert threshold is not None, "there are always marks to hold out"
     assert candidates.score is not None
-    hits = scored_hits(truth.xy, candidates.xy, candidates.score, radius=_radius(truth))
+    assert truth.mpp is not None
+    hits = scored_hits(truth.xy, candidates.xy, candidates.score, radius=MATCH_RADIUS_UM / truth.mpp)
     f1 = f1_score(*hits.counts_at(THRESHOLDS).T)
-    half, calibrated = verdict(truth, candidates, 0.5), verdict(truth, read_prediction(own.found), threshold)
-    return JudgedLoss(half, calibrated, f1, read_log(own.run / LOG))
+    half = candidates[candidates.score >= np.float32(0.5)]  # the precision of stored scores
+    found = {"half": (0.5, half), "calibrated": (threshold, read_prediction(own.found))}
+    points = {
+        name: OperatingCells(at, cells, match_cells(truth, cells, radius_um=MATCH_RADIUS_UM))
+        for name, (at, cells) in found.items()
+    }
+    return JudgedLoss(points, f1, read_log(own.run / LOG))
 
 
 def _training(log: list[dict[str, str]], *, batch: int) -> dict[str, float | None]:
@@ -142,18 +136,3 @@ def _training(log: list[dict[str, str]], *, batch: int) -> dict[str, float | Non
         "training_seconds": seconds,
         "crops_per_second": batch * int(steps.sum()) / seconds,
     }
-
-
-def verdict(truth: Cells, candidates: Cells, threshold: float) -> Verdict:
-    """Match the candidates at or above a threshold with the true cells."""
-    assert candidates.score is not None
-    xy = candidates.xy[candidates.score >= np.float32(threshold)]  # the precision of stored scores
-    matching = match_points(truth.xy, xy, radius=_radius(truth))
-    found, correct = np.zeros(len(truth), np.bool_), np.zeros(len(xy), np.bool_)
-    found[matching.truth], correct[matching.found] = True, True
-    return Verdict(threshold, found, xy, correct)
-
-
-def _radius(truth: Cells) -> float:
-    assert truth.mpp is not None
-    return MATCH_RADIUS_UM / truth.mpp

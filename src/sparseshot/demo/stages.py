@@ -10,9 +10,8 @@ from typing import Any
 
 from sparseshot.cells import write_cells
 from sparseshot.datasets.synthetic import write_pyramid
-from sparseshot.demo.demo_folder import DemoFolder
+from sparseshot.demo.demo_folder import FULL, DemoFolder, DemoPlan
 from sparseshot.demo.demo_page import make_page
-from sparseshot.demo.demo_plan import FULL, DemoPlan
 from sparseshot.demo.judging import judge
 from sparseshot.errors import SparseshotError
 from sparseshot.experiments.executor import Job, LocalProcesses, exit_message
