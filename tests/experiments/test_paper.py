@@ -4,24 +4,16 @@ import pytest
 
 from sparseshot.datasets import CATALOGUE
 from sparseshot.errors import InputError
-from sparseshot.experiments.paper import (
-    METHODS,
-    REPLACEMENTS,
-    SETS,
-    TABLES,
-    paper_curve,
-    paper_source,
-    paper_table,
-)
+from sparseshot.experiments.paper import REPLACED, TABLES, paper_curve, paper_source, paper_table
 
 TEN = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
-WITH_CURVES = [name for name, title in SETS.items() if title != "TIL"]
+WITH_CURVES = ("tnbc", "consep", "cpm15", "cpm17", "crchisto", "kumar", "monuseg", "wbc_nuclick", "wbc_zheng")
 
 
 @pytest.mark.parametrize("task", ["segment", "detect"])
 @pytest.mark.parametrize("dataset", WITH_CURVES)
 def test_every_set_has_four_curves_of_ten_points(dataset: str, task: str) -> None:
-    for method in METHODS:
+    for method in ("ece", "ce", "focal", "huber"):
         curve = paper_curve(dataset, task, method)
         assert curve is not None
         assert list(curve) == TEN
@@ -38,7 +30,6 @@ def test_curves_are_the_papers() -> None:
 
 def test_a_replacement_has_the_curve_of_what_it_replaces() -> None:
     assert paper_curve("wbc_zheng", "segment", "ce") == paper_curve("wbc_nuclick", "segment", "ce")
-    assert "wbc_zheng" in REPLACEMENTS
 
 
 @pytest.mark.parametrize(("dataset", "loss"), [("monusac", "ece"), ("tnbc", "nnpu"), ("til", "ce")])
@@ -71,4 +62,4 @@ def test_the_source_is_named() -> None:
 
 
 def test_sets_are_in_the_catalogue() -> None:
-    assert set(SETS) <= set(CATALOGUE)
+    assert {*REPLACED, *REPLACED.values(), *WITH_CURVES} <= set(CATALOGUE)

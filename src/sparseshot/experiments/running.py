@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.errors import InputError, OutputError
-from sparseshot.experiments.executor import Job, LocalProcesses, default_slots, exit_message
+from sparseshot.experiments.executor import Job, JobStatus, LocalProcesses, default_slots, exit_message
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.results import (
     CONFIG,
@@ -72,17 +72,10 @@ def run_experiment(
     make_folder(plan_path(out, "").parent)
     with locked(out):
         write_json(plan_path(out, experiment.name), experiment)
-        finished = [Result.read(run, out).seconds for run in runs if run not in missing]
-        say(f"{len(finished)} of {len(runs)} runs are done, {len(missing)} to do")
-        _run_all(
-            {run.name: run for run in missing},
-            out,
-            jobs=_jobs(missing, out, root and root.resolve(), command or _command),
-            slots=jobs or default_slots(),
-            finished=finished,
-            say=say,
-            report=begin("runs", len(missing)),
-        )
+        say(f"{len(runs) - len(missing)} of {len(runs)} runs are done, {len(missing)} to do")
+        pool = LocalProcesses(jobs or default_slots())
+        work = _jobs(missing, out, root and root.resolve(), command or _command)
+        _run_all({run.name: run for run in missing}, out, pool.run(work), say, begin("runs", len(missing)))
     return [replace(Result.read(run, out), ran=run in missing) for run in runs]
 
 
@@ -97,34 +90,23 @@ def _jobs(runs: Sequence[Run], out: Path, root: Path | None, command: Command) -
 
 
 def _run_all(
-    runs: Mapping[str, Run],
-    out: Path,
-    *,
-    jobs: Iterator[Job],
-    slots: int,
-    finished: Sequence[float],
-    say: Say,
-    report: Report,
+    runs: Mapping[str, Run], out: Path, statuses: Generator[JobStatus], say: Say, report: Report
 ) -> None:
-    seconds_of, working = list(finished), dict[str, float]()
+    """Report progress about once a second, and say how each run ended."""
+    working: set[str] = set()
     done, next_report = 0, 0.0
-    with closing(LocalProcesses(slots).run(jobs)) as statuses:
+    with closing(statuses):
         for job, seconds, code in statuses:
-            working[job.name] = seconds
-            if code is None:
-                if (now := time.monotonic()) >= next_report:
-                    next_report = now + _REPORT_SECONDS
-                    report(done, note=", ".join(_steps(runs[name], out) for name in working))
-                continue
-            del working[job.name]
-            seconds_of.append(seconds)
-            done += 1
-            mean = sum(seconds_of) / len(seconds_of)
-            rest = sum(max(0.0, mean - other) for other in working.values())
-            left = (rest + mean * (len(runs) - done - len(working))) / slots
-            line = f"[{done}/{len(runs)}] {job.name}: {_result(runs[job.name], out, code)}, "
-            say(line + duration(seconds) + (f"; about {duration(left)} left" if done < len(runs) else ""))
-            report(done)
+            working.add(job.name)
+            if code is not None:
+                working.remove(job.name)
+                done += 1
+                result = _result(runs[job.name], out, code)
+                say(f"[{done}/{len(runs)}] {job.name}: {result}, {duration(seconds)}")
+                report(done)
+            elif (now := time.monotonic()) >= next_report:
+                next_report = now + _REPORT_SECONDS
+                report(done, note=", ".join(_steps(runs[name], out) for name in sorted(working)))
 
 
 def _steps(run: Run, out: Path) -> str:

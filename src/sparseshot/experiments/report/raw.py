@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,8 @@ def write_raw_metrics(results: Results, path: Path) -> None:
 
 
 def _run(result: Result) -> dict[str, Any]:
-    run = result.run
+    """Return the numbers of a run, without those that it does not have."""
+    run, metrics = result.run, result.metrics
     entry: dict[str, Any] = {
         "name": run.name,
         "dataset": run.subject.dataset,
@@ -42,35 +42,28 @@ def _run(result: Result) -> dict[str, Any]:
         "seed": run.seed,
         "profile": run.profile,
         "state": result.state,
+        "marking": None if run.subject.marking == "random" else run.subject.marking,
+        "classes": list(run.subject.classes),
+        "error": result.failure,
     }
-    if run.subject.marking != "random":
-        entry["marking"] = run.subject.marking
-    if run.subject.classes:
-        entry["classes"] = list(run.subject.classes)
-    if result.failure is not None:
-        entry["error"] = str(result.failure)
-    if result.metrics is not None:
-        for point in ("half", "calibrated", "best"):
-            entry[point] = _rounded(result.metrics["evaluation"][point])
-        if result.metrics["exclusive_recall"]:
-            entry["exclusive_recall"] = {
-                name: _rounded(values) for name, values in result.metrics["exclusive_recall"].items()
-            }
-        if (estimate := result.marked_share()) is not None:
-            entry["marked_share"] = _rounded(estimate)
-        entry["marks"] = result.metrics["training"]["marks"]
-        entry["seconds"] = round(result.seconds, 1)
-        entry["memory_mb"] = None if result.memory_bytes is None else round(result.memory_bytes / 1e6)
-    return entry
+    if metrics is not None:
+        entry |= {point: metrics["evaluation"][point] for point in ("half", "calibrated", "best")}
+        entry |= {
+            "exclusive_recall": metrics["exclusive_recall"],
+            "marked_share": result.marked_share(),
+            "marks": metrics["training"]["marks"],
+            "seconds": round(result.seconds, 1),
+            "memory_mb": None if result.memory_bytes is None else round(result.memory_bytes / 1e6),
+        }
+    return {name: _rounded(value) for name, value in entry.items() if value not in (None, [], {})}
 
 
-def _rounded(values: Mapping[str, float | None] | None) -> dict[str, float | None] | None:
-    if values is None:
-        return None
-    return {  # JSON has no NaN, the precision where nothing was found
-        name: None if value is None or math.isnan(value) else round(value, 4)
-        for name, value in values.items()
-    }
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, float):  # JSON has no NaN, the precision where nothing was found
+        return None if math.isnan(value) else round(value, 4)
+    return value
 
 
 def _distinct(values: Any) -> list[Any]:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from sparseshot.datasets import dataset_info
 from sparseshot.experiments.experiment import Experiment
-from sparseshot.experiments.paper import REPLACEMENTS, SETS
+from sparseshot.experiments.paper import REPLACED
 from sparseshot.experiments.report.comparisons import (
     FEW,
     Comparison,
@@ -76,8 +77,8 @@ def comparison_section(comparison: Comparison) -> Parts:
         )
         parts.append(Picture(f"{comparison.name}-curves.svg", caption, partial(draw_curves, comparison)))
     parts += [_scores(comparison), _LEGEND]
-    if paper and comparison.subject.dataset in REPLACEMENTS:
-        theirs = SETS[comparison.subject.dataset]
+    if paper and comparison.subject.dataset in REPLACED:
+        theirs = dataset_info(REPLACED[comparison.subject.dataset]).title
         parts.append(
             f"*The paper's numbers are of {theirs}, which {escape(comparison.subject.title)} replaces.*"
         )
