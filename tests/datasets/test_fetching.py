@@ -39,7 +39,7 @@ def tnbc(publisher: Publisher) -> DatasetInfo:
 def test_a_set_is_fetched_verified_and_unpacked(tnbc: DatasetInfo, tmp_path: Path) -> None:
     fetched = fetch(tnbc, tmp_path / "new" / "tnbc")
     assert fetched.images == 1
-    assert fetched.verified
+    assert fetched.as_published
     assert fetched.folder == tmp_path / "new" / "tnbc"
     assert [path.name for path in fetched.folder.iterdir()] == ["TNBC_NucleiSegmentation"]
 
@@ -77,8 +77,8 @@ def test_a_mirror_is_held_to_the_same_checksum(
 def test_without_a_known_checksum_the_hash_is_returned(publisher: Publisher, tmp_path: Path) -> None:
     info = replace(dataset_info("tnbc"), archive=Archive(publisher.address, "tnbc.zip"))
     fetched = fetch(info, tmp_path)
-    assert not fetched.verified
-    assert fetched.checksums.sha256 == hashlib.sha256(publisher.content).hexdigest()
+    assert not fetched.as_published
+    assert fetched.sha256 == hashlib.sha256(publisher.content).hexdigest()
 
 
 def test_a_login_page_instead_of_the_archive_is_named_and_removed(

@@ -34,11 +34,20 @@ def print_json(value: object) -> None:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table in columns; a long line is left to the terminal to wrap, and nothing is cut."""
+    """Print a table in columns; a long line is left to the terminal to wrap, and nothing is cut.
+
+    Whole numbers have thousands separators, truth values are yes and no, and None is blank.
+    """
     from rich.cells import cell_len
 
-    lines = [[printable(cell) for cell in line] for line in ([head] if head else []) + list(rows)]
+    lines = [[printable(_text(cell)) for cell in line] for line in ([head] if head else []) + list(rows)]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
         typer.echo("  ".join(cells).rstrip())
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return "" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell)

@@ -4,11 +4,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from ssl import SSLError
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -23,8 +22,7 @@ _ATTEMPTS = 3
 _TIMEOUT_S = 60
 
 
-@dataclass(frozen=True)
-class Checksums:
+class Checksums(NamedTuple):
     """Hashes of a file."""
 
     md5: str

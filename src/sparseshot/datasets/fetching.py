@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparseshot.datasets.catalogue import DatasetInfo
-from sparseshot.datasets.download import Checksums, OnBytes, checksums, download
+from sparseshot.datasets.download import OnBytes, checksums, download
 from sparseshot.datasets.layout import find_layout
 from sparseshot.datasets.unpack import is_archive, unpack
 from sparseshot.errors import DataNotFoundError, FormatError
@@ -17,16 +17,18 @@ class Fetched:
     Attributes:
         folder: the root for :func:`~sparseshot.datasets.load_dataset`.
         images: number of images.
-        size_bytes: size of the archive.
-        checksums: checksums of the archive.
-        verified: whether the publisher's checksum was compared.
+        md5: checksum of the archive.
+        sha256: another.
+        bytes: size of the archive.
+        as_published: whether the publisher's checksum was compared.
     """
 
     folder: Path
     images: int
-    size_bytes: int
-    checksums: Checksums
-    verified: bool
+    md5: str
+    sha256: str
+    bytes: int
+    as_published: bool
 
 
 def fetch(
@@ -74,4 +76,4 @@ def fetch(
     layout = find_layout(info, out)
     if not keep_archive:
         archive.unlink()
-    return Fetched(out, len(layout.entries), size_bytes, sums, verified=info.archive.md5 is not None)
+    return Fetched(out, len(layout.entries), *sums, size_bytes, as_published=info.archive.md5 is not None)

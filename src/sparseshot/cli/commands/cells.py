@@ -140,15 +140,11 @@ def _parse_size(text: str | None) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-def _rows(content: dict[str, object]) -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
+def _rows(content: dict[str, object]) -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = []
     for name, value in content.items():
         if isinstance(value, dict):
-            rows += [(f"{name}: {key}", f"{number:,}") for key, number in value.items()]
-        elif isinstance(value, list):
-            rows += [(name, str(each)) for each in value]
-        elif isinstance(value, bool):
-            rows.append((name, "yes" if value else "no"))
+            rows += [(f"{name}: {key}", number) for key, number in value.items()]
         elif value is not None:
-            rows.append((name, f"{value:,}" if isinstance(value, int) else str(value)))
+            rows += [(name, each) for each in (value if isinstance(value, list) else [value])]
     return rows

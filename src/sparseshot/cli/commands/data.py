@@ -49,8 +49,8 @@ def list_datasets(
         rows = [
             (
                 info.name,
-                f"{info.published.images:,}",
-                "" if info.published.cells is None else f"{info.published.cells:,}",
+                info.published.images,
+                info.published.cells,
                 len(info.classes) or "yours",
                 "yours" if info.mpp is None else f"{info.mpp:g}",
                 info.licence,
@@ -111,14 +111,12 @@ def fetch_dataset(
         progress = begin(f"fetching {info.title}")
         fetched = fetch(info, out, address=address, keep_archive=keep_archive, progress=progress)
     if as_json:
-        entry = {"name": info.name, "folder": fetched.folder, "images": fetched.images, "fetched": True}
-        sums = {"md5": fetched.checksums.md5, "sha256": fetched.checksums.sha256}
-        print_json({**entry, **sums, "bytes": fetched.size_bytes, "as_published": fetched.verified})
+        print_json({"name": info.name, "fetched": True, **vars(fetched)})
         return
-    checked = "as published" if fetched.verified else "the publisher states none"
-    echo(f"{fetched.images} images in {fetched.folder}, from {fetched.size_bytes:,} bytes")
-    echo(f"MD5 {fetched.checksums.md5} ({checked})")
-    echo(f"SHA-256 {fetched.checksums.sha256}")
+    checked = "as published" if fetched.as_published else "the publisher states none"
+    echo(f"{fetched.images} images in {fetched.folder}, from {fetched.bytes:,} bytes")
+    echo(f"MD5 {fetched.md5} ({checked})")
+    echo(f"SHA-256 {fetched.sha256}")
 
 
 def _count_images(info: "DatasetInfo", out: Path) -> int:
@@ -144,18 +142,8 @@ def _entry(info: "DatasetInfo") -> dict[str, object]:
 
 def _show(report: "CheckReport", info: "DatasetInfo") -> None:
     echo(f"{info.title} in {report.folder}")
-    rows = [
-        (
-            part.part,
-            f"{part.images:,}",
-            "" if part.images_expected is None else f"{part.images_expected:,}",
-            f"{part.cells:,}",
-            "" if part.cells_expected is None else f"{part.cells_expected:,}",
-            part.state,
-        )
-        for part in report.parts
-    ]
-    print_table(("part", "images", "expected", "cells", "expected", ""), rows)
+    head = ("part", "images", "expected", "cells", "expected", "")
+    print_table(head, [list(vars(part).values()) for part in report.parts])
     used = ", ".join(f"{split} {count:,}" for split, count in report.used.items())
     echo(f"used as: {used} ({info.splits.source})")
     for problem in report.problems:

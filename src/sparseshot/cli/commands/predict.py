@@ -100,11 +100,11 @@ def _show_estimates(estimates: "list[Estimate]") -> None:
     rows = [
         (
             each.slide,
-            f"{each.tiles:,}",
-            f"{each.glass_tiles:,}",
+            each.tiles,
+            each.glass_tiles,
             f"{each.tissue_mm2:.1f}",
             duration(each.seconds),
-            f"{each.cells:,}",
+            each.cells,
             decimal(each.bytes),
             decimal(each.free_bytes),
         )
@@ -116,7 +116,7 @@ def _show_estimates(estimates: "list[Estimate]") -> None:
 
 
 def _show(outcomes: "list[Outcome]") -> None:
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for outcome in outcomes:
         summary = outcome.summary
         if summary is None:
@@ -127,7 +127,7 @@ def _show(outcomes: "list[Outcome]") -> None:
             state += f", {len(summary.broken)} places unreadable"
         seconds = "" if summary.skipped else duration(summary.seconds)
         density = f"{summary.per_mm2(summary.cells):,.0f}"
-        rows.append((f"{summary.cells:,}", density, seconds, state, summary.folder))
+        rows.append((summary.cells, density, seconds, state, summary.folder))
     print_table(("cells", "per mm²", "time", "", "folder"), rows)
     for outcome in outcomes:
         if outcome.error:
