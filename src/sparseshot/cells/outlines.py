@@ -7,7 +7,7 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.repairs import Repairs
-from sparseshot.cells.rings import Rings, offsets
+from sparseshot.cells.rings import Rings, joined, offsets
 from sparseshot.compiled import compiled
 
 NO_AREA_PX2 = 1e-6
@@ -62,7 +62,7 @@ def build_outlines(source: Rings, repairs: Repairs, *, wanted: NDArray[np.bool_]
     keep = good & has_shell[polygon_of]
     polygons = _made(xy, rings, keep, np.bincount(polygon_of[keep], minlength=len(ring_count))[has_shell])
     parts = np.bincount(outline_of[has_shell], minlength=len(polygon_count))
-    shapes = _joined(polygons, parts)
+    shapes = joined(polygons, np.repeat(np.arange(len(parts)), parts), len(parts))
     repairs.count(NOT_FINITE, (wanted & ~finite).sum())
     repairs.count(NO_AREA, ((parts == 0) & finite).sum())
 
@@ -122,17 +122,6 @@ def _made(
         shapely.GeometryType.POLYGON, vertices, (offsets(length[keep]), offsets(ring_count))
     )
     return made
-
-
-def _joined(polygons: NDArray[np.object_], parts: NDArray[np.intp]) -> NDArray[np.object_]:
-    """Return for each outline its one polygon, a multipolygon of its several, or None."""
-    shapes = np.full(len(parts), None, object)
-    owner = np.repeat(np.arange(len(parts)), parts)
-    shapes[parts == 1] = polygons[parts[owner] == 1]
-    several = parts[owner] > 1
-    if several.any():
-        shapely.multipolygons(polygons[several], indices=owner[several], out=shapes)
-    return shapes
 
 
 @compiled

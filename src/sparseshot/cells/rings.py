@@ -48,6 +48,19 @@ def rings_of(outlines: NDArray[Any]) -> Rings:
     )
 
 
+def joined(polygons: NDArray[np.object_], owner: NDArray[np.integer], count: int) -> NDArray[np.object_]:
+    """Return for each of ``count`` owners its polygon, a multipolygon of its several, or None."""
+    order = np.argsort(owner, kind="stable")
+    polygons, owner = polygons[order], owner[order]
+    outlines = np.full(count, None, object)
+    parts = np.bincount(owner, minlength=count)
+    outlines[parts == 1] = polygons[parts[owner] == 1]
+    several = parts[owner] > 1
+    if several.any():
+        shapely.multipolygons(polygons[several], indices=owner[several], out=outlines)
+    return outlines
+
+
 def offsets(counts: NDArray[Any] | list[int]) -> NDArray[np.int64]:
     """Turn counts into where each part begins and the last one ends.
 

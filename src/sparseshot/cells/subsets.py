@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.cells.keys import keys_of
+from sparseshot.cells.rings import expanded
 from sparseshot.cells.table import Cells
 from sparseshot.errors import InputError
 
@@ -41,17 +42,14 @@ def nested_subsets(
         [np.empty(0, np.uint64), *(_keys(table, i, seed) for i, table in enumerate(tables))]
     )
     of_mark, sizes = strata(tables)
-    counts = {
-        f: np.maximum(np.floor(f * sizes + 0.5).astype(np.int64), (f > 0) & (sizes > 0)) for f in fractions
-    }
-    limits = _limits(keys, of_mark, counts)
+    order = np.lexsort((keys, of_mark))  # stable, so that of equal ids the first comes first
+    rank = np.empty(len(keys), np.int64)
+    rank[order] = expanded(sizes)[1]
     ends = np.cumsum([len(table) for table in tables])[:-1]
     masks = {}
-    for fraction, count in counts.items():
-        mask = (keys <= limits[fraction][of_mark]) & (count > 0)[of_mark]
-        if np.count_nonzero(mask) != count.sum():
-            _drop_ties(mask, keys, of_mark, count)
-        masks[fraction] = np.split(mask, ends) if tables else []
+    for f in fractions:
+        counts = np.maximum(np.floor(f * sizes + 0.5).astype(np.int64), (f > 0) & (sizes > 0))
+        masks[f] = np.split(rank < counts[of_mark], ends) if tables else []
     return masks
 
 
@@ -77,28 +75,3 @@ def strata(tables: Sequence[Cells]) -> tuple[NDArray[np.int16], NDArray[np.int64
     ]
     of_mark = np.concatenate([np.empty(0, np.int16), *numbered])
     return of_mark, np.bincount(of_mark, minlength=len(names) + 1)
-
-
-def _limits(
-    keys: NDArray[np.uint64], strata: NDArray[np.int16], counts: dict[float, NDArray[np.int64]]
-) -> dict[float, NDArray[np.uint64]]:
-    """Return for each fraction the largest key taken in each stratum, in linear time."""
-    limits = {fraction: np.zeros(len(count), np.uint64) for fraction, count in counts.items()}
-    for stratum in range(int(strata.max(initial=-1)) + 1):
-        ranks = {fraction: int(count[stratum]) - 1 for fraction, count in counts.items() if count[stratum]}
-        if ranks:
-            parted = np.partition(keys[strata == stratum], sorted(set(ranks.values())))
-            for fraction, rank in ranks.items():
-                limits[fraction][stratum] = parted[rank]
-    return limits
-
-
-def _drop_ties(
-    mask: NDArray[np.bool_], keys: NDArray[np.uint64], strata: NDArray[np.int16], counts: NDArray[np.int64]
-) -> None:
-    """Remove marks beyond the count that have equal keys, as equal ids do; the first ones stay."""
-    for stratum, count in enumerate(counts.tolist()):
-        rows = np.flatnonzero(mask & (strata == stratum))
-        if len(rows) > count:
-            order = np.argsort(keys[rows], kind="stable")
-            mask[rows[order[count:]]] = False

@@ -7,7 +7,7 @@ import shapely
 from numpy.typing import NDArray
 from skimage.measure import label as connected
 
-from sparseshot.cells.rings import offsets
+from sparseshot.cells.rings import joined, offsets
 from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
@@ -43,7 +43,7 @@ def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64],
     values, owner = np.unique(of_piece, return_inverse=True)
     area = np.bincount(owner, area)
     xy = np.column_stack([np.bincount(owner, column) / area for column in sums.T]) + 0.5
-    return values.astype(np.int64), xy, _united(polygons, owner, len(values))
+    return values.astype(np.int64), xy, joined(polygons, owner, len(values))
 
 
 def connected_pieces(mask: NDArray[Any]) -> NDArray[np.int64]:
@@ -85,18 +85,6 @@ def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
         shapely.GeometryType.POLYGON, ways.xy[place].astype(np.float64), (rings, parts)
     )
     return polygons
-
-
-def _united(polygons: NDArray[np.object_], owner: NDArray[np.intp], count: int) -> NDArray[np.object_]:
-    """Return for each owner its polygon, or a multipolygon of its several."""
-    order = np.argsort(owner, kind="stable")
-    parts = np.bincount(owner, minlength=count)
-    outlines = np.empty(count, object)
-    outlines[parts == 1] = polygons[order][parts[owner[order]] == 1]
-    several = order[parts[owner[order]] > 1]
-    if len(several):
-        shapely.multipolygons(polygons[several], indices=owner[several], out=outlines)
-    return outlines
 
 
 @compiled
