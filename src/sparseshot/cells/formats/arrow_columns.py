@@ -1,5 +1,6 @@
 """Columns of Arrow tables as columns of cells, and back."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
-from sparseshot.cells.repairs import Repairs
-from sparseshot.cells.table import MOST_CLASSES
+from sparseshot.cells.formats.checks import LONGEST_ID_BYTES
+from sparseshot.cells.outlines import FARTHEST_PX
+from sparseshot.cells.table import KINDS, MOST_CLASSES, Cells
 from sparseshot.errors import FormatError
 
 
@@ -51,19 +52,70 @@ def ids(column: pa.Array, where: str) -> NDArray[Any]:
     return texts.to_numpy(zero_copy_only=False).astype(f"S{max(longest, 1)}")  # type: ignore[no-any-return]
 
 
-def texts_as_ids(texts: list[str | None], where: str, repairs: Repairs) -> NDArray[Any] | None:
-    """Return ids from texts: whole numbers if each is written as one."""
-    column = pa.array(texts, pa.string())
-    try:
-        numbers = column.cast(pa.int64())
-        if numbers.cast(pa.string()).equals(column) and not column.null_count:
-            return ids(numbers, where)
-    except pa.ArrowInvalid:
-        pass
-    return filled_ids(ids(column, where), repairs)
+def cells_of_columns(
+    columns: Mapping[str, pa.Array],
+    xy: NDArray[np.float64],
+    where: str,
+    *,
+    classes: tuple[str, ...] = (),
+    measurements: Mapping[str, str],
+    outline: NDArray[np.object_] | None = None,
+    nucleus: NDArray[np.object_] | None = None,
+) -> Cells:
+    """Build cells from the columns that there are; rows without finite coordinates are left out.
+
+    Args:
+        columns: ``class``, ``score``, ``id``, ``kind``, ``name``, and measurements.
+        xy: ``(N, 2)`` coordinates.
+        where: name of the file, for messages.
+        classes: the known classes, before others.
+        measurements: the name of the measurement that a column holds.
+        outline: ``(N,)`` shapes, or None.
+        nucleus: ``(N,)`` shapes, or None.
+    """
+    label, names, kind = np.zeros(len(xy), np.int16), classes or ("cell",), None
+    if "class" in columns:
+        label, names = class_codes(columns["class"], classes, where)
+    if "kind" in columns:
+        kind, kinds = class_codes(columns["kind"], KINDS, where)
+        if kinds != KINDS:
+            unknown = kinds[len(KINDS)]
+            raise FormatError(where, f"has objects of kind {unknown!r}; known are {', '.join(KINDS)}")
+    placed = np.abs(xy).max(axis=1, initial=0) <= FARTHEST_PX
+    return Cells(
+        np.where(placed[:, None], xy, 0),
+        classes=names,
+        label=label,
+        score=floats(columns["score"]) if "score" in columns else None,
+        outline=outline,
+        id=ids(columns["id"], where) if "id" in columns else None,
+        measurements={name: floats(columns[column]) for column, name in measurements.items()},
+        kind=kind,
+        name=columns["name"].cast(pa.string()).to_pylist() if "name" in columns else None,
+        nucleus=nucleus,
+    )[placed]
 
 
-def id_column(column: NDArray[Any]) -> pa.Array:
-    """Return ids for Arrow; texts by way of bytes, without which they would keep their padding."""
-    values = pa.array(column)
-    return values.cast(pa.string()) if column.dtype.kind == "S" else values
+def columns_of_cells(cells: Cells) -> dict[str, pa.Array]:
+    """Return coordinates, class, and score, id, kind and name if there are any."""
+    columns = {
+        "x": pa.array(cells.xy[:, 0]),
+        "y": pa.array(cells.xy[:, 1]),
+        "class": _names(cells.label, cells.classes),
+    }
+    if cells.score is not None:
+        columns["score"] = pa.array(cells.score)
+    if cells.id is not None:
+        columns["id"] = pa.array(cells.id)
+        if cells.id.dtype.kind == "S":
+            columns["id"] = columns["id"].cast(pa.string())
+    if cells.kind is not None:
+        columns["kind"] = _names(cells.kind.astype(np.int16), KINDS)
+    if cells.name is not None:
+        columns["name"] = pa.array(cells.name, pa.string())
+    return columns
+
+
+def _names(codes: NDArray[np.int16], names: tuple[str, ...]) -> pa.Array:
+    indices = pa.array(codes, mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))

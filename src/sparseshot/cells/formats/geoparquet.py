@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.arrow_columns import class_codes, floats, id_column, ids
+from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
 from sparseshot.cells.formats.checks import filled_ids
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
-from sparseshot.cells.table import KINDS, Cells
+from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError, InputError
 
 KEY = b"sparseshot"
@@ -101,37 +101,22 @@ def _numbers(schema: pa.Schema) -> dict[str, str]:
 
 
 def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs) -> Cells:
-    given = set(batch.schema.names)
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     outline, xy = None, np.full((batch.num_rows, 2), np.nan)
     if layout.geometry is not None:
-        outline, xy = _shapes(batch[layout.geometry], where, repairs)
-    if {"x", "y"} <= given:
-        xy = np.column_stack([floats(batch["x"]), floats(batch["y"])])
-    label, classes = np.zeros(batch.num_rows, np.int16), layout.classes or ("cell",)
-    if "class" in given:
-        label, classes = class_codes(batch["class"], layout.classes, where)
-    kind = None
-    if "kind" in given:
-        kind, names = class_codes(batch["kind"], KINDS, where)
-        if names != KINDS:
-            raise FormatError(
-                where, f"has objects of kind {names[len(KINDS)]!r}; known are {', '.join(KINDS)}"
-            )
-    placed: NDArray[np.bool_] = np.abs(xy).max(axis=1, initial=0) <= FARTHEST_PX
-    if "x" in given:  # else counted with the geometry
-        repairs.count(NOT_FINITE, (~placed).sum())
-    return Cells(
-        np.where(placed[:, None], xy, 0),
-        classes=classes,
-        label=label,
-        score=floats(batch["score"]) if "score" in given else None,
+        outline, xy = _shapes(columns[layout.geometry], where, repairs)
+    if "x" in columns and "y" in columns:
+        xy = np.column_stack([floats(columns["x"]), floats(columns["y"])])
+        repairs.count(NOT_FINITE, len(xy) - (np.abs(xy) <= FARTHEST_PX).all(axis=1).sum())
+    return cells_of_columns(
+        columns,
+        xy,
+        where,
+        classes=layout.classes,
+        measurements=layout.measurements,
         outline=outline,
-        id=ids(batch["id"], where) if "id" in given else None,
-        measurements={name: floats(batch[column]) for column, name in layout.measurements.items()},
-        kind=kind,
-        name=batch["name"].cast(pa.string()).to_pylist() if "name" in given else None,
-        nucleus=_shapes(batch["nucleus"], where, repairs)[0] if "nucleus" in given else None,
-    )[placed]
+        nucleus=_shapes(columns["nucleus"], where, repairs)[0] if "nucleus" in columns else None,
+    )
 
 
 def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
@@ -205,29 +190,10 @@ def _types(shapes: NDArray[np.object_] | None) -> set[str]:
 
 
 def _table(cells: Cells, named: Mapping[str, str]) -> pa.Table:
-    columns = {
-        "geometry": _geometry(cells),
-        "x": pa.array(cells.xy[:, 0]),
-        "y": pa.array(cells.xy[:, 1]),
-        "class": _names(cells.label, cells.classes),
-    }
-    if cells.score is not None:
-        columns["score"] = pa.array(cells.score)
-    if cells.id is not None:
-        columns["id"] = id_column(cells.id)
-    if cells.kind is not None:
-        columns["kind"] = _names(cells.kind.astype(np.int16), KINDS)
-    if cells.name is not None:
-        columns["name"] = pa.array(cells.name, pa.string())
+    columns = {"geometry": _geometry(cells)} | columns_of_cells(cells)
     if cells.nucleus is not None:
         columns["nucleus"] = pa.array(shapely.to_wkb(cells.nucleus), pa.binary())
-    columns |= {column: pa.array(cells.measurements[name]) for column, name in named.items()}
-    return pa.table(columns)
-
-
-def _names(codes: NDArray[np.int16], names: tuple[str, ...]) -> pa.Array:
-    indices = pa.array(codes, mask=codes < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+    return pa.table(columns | {column: pa.array(cells.measurements[name]) for column, name in named.items()})
 
 
 def _geometry(cells: Cells) -> pa.Array:

@@ -3,15 +3,16 @@
 import csv
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import shapely
-from numpy.typing import NDArray
 
-from sparseshot.cells.formats.arrow_columns import class_codes, floats, id_column, texts_as_ids
+from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
+from sparseshot.cells.formats.checks import filled_ids
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.table import KINDS, Cells
@@ -94,39 +95,41 @@ def _parsed(data: bytes, names: list[str], delimiter: str, *, has_header: bool, 
 
 
 def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
-    columns = dict(zip(table.column_names, table.columns, strict=True))
+    columns = dict(zip(table.column_names, table.combine_chunks().columns, strict=True))
     if "x" in columns and "y" in columns:
         xy = np.column_stack([floats(columns["x"]), floats(columns["y"])])
     elif options.mpp is None:
         raise FormatError(where, "has coordinates in µm; give mpp, the size of a pixel, to read it")
     else:
         xy = np.column_stack([floats(columns["x_um"]), floats(columns["y_um"])]) / options.mpp
-    placed = np.abs(xy).max(axis=1, initial=0) <= FARTHEST_PX
-    options.repairs.count(NOT_FINITE, (~placed).sum())
-    label = np.zeros(len(xy), np.int16)
-    classes: tuple[str, ...] = ("cell",)
-    if "class" in columns:
-        names = [(text and text.strip()) or None for text in _texts(columns["class"])]
-        label, classes = class_codes(pa.array(names, pa.string()), (), where)
+    options.repairs.count(NOT_FINITE, len(xy) - (np.abs(xy) <= FARTHEST_PX).all(axis=1).sum())
+    for name in columns.keys() & set(_TEXTS):
+        texts = [text and _without_apostrophe(text) for text in columns[name].to_pylist()]
+        if name == "class":
+            texts = [(text and text.strip()) or None for text in texts]
+        elif name == "kind":
+            texts = [str(text).casefold() for text in texts]
+        columns[name] = pa.array(texts, pa.string())
+    if "kind" in columns and not set(columns["kind"].unique().to_pylist()) <= set(KINDS):
+        del columns["kind"]
+    if "id" in columns:
+        columns["id"] = _whole_numbers(columns["id"])
     measurements = {
-        name: floats(column)
+        name: name
         for name, column in columns.items()
         if name not in _NAMES and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
     }
-    return Cells(
-        np.where(placed[:, None], xy, 0),
-        classes=classes,
-        label=label,
-        score=floats(columns["score"]) if "score" in columns else None,
-        id=texts_as_ids(_texts(columns["id"]), where, options.repairs) if "id" in columns else None,
-        measurements=measurements,
-        kind=_kinds(columns["kind"]) if "kind" in columns else None,
-        name=_texts(columns["name"]) if "name" in columns else None,
-    )[placed]
+    cells = cells_of_columns(columns, xy, where, measurements=measurements)
+    return replace(cells, id=None if cells.id is None else filled_ids(cells.id, options.repairs))
 
 
-def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    return [text and _without_apostrophe(text) for text in column.to_pylist()]
+def _whole_numbers(texts: pa.Array) -> pa.Array:
+    """Return texts as numbers if each is written as a whole one."""
+    try:
+        numbers = texts.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return texts
+    return numbers if numbers.cast(pa.string()).equals(texts) else texts
 
 
 def _without_apostrophe(text: str) -> str:
@@ -142,27 +145,14 @@ def _with_apostrophe(text: str) -> str:
     return f"'{text}" if _FORMULA.match(text) else text
 
 
-def _kinds(column: pa.ChunkedArray) -> NDArray[np.uint8] | None:
-    names = [str(name).casefold() for name in column.to_pylist()]
-    return np.array([KINDS.index(name) for name in names], np.uint8) if set(names) <= set(KINDS) else None
-
-
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Write x, y, class, the other columns that there are, and the areas of outlines."""
     options.count_lost(cells, "outline", "nucleus", "regions")
-    columns: dict[str, Any] = {"x": cells.xy[:, 0], "y": cells.xy[:, 1]}
-    names = np.array([*map(_with_apostrophe, cells.classes), None], object)
-    columns["class"] = pa.array(names[cells.label], pa.string())
-    if cells.score is not None:
-        columns["score"] = cells.score
-    if cells.id is not None:
-        columns["id"] = id_column(cells.id)
-        if cells.id.dtype.kind == "S":
-            columns["id"] = pa.array(map(_with_apostrophe, columns["id"].to_pylist()), pa.string())
-    if cells.kind is not None:
-        columns["kind"] = pa.array(np.array(KINDS, object)[cells.kind], pa.string())
-    if cells.name is not None:
-        columns["name"] = pa.array([name and _with_apostrophe(name) for name in cells.name], pa.string())
+    columns: dict[str, Any] = {}
+    for name, column in columns_of_cells(cells).items():
+        is_text = name in _TEXTS and not pa.types.is_integer(column.type)
+        texts = (text and _with_apostrophe(text) for text in column.to_pylist()) if is_text else ()
+        columns[name] = pa.array(texts, pa.string()) if is_text else column
     for name, column in cells.measurements.items():
         taken = name.casefold() in _MEANING or name.startswith(_PREFIX)
         columns[_with_apostrophe(_PREFIX + name if taken else name)] = column
