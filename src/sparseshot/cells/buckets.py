@@ -18,7 +18,7 @@ MARGIN = 2
 
 
 @dataclass(frozen=True)
-class Grid:
+class Buckets:
     """Square buckets over the bounding box of some points, numbered row by row.
 
     Only buckets that contain points take memory.
@@ -52,7 +52,7 @@ class Grid:
 
         The numbers are int32 where these suffice, for speed, and int64 elsewhere.
 
-        >>> grid = Grid.over(np.array([[0.0, 0.0], [30.0, 10.0]]), side=10.0)
+        >>> grid = Buckets.over(np.array([[0.0, 0.0], [30.0, 10.0]]), side=10.0)
         >>> grid.stride, grid.keys(np.array([[0.0, 0.0], [9.0, 1.0], [10.0, 0.0], [0.0, 10.0]]))
         (8, array([18, 18, 19, 26], dtype=int32))
         """

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseshot.cells.buckets import Grid, checked_points, checked_radius, checked_scores, sorted_keys
+from sparseshot.cells.buckets import Buckets, checked_points, checked_radius, checked_scores, sorted_keys
 from sparseshot.compiled import compiled
 
 DROPPED, KEPT, OPEN = 0, 1, 2
@@ -53,7 +53,7 @@ def settle(
     xy, radius = checked_points(xy, "xy"), checked_radius(radius)
     score = checked_scores(score, points=len(xy))
     # A little wider than the radius, so that no rounding puts a neighbour two buckets away.
-    grid = Grid.over(xy, side=1.001 * radius)
+    grid = Buckets.over(xy, side=1.001 * radius)
     place, keys = sorted_keys(grid.keys(xy))
     xy, score = xy.take(place, axis=0), score.take(place)
     order = np.lexsort((xy[:, 1], xy[:, 0], -score))

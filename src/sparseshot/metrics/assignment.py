@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseshot.cells.buckets import Grid, sorted_keys
+from sparseshot.cells.buckets import Buckets, sorted_keys
 from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
@@ -32,7 +32,7 @@ class Candidates:
     def within(cls, rows_xy: NDArray[np.float64], columns_xy: NDArray[np.float64], *, radius: float) -> Self:
         """Return pairs of points at a distance of ``radius`` or less; the cost is the distance squared."""
         # A little wider than the radius, so that no rounding puts a neighbour two buckets away.
-        grid = Grid.over(rows_xy, columns_xy, side=1.001 * radius)
+        grid = Buckets.over(rows_xy, columns_xy, side=1.001 * radius)
         row_id, row_keys = sorted_keys(grid.keys(rows_xy))
         column_id, column_keys = sorted_keys(grid.keys(columns_xy))
         start, column, cost = _pairs_within(
