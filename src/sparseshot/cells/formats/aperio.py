@@ -7,7 +7,6 @@ are.
 """
 
 import re
-from dataclasses import dataclass
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
@@ -15,7 +14,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.gathered import Color, Gathered
+from sparseshot.cells.formats.gathered import Color, Gathered, first_unique
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.formats.xml_text import (
     attribute,
@@ -36,55 +35,46 @@ _ELLIPSE_VERTICES = 64
 _HALF_PX = 0.5
 
 
-@dataclass
-class _Layer:
-    """An ``<Annotation>`` of the file; its colour is packed as blue, green, red."""
-
-    id: str = ""
-    name: str = ""
-    color: str = ""
-
-    def declare(self, gathered: Gathered) -> None:
-        """Note the class and its colour, whether or not it has cells."""
-        if self.name:
-            gathered.classes[self.name] = None
-            if self.color.isascii() and self.color.isdigit():
-                packed = int(self.color[:10])
-                gathered.colors.setdefault(self.name, (packed & 255, packed >> 8 & 255, packed >> 16 & 255))
-
-
 def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read regions; the class is the name of their layer, of its attribute, or the text of the region."""
-    gathered, layer, mpp, layers = Gathered(), _Layer(), None, 0
+    gathered, mpp, layers = Gathered(), None, 0
+    layer = name = ""
+    color: Color | None = None
     long_ids: list[str] = []
     for element in elements(source, whole="Region"):
         if element.tag == "Annotations":
             mpp = _mpp(element)
         elif element.tag == "Annotation":
             layers += 1
-            name = element.get("Name", "").strip()
+            layer, name = element.get("Id", str(layers)), element.get("Name", "").strip()
             name = "" if re.fullmatch(r"Layer \d+", name) else name  # a number given by the program
-            layer = _Layer(element.get("Id", str(layers)), name, element.get("LineColor", ""))
-            layer.declare(gathered)
+            color = _color(element.get("LineColor", ""))
+            gathered.declare(name, color)
         elif element.tag == "Attribute":
-            layer.name = layer.name or _attribute(element)
-            layer.declare(gathered)
+            name = name or _attribute(element)
+            gathered.declare(name, color)
         elif element.tag == "Region":
-            what = f"region {element.get('Id', '?')} of layer {layer.id}"
+            what = f"region {element.get('Id', '?')} of layer {layer}"
             ring = _ring(element, what, source.name)
             if element.get("NegativeROA") == "1" and gathered.polygons and gathered.polygons[-1]:
                 gathered.polygons[-1][0].append(ring)  # a hole in the region before
             elif len(ring) == 2 or element.get("Type") in _LINES:
                 options.repairs.count("lines left out")
             else:
-                name = layer.name or element.get("Text", "").strip()
                 own_id = element.get("Guid", element.get("Id", ""))
                 place = {"point": ring[0]} if len(ring) == 1 else {"polygons": [[ring]]}
-                gathered.add(name or None, own_id, **place)
-                long_ids.append(f"{layer.id}-{element.get('Id', '')}")
-    if len(set(gathered.ids)) < len(gathered.ids):  # each layer counts from 1
-        gathered.ids = list(long_ids) if len(set(long_ids)) == len(long_ids) else [None] * len(long_ids)
+                gathered.add(name or element.get("Text", "").strip() or None, own_id, **place)
+                long_ids.append(f"{layer}-{element.get('Id', '')}")
+    gathered.ids = first_unique(gathered.ids, long_ids)  # each layer counts from 1
     return gathered.cells(options, mpp=mpp)
+
+
+def _color(packed: str) -> Color | None:
+    """Return a colour that is packed as blue, green, red."""
+    if not (packed.isascii() and packed.isdigit()):
+        return None
+    value = int(packed[:10])
+    return value & 255, value >> 8 & 255, value >> 16 & 255
 
 
 def _mpp(element: Element) -> float | None:

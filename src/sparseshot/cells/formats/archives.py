@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, BinaryIO
+from typing import IO
 
 from sparseshot.cells.formats.options import OpenFile
 from sparseshot.errors import FormatError
@@ -16,24 +16,26 @@ MOST_EXPANSION = 250
 """Largest ratio of unpacked to packed size; JSON of cells reaches 30."""
 FREE_BYTES = 64 << 20
 """Size up to which the ratio does not matter."""
+BUFFER_BYTES = 1 << 18
 
 
 def sources(path: Path) -> Iterator[OpenFile]:
     """Yield the file itself, the content of a .gz, or each JSON file of a .zip."""
+    left = [max(FREE_BYTES, MOST_EXPANSION * path.stat().st_size)]
     with path.open("rb") as file:
         head = file.peek(4)[:4]
         if head.startswith(b"\x1f\x8b"):
-            yield OpenFile(_Budget(path).limited(gzip.GzipFile(fileobj=file)), str(path))
+            unpacked = _Limited(gzip.GzipFile(fileobj=file), path, left)
+            yield OpenFile(io.BufferedReader(unpacked, BUFFER_BYTES), str(path))
         elif head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
             with _named_errors(path):
                 archive = zipfile.ZipFile(file)
-            yield from _members(archive, path)
+            yield from _members(archive, path, left)
         else:
             yield OpenFile(file, str(path))
 
 
-def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[OpenFile]:
-    budget = _Budget(path)
+def _members(archive: zipfile.ZipFile, path: Path, left: list[int]) -> Iterator[OpenFile]:
     found = False
     for info in archive.infolist():
         name = PurePosixPath(info.filename.replace("\\", "/"))
@@ -44,34 +46,17 @@ def _members(archive: zipfile.ZipFile, path: Path) -> Iterator[OpenFile]:
         if name.suffix.lower() in {".json", ".geojson"}:
             found = True
             with _named_errors(path):
-                packed = archive.open(info)
-            yield OpenFile(budget.limited(packed), f"{path}/{name}")
+                unpacked = _Limited(archive.open(info), path, left)
+            yield OpenFile(io.BufferedReader(unpacked, BUFFER_BYTES), f"{path}/{name}")
     if not found:
         raise FormatError(path, "holds no .geojson or .json file; a .zip of QuPath exports is wanted")
 
 
-class _Budget:
-    """Number of bytes that may still be unpacked from a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._left = max(FREE_BYTES, MOST_EXPANSION * path.stat().st_size)
-
-    def limited(self, packed: io.BufferedIOBase | IO[bytes]) -> BinaryIO:
-        return io.BufferedReader(_Limited(packed, self, self._path), buffer_size=1 << 18)
-
-    def spend(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise FormatError(
-                self._path,
-                f"unpacks to more than {MOST_EXPANSION} times its size; unpack it yourself to read it",
-            )
-
-
 class _Limited(io.RawIOBase):
-    def __init__(self, packed: io.BufferedIOBase | IO[bytes], budget: _Budget, path: Path) -> None:
-        self._packed, self._budget, self._path = packed, budget, path
+    """Unpacked content; ``left`` is the number of bytes that may still be unpacked from the whole file."""
+
+    def __init__(self, packed: io.BufferedIOBase | IO[bytes], path: Path, left: list[int]) -> None:
+        self._packed, self._path, self._left = packed, path, left
 
     def readable(self) -> bool:
         return True
@@ -79,7 +64,10 @@ class _Limited(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         with _named_errors(self._path):
             data = self._packed.read(len(buffer))
-        self._budget.spend(len(data))
+        self._left[0] -= len(data)
+        if self._left[0] < 0:
+            reason = f"unpacks to more than {MOST_EXPANSION} times its size; unpack it yourself to read it"
+            raise FormatError(self._path, reason)
         buffer[: len(data)] = data
         return len(data)
 

@@ -4,7 +4,7 @@ from typing import BinaryIO
 
 import shapely
 
-from sparseshot.cells.formats.gathered import Color, Gathered, web_color
+from sparseshot.cells.formats.gathered import Color, Gathered, first_unique, web_color
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.formats.xml_text import (
     attribute,
@@ -31,13 +31,13 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         if element.tag not in {"Group", "Annotation"}:
             continue
         name, color = element.get("Name", ""), web_color(element.get("Color", ""))
-        group = name if element.tag == "Group" else element.get("PartOfGroup", "").strip()
+        if element.tag == "Group":
+            gathered.declare(name, color)
+            continue
+        group = element.get("PartOfGroup", "").strip()
         group = "" if group == "None" else group
         if group and color:
             gathered.colors.setdefault(group, color)
-        if element.tag == "Group":
-            gathered.classes[name] = None
-            continue
         kind, what = element.get("Type", "Polygon"), f"annotation {name[:200]!r}"
         if kind in _NO_CELLS:
             options.repairs.count(_NO_CELLS[kind])
@@ -50,8 +50,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
             continue
         for number, vertex in enumerate(found):
             gathered.add(group or None, name if kind == "Dot" else f"{name}#{number}", point=vertex)
-    if len(set(gathered.ids)) < len(gathered.ids):  # free text, not ids
-        gathered.ids = [None] * len(gathered.ids)
+    gathered.ids = first_unique(gathered.ids)  # names are free text
     return gathered.cells(options)
 
 

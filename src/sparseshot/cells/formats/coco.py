@@ -33,9 +33,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         content = {"annotations": content} if isinstance(content, list) else content
         categories = {each["id"]: str(each["name"]) for each in content.get("categories", ())}
         for each in content.get("categories", ()):
-            gathered.classes[str(each["name"])] = None
-            if each.get("color"):
-                gathered.colors.setdefault(str(each["name"]), _color(each["color"]))
+            gathered.declare(str(each["name"]), _color(each["color"]) if each.get("color") else None)
         annotations = _of_image(content, options.image, source.name)
         own = content.get(MEMBER, {})
         regions = shapely.from_wkt(np.array(own.get("regions", []), object))

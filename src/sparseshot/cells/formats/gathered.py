@@ -67,6 +67,13 @@ class Gathered:
         self.scores.append(score)
         self.measured.append(measured or {})
 
+    def declare(self, name: str, color: Color | None) -> None:
+        """Note a class and its colour, whether or not it has cells."""
+        if name:
+            self.classes[name] = None
+            if color:
+                self.colors.setdefault(name, color)
+
     def cells(self, options: ReadOptions, *, mpp: float | None = None) -> Cells:
         """Build the table; outlines of the exhaustive class become regions."""
         polygons = list(chain.from_iterable(self.polygons))
@@ -120,6 +127,15 @@ def _ids(ids: list[Any], options: ReadOptions) -> list[Any] | None:
     if all(re.fullmatch(r"0|[1-9]\d{0,17}", text, re.ASCII) for text in texts):
         return [int(text) for text in texts]
     return texts
+
+
+def first_unique(*choices: list[Any]) -> list[Any]:
+    """Return the first list of ids in which none repeats; if there is none, no ids.
+
+    >>> first_unique(["1", "1"], ["1-1", "2-1"])
+    ['1-1', '2-1']
+    """
+    return next((ids for ids in choices if len(set(ids)) == len(ids)), [None] * len(choices[0]))
 
 
 def web_color(text: str) -> Color | None:
