@@ -9,10 +9,12 @@ The layers, from the ground up:
     painting          nuclei, and what looks like them, painted on the ground
     light             the image
     synthetic_tissue  the slide
+    scanned_tissue    slides of many laboratories and scanners
     pyramid_file      a slide as a file
 """
 
 from sparseshot.datasets.synthetic.pyramid_file import write_pyramid
+from sparseshot.datasets.synthetic.scanned_tissue import ScannedTissue, varied_tissue
 from sparseshot.datasets.synthetic.synthetic_tissue import Mix, SyntheticTissue, synthetic_samples
 
-__all__ = ["Mix", "SyntheticTissue", "synthetic_samples", "write_pyramid"]
+__all__ = ["Mix", "ScannedTissue", "SyntheticTissue", "synthetic_samples", "varied_tissue", "write_pyramid"]

@@ -31,6 +31,12 @@ class Landscape(NamedTuple):
     flow_y: float
     nucleus_scale: float
     blur_um: float
+    other_scale: float
+    tone: float
+    rim: float
+    mottling: float
+    brown: float
+    smear: bool
 
 
 _TERRAIN = {

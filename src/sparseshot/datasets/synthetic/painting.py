@@ -15,6 +15,7 @@ _WAVE_COSINE, _WAVE_SINE, _DARK, _BLACK, _SOFT, _SPOT_U, _SPOT_V, _SPOT_SIZE = c
     after=ground.LAST_CHANNEL, count=8
 )
 LAST_CHANNEL = _SPOT_SIZE
+(_DAB,) = channels(after=LAST_CHANNEL + 1, count=1)  # after that of the sensor noise
 
 LOOKS = np.array(
     [
@@ -27,6 +28,7 @@ LOOKS = np.array(
         [0.25, 0.30, 1.20, 0.40, 0.00, 0.80, 0.20, 1.0],  # pigment: brown and granular
         [0.00, 0.75, 0.35, 0.30, 0.30, 0.06, 0.04, 1.0],  # erythrocyte: red, pale in the middle
         [0.50, 0.20, 0.50, 0.60, 0.00, 0.30, 0.30, 3.0],  # dust
+        [0.28, 0.22, 0.00, 0.30, 0.20, 0.40, 0.05, 1.0],  # cytoplasm of a smear: pale and granular
     ]
 )
 """Appearance of each kind: its stains, the share of the ground that stays, the contrast of its rim, its
@@ -42,7 +44,9 @@ class _Nature(NamedTuple):
 
     soft_um: float
     dark: float
+    rim: float
     mottled: float
+    is_brown: bool
     spot_u: float
     spot_v: float
     spot_um: float
@@ -71,7 +75,7 @@ def _nature(land: Landscape, thing: Any, mpp: float) -> _Nature:
     out_of_focus = ramp(uniform(key, _SOFT, thing.id, thing.kind), 0.8, 1.0)
     soft = landscape.focus(land, thing.x, thing.y) * look[_SOFTNESS] * (1.0 + 1.6 * out_of_focus)
     soft = np.sqrt(soft * soft + 0.3 * mpp * mpp)
-    dark = between(0.78, 1.15, uniform(key, _DARK, thing.id, thing.kind))
+    dark = between(0.78, 1.15, uniform(key, _DARK, thing.id, thing.kind)) * land.tone
     spot = -1.0
     if thing.kind == population.TUMOUR:
         dark *= 1.0 + 0.7 * ramp(uniform(key, _BLACK, thing.id, thing.kind), 0.84, 1.0)
@@ -79,7 +83,9 @@ def _nature(land: Landscape, thing: Any, mpp: float) -> _Nature:
     return _Nature(
         soft,
         dark,
-        look[_MOTTLED] * 0.5 / max(0.5, soft),
+        min(0.9, look[_RIM] * land.rim),
+        look[_MOTTLED] * land.mottling * 0.5 / max(0.5, soft),
+        thing.kind <= population.STROMAL and uniform(key, _DAB, thing.id, thing.kind) < land.brown,
         between(-0.45, 0.45, uniform(key, _SPOT_U, thing.id, thing.kind)),
         between(-0.45, 0.45, uniform(key, _SPOT_V, thing.id, thing.kind)),
         spot if spot > 0.4 else 0.0,
@@ -115,7 +121,7 @@ def _paint_one(
             texture = _chromatin(land.key, pixels.x_um[column], pixels.y_um[row], pixels.mpp)
             if thing.kind == population.PIGMENT:
                 cover *= ramp(texture, -0.35, 0.15)  # grains
-            tone = nature.dark * (1.0 - look[_RIM] * (1.0 - ramp(length / border, 0.55, 0.92)))
+            tone = nature.dark * (1.0 - nature.rim * (1.0 - ramp(length / border, 0.55, 0.92)))
             tone *= max(0.2, 1.0 + nature.mottled * texture)
             if nature.spot_um > 0.0:
                 du, dv = (u - nature.spot_u) * thing.a, (v - nature.spot_v) * thing.b
@@ -123,7 +129,10 @@ def _paint_one(
                 tone += 0.8 * (1.0 - ramp(distance, nature.spot_um - 0.5 * soft, nature.spot_um + 0.5 * soft))
             stays = 1.0 - cover * (1.0 - look[_STAYS])
             for stain in (BLUE, PINK, BROWN):
-                stains[stain, row, column] = stains[stain, row, column] * stays + cover * tone * look[stain]
+                amount = look[stain]
+                if nature.is_brown:  # DAB covers the haematoxylin
+                    amount = look[BLUE] if stain == BROWN else 0.3 * look[stain]
+                stains[stain, row, column] = stains[stain, row, column] * stays + cover * tone * amount
 
 
 @compiled

@@ -16,7 +16,7 @@ from sparseshot.datasets.synthetic.landscape import Landscape
 from sparseshot.datasets.synthetic.noise import between, channels, ramp, uniform
 
 CLASSES = ("tumour", "lymphocyte", "stromal")
-TUMOUR, LYMPHOCYTE, STROMAL, SMUDGE, FRAGMENT, PIGMENT, ERYTHROCYTE, DUST = range(8)
+TUMOUR, LYMPHOCYTE, STROMAL, SMUDGE, FRAGMENT, PIGMENT, ERYTHROCYTE, DUST, CYTOPLASM = range(9)
 """Kinds of object; the first three are cells, by their index in :data:`CLASSES`."""
 
 SITE_UM = 8.0
@@ -86,6 +86,13 @@ def _draw_candidate(land: Landscape, i: int, j: int, cell: Any) -> bool:
     room = 1.1 * land.density_per_um2 * SITE_UM * SITE_UM  # a tenth is removed for overlap
     if here >= 4.0 * room or x >= land.width_um or y >= land.height_um:
         return False
+    cell.id = j * sites_across(land)[0] + i
+    if land.smear:
+        cell.x, cell.y, cell.angle = x, y, np.pi * uniform(key, _ANGLE, i, j)
+        cell.kind = TUMOUR if uniform(key, _CLASS, i, j) < 0.6 else LYMPHOCYTE
+        cell.a = between(3.2, 6.0, uniform(key, _SIZE, i, j)) * land.nucleus_scale
+        cell.b = cell.a * between(0.6, 1.0, uniform(key, _RATIO, i, j))
+        return here < 0.25 * room
     if landscape.shore(land, x, y, 0.0) < 4.0:
         return False
     depth = landscape.nest(land, x, y, 0.0)
@@ -106,17 +113,16 @@ def _draw_candidate(land: Landscape, i: int, j: int, cell: Any) -> bool:
         a = between(4.2, 6.6, size * (0.4 + 0.6 * size)) * land.nucleus_scale
         b = a * between(0.62, 0.95, ratio)
     elif kind == LYMPHOCYTE:
-        a = between(2.6, 3.5, size)
+        a = between(2.6, 3.5, size) * land.other_scale
         b = a * between(0.82, 1.0, ratio)
     else:
-        a = between(4.4, 8.6, size)
-        b = between(1.5, 2.5, ratio)
+        a = between(4.4, 8.6, size) * land.other_scale
+        b = between(1.5, 2.5, ratio) * land.other_scale
         step = 3.0
         across = landscape.flow(land, x + step, y, 0.0) - landscape.flow(land, x - step, y, 0.0)
         along = landscape.flow(land, x, y + step, 0.0) - landscape.flow(land, x, y - step, 0.0)
         angle = np.arctan2(across, -along) + 0.5 * (angle / np.pi - 0.5)  # on the contour line of the flow
     cell.x, cell.y, cell.a, cell.b, cell.angle, cell.kind = x, y, a, b, angle, kind
-    cell.id = j * sites_across(land)[0] + i
     return True
 
 
@@ -165,8 +171,18 @@ def _is_overlapped(  # noqa: PLR0917  numba knows no keyword-only arguments
     return False
 
 
+def cytoplasm_of(cells: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the cytoplasm around the nuclei of a smear."""
+    around = cells.copy()
+    wider = 1.25 + 0.35 * (cells["id"] * 0.618 % 1)
+    longer = np.minimum(wider * cells["a"], REACH_UM / 1.4)
+    around["a"], around["b"] = longer, np.maximum(wider * cells["b"], 0.85 * longer)
+    around["kind"] = CYTOPLASM
+    return around
+
+
 @compiled
-def clutter_at(land: Landscape, sites: Sites) -> NDArray[np.void]:
+def clutter_at(land: Landscape, sites: Sites) -> NDArray[np.void]:  # noqa: PLR0912  one branch a kind
     """Return the objects of the sites that are not cells: smudges, fragments, pigment, erythrocytes, dust."""
     out = np.empty(max(0, (sites.i1 - sites.i0) * (sites.j1 - sites.j0)), OBJECT)
     key, count = land.key, 0
@@ -178,7 +194,13 @@ def clutter_at(land: Landscape, sites: Sites) -> NDArray[np.void]:
             inside = landscape.shore(land, x, y, 0.0)
             size = uniform(key, _CLUTTER_SIZE, i, j)
             ratio = between(0.6, 1.0, uniform(key, _CLUTTER_RATIO, i, j))
-            if inside < 0.0:
+            if land.smear:
+                if u > 0.45:
+                    continue
+                kind, a = (
+                    (FRAGMENT, between(0.7, 1.4, size)) if u < 0.01 else (ERYTHROCYTE, between(3, 3.9, size))
+                )
+            elif inside < 0.0:
                 if u > 0.0004 * land.debris:
                     continue
                 kind, a = DUST, between(0.8, 5.0, size * size)

@@ -55,6 +55,10 @@ class SyntheticTissue:
         mix: relative frequencies of the classes; approximate, because the kind of tissue matters too.
         tissue_fraction: share of the slide covered by tissue, in (0, 1]; the rest is glass.
         debris: amount of objects that look like nuclei; 1 is about one for every five cells.
+        variety: how far stains, focus and nuclei differ from slide to slide: 1 is one laboratory, 3 is many
+            laboratories and organs.
+        smear: single cells with their cytoplasm among red blood cells, as in blood, instead of tissue.
+        brown: share of nuclei stained by DAB, as in immunohistochemistry; above 0 there is no eosin.
 
     >>> from sparseshot.images import read_region
     >>> slide = SyntheticTissue(seed=7, size_px=(250_000, 250_000))
@@ -69,6 +73,9 @@ class SyntheticTissue:
     mix: Mix = DEFAULT_MIX
     tissue_fraction: float = 0.5
     debris: float = 1.0
+    variety: float = 1.0
+    brown: float = 0.0
+    smear: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
@@ -88,6 +95,10 @@ class SyntheticTissue:
             raise InputError(f"tissue_fraction is {self.tissue_fraction}; give a share in (0, 1]")
         if not 0 <= self.debris <= 10:
             raise InputError(f"debris is {self.debris}; give 0 (none) to 10; 1 is usual")
+        if not 1 <= self.variety <= 5:
+            raise InputError(f"variety is {self.variety}; give 1 (one laboratory) to 5")
+        if not 0 <= self.brown <= 1:
+            raise InputError(f"brown is {self.brown}; give the share of nuclei, 0 to 1")
 
     @property
     def name(self) -> str:
@@ -184,8 +195,14 @@ class SyntheticTissue:
             fat_shift=self._drawn("fat", -0.25, 0.1),
             flow_x=math.cos(angle),
             flow_y=math.sin(angle),
-            nucleus_scale=self._drawn("nuclei", 0.9, 1.12),
-            blur_um=self._drawn("blur", 0.5, 0.9),
+            nucleus_scale=self._drawn("nuclei", 0.9, 1.12) * self._factor("size", 0.1),
+            blur_um=self._drawn("blur", 0.5, 0.9) * self._factor("focus", 0.3),
+            other_scale=self._factor("others", 0.1),
+            tone=self._factor("tone", 0.15),
+            rim=self._factor("rim", 0.4),
+            mottling=self._factor("mottle", 0.3),
+            brown=float(self.brown),
+            smear=bool(self.smear),
         )
         if self.tissue_fraction == 1:
             return land
@@ -195,14 +212,26 @@ class SyntheticTissue:
     @cached_property
     def _lamp(self) -> Lamp:
         stains = np.array([light.HAEMATOXYLIN, light.EOSIN, light.PIGMENT])
-        hue = [[self._drawn(f"hue {i} {c}", 0.82, 1.22) for c in range(3)] for i in range(3)]
-        strength = [self._drawn("blue", 0.75, 1.4), self._drawn("pink", 0.6, 1.55), 1.0]
+        hues = [[self._drawn(f"hue {i} {c}", 0.82, 1.22) for c in range(3)] for i in range(3)]
+        hue = np.array(hues) ** self.variety
+        eosin = 0.35 if self.brown else 1.0  # without eosin the ground is counterstained faintly
+        strength = [
+            self._drawn("blue", 0.75, 1.4) * self._factor("blues", 0.15),
+            self._drawn("pink", 0.6, 1.55) * self._factor("pinks", 0.2) * eosin,
+            1.0,
+        ]
+        if self.brown:
+            stains[1] = stains[0]
         glass = [self._drawn(f"glass {c}", 240.0, 246.0) for c in range(3)]
         return Lamp((stains * hue * np.c_[strength]).astype(np.float32), np.array(glass, np.float32))
 
     def _drawn(self, trait: str, low: float, high: float) -> float:
         """Draw a property of the whole slide."""
         return between(low, high, uniform(self.seed, int.from_bytes(trait.encode()[:7].ljust(7)), -1, -1))
+
+    def _factor(self, trait: str, spread: float) -> float:
+        """Draw a factor of the whole slide: 1 at a variety of 1, and farther from it above."""
+        return math.exp((self.variety - 1) * spread * self._drawn(trait, -1.0, 1.0))
 
     def _strip(self, grid: Grid, box: Box) -> NDArray[np.uint8]:
         land, mpp = self._land, float(grid.mpp)
@@ -212,13 +241,19 @@ class SyntheticTissue:
             for first, last in ((box.x0, box.x1), (box.y0, box.y1))
         )
         pixels = Pixels(x_um, y_um, mpp)
-        stains = ground.ground(land, pixels, mpp > OBJECTS_UP_TO_UM)
+        if self.smear:
+            stains = np.full((3, box.height, box.width), 0.02, np.float32)
+        else:
+            stains = ground.ground(land, pixels, mpp > OBJECTS_UP_TO_UM)
         if mpp <= OBJECTS_UP_TO_UM:
             sites = population.sites_of(
                 land, x_um[0] - REACH_UM, y_um[0] - REACH_UM, x_um[-1] + REACH_UM, y_um[-1] + REACH_UM
             )
             painting.paint(stains, land, population.clutter_at(land, sites), pixels)
-            painting.paint(stains, land, population.cells_at(land, sites), pixels)
+            cells = population.cells_at(land, sites)
+            if self.smear:
+                painting.paint(stains, land, population.cytoplasm_of(cells), pixels)
+            painting.paint(stains, land, cells, pixels)
         return light.develop(stains, land, self._lamp, box.x0, box.y0)
 
     def _outlines(self, found: NDArray[np.void]) -> NDArray[np.object_]:
