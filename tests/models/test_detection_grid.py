@@ -91,3 +91,26 @@ def test_foreground_probability_is_one_minus_softmax_of_background() -> None:
     logits = torch.randn(5, 4, 3, 3, dtype=torch.float64)
     expected = 1 - torch.softmax(logits, dim=1)[:, 0]
     torch.testing.assert_close(foreground_probability(logits), expected)
+
+
+@given(st.lists(st.tuples(st.floats(0, 63.99), st.floats(0, 39.99)), min_size=1, max_size=12, unique=True))
+def test_a_mark_reaches_the_grid_cells_whose_offset_reaches_it(places: list[tuple[float, float]]) -> None:
+    xy = np.array(places)
+    one, four = (
+        encode(xy, np.ones(len(xy), int), shape_px=(40, 64), stride=8, reach=reach) for reach in (0.0, 0.5)
+    )
+    assert (four.label >= one.label).all()
+    row, col = np.nonzero(four.label)
+    offset = four.offset[:, row, col]
+    assert (offset >= -0.5).all()
+    assert (offset < 1.5).all()
+    point = 8 * (np.stack([col, row]) + offset)
+    distance = np.abs(point.T[:, None] - xy).max(axis=2).min(axis=1)
+    assert (distance < 1e-4).all(), "each grid cell points at one of the marks"
+    own = np.array(((offset >= 0) & (offset < 1)).all(axis=0))
+    assert np.array_equal(np.stack([row[own], col[own]]), np.nonzero(one.label)), "its own mark comes first"
+
+
+def test_a_mark_in_the_middle_of_the_grid_reaches_four_grid_cells() -> None:
+    target = encode(np.array([[17.0, 14.0]]), np.ones(1, int), shape_px=(40, 40), stride=8, reach=0.5)
+    assert np.argwhere(target.label).tolist() == [[1, 1], [1, 2], [2, 1], [2, 2]]

@@ -139,9 +139,10 @@ def test_points_turn_with_the_picture() -> None:
     canvas = Canvas(ArraySlide(pixels), Cells(xy, mpp=0.5), Labelling(), mpp=0.5, outlines=False)
     batch = CropSource([canvas], plan(stride=8)).batch(0, range(40))
     seen = 0
-    for image, target, offset in zip(batch.image, batch.target, batch.offset, strict=True):  # type: ignore[arg-type]
+    assert batch.centres is not None
+    for image, centres, offset in zip(batch.image, batch.centres, batch.offset, strict=True):  # type: ignore[arg-type]
         dots = np.argwhere(image[0].numpy() == 255)
-        cells = np.argwhere(target.numpy() > 0)
+        cells = np.argwhere(centres.numpy())
         assert sorted(map(tuple, dots // 8)) == sorted(map(tuple, cells))
         for row, col in cells:
             x, y = (np.array([col, row]) + offset[:, row, col].numpy()) * 8
@@ -195,8 +196,8 @@ def test_certain_negatives_and_ignored_boxes_reach_the_grid() -> None:
     )
     batch = CropSource([canvas], plan(stride=8)).batch(0, range(8))
     assert (batch.target == IGNORED).sum(dim=(1, 2)).tolist() == [8] * 8
-    assert (batch.target == 1).sum(dim=(1, 2)).tolist() == [1] * 8
-    assert batch.annotated.sum(dim=(1, 2)).tolist() == [2] * 8
+    assert (batch.target == 1).sum(dim=(1, 2)).tolist() == [4] * 8
+    assert batch.annotated.sum(dim=(1, 2)).tolist() == [8] * 8
 
 
 def test_no_marks_is_an_error_that_says_so() -> None:

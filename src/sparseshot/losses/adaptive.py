@@ -134,6 +134,11 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         """True: the marked share."""
         return True
 
+    @property
+    def built_for(self) -> float | None:
+        """One half, once there is an estimate."""
+        return None if self.share.isnan().all() else 0.5
+
     def _reset(self, classes: int) -> None:
         """Start without an estimate for this number of classes."""
         self.histograms = LogitHistograms(classes, objects=True)
@@ -147,7 +152,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
             self._reset(number_of_classes(call.logits))
             self.histograms.to(call.logits.device)
         if self.training:
-            self.histograms.observe(call.read())
+            self.histograms.observe(call.read(), call.hints.centres)
             self.steps += 1
             if call.progress >= self.warm_up and self.steps % self.every == 0:
                 self._estimate(call.progress)

@@ -21,10 +21,13 @@ class Hints:
 
     Attributes:
         truth: integers ``(N, *)`` like the target, but complete; known in simulations only.
+        centres: booleans ``(N, *)``, where a mark covers several locations of a detector's grid: the one in
+            which it lies.
         teacher_logits: logits of a teacher on the same input, of the shape of the model's.
     """
 
     truth: Tensor | None = None
+    centres: Tensor | None = None
     teacher_logits: Tensor | None = None
 
 

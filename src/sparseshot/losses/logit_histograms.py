@@ -25,10 +25,10 @@ class LogitHistograms(nn.Module):
 
     Args:
         classes: number of classes to distinguish; 1 counts all foreground together.
-        objects: count cells instead of locations where marks are points, that is, isolated. On the grid of a
-            detector a model cannot know exactly in which of a few places a cell will be, and each of them
-            would count as a cell. So a cell is a peak of the logits, and marked if a mark lies at the peak; a
-            mark beside it may belong to another cell.
+        objects: count cells instead of locations where marks are points: isolated, or with known centres. On
+            the grid of a detector a model cannot know exactly in which of a few places a cell will be, and
+            each of them would count as a cell. So a cell is a peak of the logits, and marked if the peak is
+            a location of a mark; a mark beside it may belong to another cell.
 
     Attributes:
         points: whether marks are points; None until enough marks were seen.
@@ -60,9 +60,14 @@ class LogitHistograms(nn.Module):
         return self.counts[1]
 
     @torch.no_grad()
-    def observe(self, batch: Locations) -> None:
-        """Add a batch; until it is known whether marks are points, nothing is counted."""
+    def observe(self, batch: Locations, centres: Tensor | None = None) -> None:
+        """Add a batch; until it is known whether marks are points, nothing is counted.
+
+        ``centres`` are those of :class:`~sparseshot.losses.locations.Hints`.
+        """
         batch = batch._replace(logits=batch.logits.detach())
+        if self.points is None and centres is not None:
+            self.points = True
         if self.points is None:
             self.crowding += _of_all_processes(marks_and_neighbours(batch.label))
             self.points = are_points(self.crowding)
@@ -81,7 +86,7 @@ class LogitHistograms(nn.Module):
         counts[1] = self._histogram(torch.where(counted, bins, -1), likeliest)
         self.counts.mul_(self.DECAY).add_(_of_all_processes(counts))
         if self.points:
-            every = batch.label > 0
+            every = (batch.label > 0) & (torch.ones_like(batch.annotated) if centres is None else centres)
             marks = self._histogram(bins[every], batch.label[every] - 1).sum(-1)
             self.marks.mul_(self.DECAY).add_(_of_all_processes(marks.to(self.marks)))
 

@@ -78,6 +78,11 @@ class Loss(nn.Module):
         """Whether the loss estimates something from the values of a batch, which cannot be compiled."""
         return False
 
+    @property
+    def built_for(self) -> float | None:
+        """The threshold that predictions of this loss are made for; None if it depends on the marks."""
+        return None
+
     def losses(self, locations: Locations, call: Call) -> Tensor:
         """Return the loss of each location, ``(N, *)``; ignored locations may have any value."""
         raise NotImplementedError

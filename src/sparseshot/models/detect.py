@@ -36,6 +36,8 @@ class Detect:
     """The place of every cell.
 
     Attributes:
+        mark_reach: how far over its border, in grid cells, a grid cell also learns a mark; 0.5 is as far as
+            its offset reaches, four grid cells a mark; 0 is one grid cell a mark, as in YOLLO.
         radius_um: of several detections within this distance the one with the highest score is kept; 0:
             :data:`MATCH_RADIUS_UM`.
     """
@@ -48,6 +50,7 @@ class Detect:
     width: int = 16
     stride: int = 8
     sizes: bool = False
+    mark_reach: float = 0.5
     radius_um: float = 0.0
 
     def network(self) -> nn.Module:
@@ -85,7 +88,14 @@ class Detect:
         positive = points.target > 0
         shape = (label.shape[0], label.shape[1])
         grid, negative = (
-            encode(points.xy[chosen], label_of, shape_px=shape, stride=self.stride, size=points.size[chosen])
+            encode(
+                points.xy[chosen],
+                label_of,
+                shape_px=shape,
+                stride=self.stride,
+                reach=self.mark_reach,
+                size=points.size[chosen],
+            )
             for chosen, label_of in (
                 (positive, points.target[positive]),
                 (~positive, np.ones((~positive).sum(), np.int64)),

@@ -7,6 +7,7 @@ saturating the sigmoid. The size channels ``s`` mean
 ``stride · exp(s)`` pixels.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,7 +27,8 @@ class GridTarget(NamedTuple):
 
     Attributes:
         label: ``(rows, cols)`` int64, 0 or 1…C.
-        offset: ``(2, rows, cols)`` float32, x and y within the grid cell, in [0, 1); 0 where ``label`` is 0.
+        offset: ``(2, rows, cols)`` float32, x and y from the corner of the grid cell, in grid cells; in
+            [0, 1) where the point lies in the cell; 0 where ``label`` is 0.
         size: ``(2, rows, cols)`` float32, width and height in pixels; NaN where unknown.
     """
 
@@ -41,6 +43,7 @@ def encode(
     *,
     shape_px: tuple[int, int],
     stride: int,
+    reach: float = 0.0,
     size: NDArray[np.floating] | None = None,
 ) -> GridTarget:
     """Encode points as a grid.
@@ -50,9 +53,11 @@ def encode(
         label: ``(K,)`` 1…C.
         shape_px: height and width of the image.
         stride: pixels to a grid cell.
+        reach: how far over its border a grid cell also stands for a point, in grid cells: 0 is one grid cell
+            a point, 0.5 the four nearest ones.
         size: ``(K, 2)`` width and height in pixels, NaN where unknown.
 
-    Of several points in one grid cell the one nearest its centre is kept.
+    Of several points of one grid cell the one nearest its centre is kept.
 
     >>> target = encode(np.array([[9.0, 2.0]]), np.array([1]), shape_px=(16, 16), stride=8)
     >>> target.label
@@ -60,6 +65,9 @@ def encode(
            [0, 0]])
     >>> target.offset[:, 0, 1]
     array([0.125, 0.25 ], dtype=float32)
+    >>> encode(np.array([[9.0, 2.0]]), np.array([1]), shape_px=(16, 16), stride=8, reach=0.5).label
+    array([[1, 1],
+           [0, 0]])
     """
     height, width = shape_px
     rows, cols = -(-height // stride), -(-width // stride)
@@ -70,15 +78,20 @@ def encode(
     )
     inside = ((xy >= 0) & (xy < (width, height))).all(axis=1)
     xy, label = xy[inside], label[inside]
-    place = np.floor(xy / stride).astype(np.intp)
-    offset = xy / stride - place
-    # From the farthest to the nearest: the last one written stays.
-    order = np.argsort(-((offset - 0.5) ** 2).sum(axis=1), kind="stable")
+    steps = np.array([(0, 0)] if reach == 0 else list(itertools.product((-1, 0, 1), repeat=2)))
+    place = (np.floor(xy / stride).astype(np.intp)[:, None] + steps).reshape(-1, 2)
+    point = np.repeat(np.arange(len(xy)), len(steps))
+    offset = xy[point] / stride - place
+    stands = ((offset >= -reach) & (offset < 1 + reach) & (place >= 0) & (place < (cols, rows))).all(axis=1)
+    place, point, offset = place[stands], point[stands], offset[stands]
+    # From the farthest to the nearest, those inside the grid cell last: the last one written stays.
+    inside_cell = ((offset >= 0) & (offset < 1)).all(axis=1)
+    order = np.lexsort((-((offset - 0.5) ** 2).sum(axis=1), inside_cell))
     col, row = place[order].T
-    target.label[row, col] = label[order]
+    target.label[row, col] = label[point[order]]
     target.offset[:, row, col] = offset[order].T
     if size is not None:
-        target.size[:, row, col] = size[inside][order].T
+        target.size[:, row, col] = size[inside][point[order]].T
     return target
 
 

@@ -39,7 +39,7 @@ class Target(NamedTuple):
     Attributes:
         target: ``(*)`` int64: 0, 1…C, −100 ignored.
         annotated: ``(*)`` bool.
-        offset: ``(2, *)`` float32 for a detector; else None.
+        offset: ``(2, *)`` float32 for a detector, in [0, 1) where the mark itself lies; else None.
         size: ``(2, *)`` float32 for a detector, NaN where unknown; else None.
     """
 

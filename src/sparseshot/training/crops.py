@@ -42,6 +42,13 @@ class CropBatch:
     offset: Tensor | None = None
     size: Tensor | None = None
 
+    @property
+    def centres(self) -> Tensor | None:
+        """Where the marks themselves lie, on the detector's grid; None for pixels."""
+        if self.offset is None:
+            return None
+        return (self.target > 0) & ((self.offset >= 0) & (self.offset < 1)).all(dim=1)
+
     def to(self, device: torch.device) -> Self:
         """Return the same batch on another device."""
         moved = {
