@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import InputError
 from sparseshot.metrics import ScoreHistogram, calibrate_threshold, mark_scores
+from sparseshot.metrics.calibration import LEAST_RECALL
 from sparseshot.metrics.score_histogram import BINS, THRESHOLDS
 
 Scores = NDArray[np.float64]
@@ -102,8 +103,45 @@ def test_pixels_of_one_mark_are_not_independent() -> None:
     cells = np.append(sigmoid(random.normal(0.0, 1.0, 1000)), 0.9999)
     background = sigmoid(random.normal(-5, 1, 90000))
     marks, everything = np.repeat(cells[-5:], 50), np.concatenate((np.repeat(cells, 50), background))
-    assert calibrate_threshold(marks, everything).recall == 0.2
+    taken_for_250 = calibrate_threshold(marks, everything)
+    assert taken_for_250.high > 0.999
+    assert taken_for_250.recall == 0.6, "not fewer than half of the marks"
     assert calibrate_threshold(marks, everything, marks=5).recall >= 0.8
+
+
+def test_scores_of_one_do_not_attract_the_threshold() -> None:
+    """A confident model rounds the scores of half of its cells to one; the others are cells too."""
+    random = np.random.default_rng(2)
+    cells = np.concatenate([np.ones(500), sigmoid(random.normal(2, 1, 500))])
+    everything = np.concatenate([cells, sigmoid(random.normal(-3, 1, 3000))])
+    assert calibrate_threshold(cells[::5], everything).recall > 0.9
+
+
+def test_a_threshold_finds_at_least_half_of_the_marks() -> None:
+    marks = np.array([0.999] * 3 + [0.3] * 7)
+    everything = np.concatenate([marks, np.full(100_000, 0.29)])
+    assert calibrate_threshold(marks, everything).recall >= LEAST_RECALL
+
+
+@pytest.mark.parametrize("prior", [None, 0.5])
+def test_more_marks_narrow_the_interval(prior: float | None) -> None:
+    random = np.random.default_rng(3)
+    cells, background = sigmoid(random.normal(-1, 0.7, 3000)), sigmoid(random.normal(-5, 1, 30_000))
+    everything = np.concatenate([cells, background])
+    few, many = (calibrate_threshold(cells[:n], everything, prior=prior) for n in (10, 1000))
+    assert few.low <= few.threshold <= few.high
+    assert many.high - many.low < few.high - few.low
+    assert (few.marks, many.marks) == (10, 1000)
+
+
+def test_a_prior_decides_among_few_marks_and_not_among_many() -> None:
+    random = np.random.default_rng(4)
+    cells, background = sigmoid(random.normal(-2, 0.7, 3000)), sigmoid(random.normal(-6, 1, 30_000))
+    everything = np.concatenate([cells, background])
+    few, few_with_prior = (calibrate_threshold(cells[:5], everything, prior=prior) for prior in (None, 0.5))
+    many, many_with_prior = (calibrate_threshold(cells, everything, prior=prior) for prior in (None, 0.5))
+    assert few.threshold < few_with_prior.threshold < 0.5
+    assert many_with_prior.threshold - many.threshold < (few_with_prior.threshold - few.threshold) / 2
 
 
 @pytest.mark.parametrize("marks", [[0.3], [0.3, 0.3, 0.0]])

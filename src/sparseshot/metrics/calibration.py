@@ -1,5 +1,6 @@
 """Choice of the threshold from held-out marks alone."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,27 @@ from scipy.ndimage import gaussian_filter1d
 from sparseshot.cells.buckets import checked_points, checked_radius, checked_scores
 from sparseshot.errors import InputError
 from sparseshot.metrics.assignment import Candidates
-from sparseshot.metrics.score_histogram import THRESHOLDS, ScoreHistogram
+from sparseshot.metrics.score_histogram import BINS, BINS_PER_LOGIT, HIGHEST_LOGIT, THRESHOLDS, ScoreHistogram
+
+_LOGITS: NDArray[np.float64] = np.arange(BINS) / BINS_PER_LOGIT - HIGHEST_LOGIT
+"""Lowest logit of each bin."""
 
 DOUBT_IN_MARKS = 4.0
 """Predictions added to the predicted positives, in marks; see :func:`calibrate_threshold`."""
+
+PRIOR_SPREAD = 0.5
+"""Standard deviation, in logits, of the best threshold about the one that a loss is built for."""
+
+ERROR_OF_ONE_MARK = 10.0
+"""Standard error, in logits, of a threshold chosen from one mark, beside what resampling shows: marks of one
+person on a few images are not drawn from all cells alike."""
+
+LEAST_RECALL = 0.5
+"""Share of the marks found at any score that a chosen threshold always finds."""
+
+_RESAMPLES = 100
+_NINETY = 1.645
+"""Half the width of a 90 % interval, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +43,9 @@ class Calibration:
         recall: share of the held-out marks that reach the threshold.
         positive_share: share of the locations that reach it.
         criterion_error: standard error of the criterion, from the number of marks.
+        low: lower end of the 90 % interval of the threshold.
+        high: its upper end.
+        marks: number of independent marks it rests on.
     """
 
     threshold: float
@@ -32,6 +53,9 @@ class Calibration:
     recall: float
     positive_share: float
     criterion_error: float = 0.0
+    low: float = 0.0
+    high: float = 1.0
+    marks: int = 0
 
 
 def calibrate_threshold(
@@ -40,6 +64,7 @@ def calibrate_threshold(
     *,
     marks: int | None = None,
     places: int | None = None,
+    prior: float | None = None,
 ) -> Calibration:
     r"""Choose the threshold that maximises recall² / P(predicted positive) (Lee & Liu, ICML 2003).
 
@@ -56,6 +81,10 @@ def calibrate_threshold(
     n the number of predictions and m the number of predictions a mark at the median mark. Both corrections
     vanish as marks grow in number. Of a plateau the middle is chosen. The returned scores are not smoothed.
 
+    Resampling the marks and :data:`ERROR_OF_ONE_MARK` tell how far the choice depends on the marks at hand.
+    With a prior, the threshold moves from there towards the choice as far as that error warrants. It always
+    finds at least :data:`LEAST_RECALL` of the marks that can be found at all.
+
     Args:
         scores_of_marks: the score at each held-out mark, 0 where nothing was found: for pixels, of those
             inside marks; for cells see :func:`mark_scores`.
@@ -63,6 +92,7 @@ def calibrate_threshold(
         marks: number of independent marks, if ``scores_of_marks`` are pixels; by default each score is one.
         places: denominator of P; by default the number of ``scores_of_all``. To compare the criteria of
             models that find different numbers of cells, give e.g. the number of grid locations.
+        prior: the threshold that the loss is built for, if it is built for one.
 
     Returns:
         The calibration; threshold 0.5 with a criterion of 0 if no mark was found at any score.
@@ -90,12 +120,13 @@ def calibrate_threshold(
     usable[0] = False  # its bin also holds what was not found
     if not usable.any():
         return Calibration(threshold=0.5, criterion=0.0, recall=0.0, positive_share=0.0)
-    median = np.flatnonzero(usable & (recall >= recall[1] / 2))[-1]
-    doubt = DOUBT_IN_MARKS * predicted[median] / (recall[median] * independent)
-    steady = _smoothed(marked.counts, independent)
-    value = np.where(usable, steady**2 / np.maximum(predicted + doubt, 1), 0)
-    best = np.flatnonzero(value >= value.max() * (1 - 1e-9))
-    chosen = best[len(best) // 2]
+    logit, error = _choice(marked.counts, predicted, independent)
+    if prior is not None:
+        middle, weight = np.log(prior / (1 - prior)), PRIOR_SPREAD**2 / (PRIOR_SPREAD**2 + error**2)
+        logit, error = middle + weight * (logit - middle), np.sqrt(weight) * error
+    reachable = np.flatnonzero(recall >= LEAST_RECALL * recall[1])[-1]
+    chosen = min(int(np.searchsorted(_LOGITS, logit - 1e-9)), reachable)
+    low, high = np.searchsorted(_LOGITS, (logit - _NINETY * error, logit + _NINETY * error))
     share = predicted[chosen] / total if total else 0.0
     criterion = float(recall[chosen] ** 2 / share) if share else 0.0
     likely = (recall[chosen] * independent + 1) / (independent + 2)  # else 3 of 3 marks had no error
@@ -105,7 +136,32 @@ def calibrate_threshold(
         recall=float(recall[chosen]),
         positive_share=float(share),
         criterion_error=float(2 * criterion * np.sqrt((1 - likely) / (likely * independent))),
+        low=float(THRESHOLDS[min(low, chosen)]),
+        high=float(THRESHOLDS[max(min(high, len(THRESHOLDS) - 1), chosen)]),
+        marks=independent,
     )
+
+
+def _choice(marked: NDArray[np.int64], predicted: NDArray[np.int64], marks: int) -> tuple[float, float]:
+    """Return the best threshold as a logit, and its standard error by resampling the marks."""
+    random = np.random.default_rng(0)
+    drawn = random.multinomial(marks, marked / marked.sum(), _RESAMPLES)
+    choices = [_best_logit(each, predicted, marks) for each in drawn if each[1:].any()]
+    error = math.hypot(float(np.std(choices)), ERROR_OF_ONE_MARK / math.sqrt(marks)) if choices else math.inf
+    return _best_logit(marked, predicted, marks), error
+
+
+def _best_logit(marked: NDArray[np.int64], predicted: NDArray[np.int64], marks: int) -> float:
+    """Return the logit at which the stable form of the criterion is highest."""
+    recall = np.cumsum(marked[::-1])[::-1] / marked.sum()
+    usable = recall > 0
+    usable[0] = False  # its bin also holds what was not found
+    median = np.flatnonzero(usable & (recall >= recall[1] / 2))[-1]
+    doubt = DOUBT_IN_MARKS * predicted[median] / (recall[median] * marks)
+    steady = _smoothed(marked, marks)
+    value = np.where(usable, steady**2 / np.maximum(predicted + doubt, 1), 0)
+    best = np.flatnonzero(value >= value.max() * (1 - 1e-9))
+    return float(_LOGITS[best[len(best) // 2]])
 
 
 def mark_scores(
@@ -143,6 +199,6 @@ def _smoothed(counts: NDArray[np.int64], marks: int) -> NDArray[np.float64]:
     spread = np.sqrt(np.average((bins - np.average(bins, weights=found)) ** 2, weights=found))
     if quartiles[1] > quartiles[0]:
         spread = min(spread, (quartiles[1] - quartiles[0]) / 1.34)
-    smooth = gaussian_filter1d(found.astype(np.float64), 0.9 * max(spread, 1) * marks**-0.2, mode="nearest")
+    smooth = gaussian_filter1d(found.astype(np.float64), 0.9 * max(spread, 1) * marks**-0.2, mode="reflect")
     recall = np.cumsum(np.append(smooth[::-1], counts[0]))[::-1] / counts.sum()
     return np.asarray(recall)

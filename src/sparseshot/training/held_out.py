@@ -41,8 +41,13 @@ class HeldOut:
     xy: NDArray[np.float64]
 
 
-def calibrate(network: nn.Module, config: TrainConfig, held_out: Sequence[HeldOut]) -> Calibration | None:
-    """Choose the threshold from held-out marks alone; None where there are none."""
+def calibrate(
+    network: nn.Module, config: TrainConfig, held_out: Sequence[HeldOut], *, prior: float | None = None
+) -> Calibration | None:
+    """Choose the threshold from held-out marks alone; None where there are none.
+
+    ``prior`` is the threshold that the loss is built for, if any.
+    """
     marks = sum(len(part.xy) for part in held_out)
     if not marks:
         return None
@@ -53,4 +58,4 @@ def calibrate(network: nn.Module, config: TrainConfig, held_out: Sequence[HeldOu
         of_marks += ScoreHistogram.of(marked)
         of_all += ScoreHistogram.of(everything)
         places += int((part.label > IGNORED).sum()) // config.make_task().stride ** 2
-    return calibrate_threshold(of_marks, of_all, marks=min(marks, of_marks.total), places=places)
+    return calibrate_threshold(of_marks, of_all, marks=min(marks, of_marks.total), places=places, prior=prior)
