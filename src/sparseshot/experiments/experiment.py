@@ -174,6 +174,7 @@ class Method:
         rounds: trainings in a row; 1 is ordinary training.
         tau: probability from which a prediction becomes a mark of the next round.
         paper: its row in the paper's table, if the experiment reproduces one.
+        settings: of :class:`~sparseshot.training.config.TrainConfig`; they override those of the experiment.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Method:
     rounds: int = 1
     tau: float = 0.75
     paper: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def weak(self) -> WeakSupervision:
@@ -198,7 +200,7 @@ class Run:
         subject: data set and classes.
         task: ``segment`` or ``detect``.
         method: the loss and its options.
-        fraction: of the marks that are kept.
+        fraction: of the marks that are kept; above 1 their number.
         seed: of the choice of marks, the weights and everything else that is random.
         profile: a name of :data:`sparseshot.training.config.PROFILES`.
         settings: of :class:`~sparseshot.training.config.TrainConfig`; they override the profile.
@@ -224,6 +226,7 @@ class Run:
             None,
             {
                 **self.settings,
+                **self.method.settings,
                 "task": self.task,
                 "loss": self.method.loss,
                 "loss_options": self.method.options,

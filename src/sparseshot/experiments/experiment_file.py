@@ -29,7 +29,7 @@ from sparseshot.training.config import PROFILES, TrainConfig
 from sparseshot.training.runs import make_config
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
-Share = Annotated[float, Field(strict=True, gt=0, le=1)]
+Share = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 
 _SET_BY_GRIDS = ("task", "loss", "loss_options", "classes", "negative_classes", "seed")
@@ -123,7 +123,9 @@ def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
     file = check.read()
     profile = profile or file.profile
     check.known("", "profile", [profile], PROFILES)
-    _check_settings(check, file.settings, profile)
+    _check_settings(check, "[settings]", file.settings, profile)
+    for name, method in file.losses.items():
+        _check_settings(check, f"[losses.{name}.settings]", method.settings, profile)
     methods = {name: Method(name, name, LOSS_TITLES[name]) for name in LOSSES} | dict(file.losses)
     _check_losses(check, file)
     own = {name: _own_data(check, name, data) for name, data in file.data.items()}
@@ -158,14 +160,14 @@ def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
     )
 
 
-def _check_settings(check: _Checker, settings: Mapping[str, Any], profile: str) -> None:
+def _check_settings(check: _Checker, place: str, settings: Mapping[str, Any], profile: str) -> None:
     known = [item.name for item in fields(TrainConfig) if item.name not in _SET_BY_GRIDS]
-    check.known("[settings]", "setting", settings, known)
+    check.known(place, "setting", settings, known)
     for name, value in settings.items():
         try:
             make_config(profile, None, {name: value})
         except (InputError, TypeError) as error:
-            raise check.error("[settings]", f"{name} = {value!r} is not possible: {error}") from error
+            raise check.error(place, f"{name} = {value!r} is not possible: {error}") from error
 
 
 def _check_losses(check: _Checker, file: ExperimentFile) -> None:

@@ -198,4 +198,4 @@ def percent(fraction: float) -> str:
     >>> percent(0.3), percent(0.125)
     ('30\xa0%', '12.5\xa0%')
     """
-    return f"{100 * fraction:g}\xa0%"
+    return f"{fraction:g}\xa0marks" if fraction > 1 else f"{100 * fraction:g}\xa0%"
