@@ -25,9 +25,10 @@ from sparseshot.training.annotated import TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.logs import COLUMNS, read_log
-from sparseshot.training.loop import CONFIG, MODEL, claim
+from sparseshot.training.loop import CONFIG, claim
 from sparseshot.training.pairs import pairs_in_csv
 from sparseshot.training.runs import SOURCE, make_config, run_data
+from sparseshot.training.starting import MODEL
 
 Valid = list[tuple[Path, Callable[[Path], object]]]
 

@@ -15,6 +15,7 @@ from sparseshot.training.checkpoint import Checkpoint
 # One value other than the default for each setting, as TOML.
 SETTINGS = {
     "task": '"detect"',
+    "start": '"scratch"',
     "loss": '"focal"',
     "loss_options": "{ warm_up = 0.5 }",
     "classes": '["tumour", "lymphocyte"]',
@@ -24,6 +25,7 @@ SETTINGS = {
     "width": "8",
     "depth": "2",
     "stride": "4",
+    "mark_reach": "0.25",
     "sizes": "true",
     "steps": "7",
     "batch": "2",

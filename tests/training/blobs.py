@@ -69,6 +69,7 @@ def tiny_config(task: str = "segment", **changes: object) -> TrainConfig:
     """Return a configuration that trains in seconds."""
     small: dict[str, object] = {
         "task": task,
+        "start": "scratch",
         "width": 4,
         "depth": 2,
         "steps": 12,

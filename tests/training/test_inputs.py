@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,8 +110,8 @@ def test_a_source_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_bad_sources_are_told(tmp_path: Path) -> None:
-    for fraction in (0.0, 1.2, -1.0):
-        with pytest.raises(InputError, match="share of the marks above 0, up to 1"):
+    for fraction in (0.0, math.inf, -1.0):
+        with pytest.raises(InputError, match="share of the marks"):
             TrainingData(dataset="tnbc", root=tmp_path, fraction=fraction)
     with pytest.raises(DataNotFoundError, match="no such folder"):
         TrainingData(dataset="tnbc", root=tmp_path / "no")
@@ -155,7 +156,8 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
         Image.fromarray(slide.pixels).save(tmp_path / f"i{number}.png")
         Cells(truth.xy, outline=truth.outline).write(tmp_path / f"i{number}.geojson")
     (tmp_path / "small.toml").write_text(
-        "width = 4\ndepth = 2\nbatch = 4\ncrop_px = 64\nvalidations = 1\nprecision = '32'\n"
+        "start = 'scratch'\nwidth = 4\ndepth = 2\nbatch = 4\ncrop_px = 64\n"
+        "validations = 1\nprecision = '32'\n"
     )
     run = tmp_path / "run"
     command = [
@@ -268,6 +270,7 @@ def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, P
     assert lines[1].startswith("one detection within 4 µm")
     assert checkpoint.config.radius_um == 4
     assert "learning cell (30 marks)" in lines[2]
+    assert lines[3] == "from random weights, 2 steps"
     again = train_run(config, data, tmp_path / "points", show=False)
     assert again.config == checkpoint.config
     Cells(truth.xy, outline=truth.outline, classes=("Tumor", "Debris"), label=label).write(pair[1])
@@ -279,7 +282,7 @@ def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, P
     config = replace(config, negative_classes=("Debris",), task="detect")
     lines.clear()
     checkpoint = train_run(config, data, tmp_path / "negatives", show=False, say=lines.append)
-    assert lines[-1] == "learning Tumor (20 marks); certain negatives: Debris (10 marks)"
+    assert lines[-2] == "learning Tumor (20 marks); certain negatives: Debris (10 marks)"
     assert checkpoint.classes == ("Tumor",)
     assert checkpoint.config.radius_um == pytest.approx(3, abs=0.1)  # 0.6 of discs of 5 µm
 

@@ -323,8 +323,10 @@ def test_bad_settings_are_told() -> None:
         tiny_config("paint")
     with pytest.raises(InputError, match="not a multiple of the stride 8; take 64"):
         tiny_config("detect", crop_px=70)
-    with pytest.raises(InputError, match="steps is 0"):
-        tiny_config(steps=0)
+    with pytest.raises(InputError, match="steps is -1"):
+        tiny_config(steps=-1)
+    with pytest.raises(InputError, match="only train_run resolves"):
+        run(tiny_config(steps=0), Path("never"))
 
 
 @pytest.mark.filterwarnings("ignore:the estimated share")  # so short a training swings

@@ -50,6 +50,10 @@ RESEARCH = "Data sets and experiments"
 """Headings of the help, over the commands that belong together."""
 
 
+STARTERS = ("starter", "starter-outlines")
+"""Models that come with the package, by name; here, so that no command loads PyTorch to know them."""
+
+
 def check_paths(*paths: Path | None) -> None:
     """Raise DataNotFoundError for the first path that does not exist, before anything heavy is loaded."""
     for path in paths:

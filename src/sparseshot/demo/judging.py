@@ -19,7 +19,7 @@ from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import read_prediction
 from sparseshot.training.checkpoint import versions
 from sparseshot.training.logs import numbers_of, read_log
-from sparseshot.training.runs import run_checkpoint
+from sparseshot.training.starting import load_model
 
 THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
 """Thresholds of the F1 curve."""
@@ -111,7 +111,7 @@ def judge(folder: DemoFolder, *, seconds: float, resumed: bool) -> Judged:
 def _judge_loss(own: LossFolder, truth: Cells) -> JudgedLoss:
     # Suppression keeps the highest scores first, so candidates above a threshold are what is found there.
     candidates = read_prediction(own.candidates)
-    threshold = run_checkpoint(own.run).threshold
+    threshold = load_model(own.run).threshold
     assert threshold is not None, "there are always marks to hold out"
     assert candidates.score is not None
     assert truth.mpp is not None

@@ -18,7 +18,7 @@ from sparseshot.models.inference import forward
 from sparseshot.models.task import Task
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.machine import Precision, find_device, uses_bfloat16
-from sparseshot.training.runs import run_checkpoint
+from sparseshot.training.starting import load_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Model:
             device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
             precision: ``auto`` takes bfloat16 where the hardware computes it.
         """
-        checkpoint = run if isinstance(run, Checkpoint) else run_checkpoint(Path(run))
+        checkpoint = run if isinstance(run, Checkpoint) else load_model(run)
         threshold = checkpoint.threshold if threshold is None else threshold
         if threshold is None:
             raise InputError("this model was trained without held-out marks and has no threshold; give one")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -76,7 +77,7 @@ class TrainingData:
         dataset: name in the catalogue, or None.
         root: folder of the benchmark sets.
         pairs: images or slides and the files of their marks.
-        fraction: share of the marks to keep.
+        fraction: share of the marks to keep; above 1 the number of marks to keep.
         seed: of the choice of marks.
         marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
         mpp: µm per pixel of slides that carry no resolution.
@@ -95,8 +96,10 @@ class TrainingData:
     keep_large: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise InputError(f"fraction is {self.fraction}; give a share of the marks above 0, up to 1")
+        if not 0 < self.fraction < math.inf:
+            raise InputError(
+                f"fraction is {self.fraction}; give a share of the marks up to 1, or a number of marks"
+            )
         if self.marking not in MARKINGS:
             raise InputError(f"there is no marking {self.marking!r}; there are {', '.join(MARKINGS)}")
         if self.root is not None and not self.root.is_dir():
@@ -120,7 +123,7 @@ class TrainingData:
                 exhaustive_class=self.exhaustive_class,
                 keep_large=self.keep_large,
             )
-            return (self._thinned(slides) if self.fraction < 1 else slides), []
+            return (self._thinned(slides, of=slides) if self.fraction != 1 else slides), []
         training = load_dataset(self.dataset, self.root, split="train")
         try:
             validation = load_dataset(self.dataset, self.root, split="validation")
@@ -130,12 +133,17 @@ class TrainingData:
             [replace(item, truth=item.marks) for item in open_samples(part.samples)]
             for part in (training, validation)
         )
-        return self._thinned(known), self._thinned(held_out)
+        both = [*known, *held_out]
+        return self._thinned(known, of=both), self._thinned(held_out, of=both)
 
-    def _thinned(self, slides: Sequence[AnnotatedSlide]) -> list[AnnotatedSlide]:
-        kept = choose_marks(
-            [item.marks for item in slides], self.fraction, seed=self.seed, marking=self.marking
-        )
+    def _thinned(
+        self, slides: Sequence[AnnotatedSlide], *, of: Sequence[AnnotatedSlide]
+    ) -> list[AnnotatedSlide]:
+        """Return slides with the share of their marks that is kept of all the slides ``of``."""
+        share = self.fraction
+        if share > 1:
+            share = min(1.0, share / max(1, sum(len(item.marks) for item in of)))
+        kept = choose_marks([item.marks for item in slides], share, seed=self.seed, marking=self.marking)
         return [replace(item, marks=marks) for item, marks in zip(slides, kept, strict=True)]
 
     def fingerprint(self) -> dict[str, str]:

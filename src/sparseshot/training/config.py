@@ -21,10 +21,11 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "width": (1, 1024),
         "depth": (1, 8),
         "stride": (1, 64),
-        "steps": (1, 10**9),
+        "mark_reach": (0, 0.5),
+        "steps": (0, 10**9),
         "batch": (1, 10**5),
         "crop_px": (1, 2**14),
-        "learning_rate": (1e-12, 1),
+        "learning_rate": (0, 1),
         "weight_decay": (0, 10),
         "near_marks": (0, 1),
         "stain_jitter": (0, 10),
@@ -38,6 +39,8 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
 )
 """Lowest and highest values that make sense."""
 
+STARTER, SCRATCH = "starter", "scratch"
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -47,6 +50,8 @@ class TrainConfig:
 
     Attributes:
         task: ``segment`` (outlines), ``detect`` (places), or ``auto``: chosen by the marks.
+        start: weights to start from: ``starter``, learned from synthetic tissue; ``scratch``, random ones;
+            or the path of a run or a model file.
         loss: a name of :data:`sparseshot.losses.LOSSES`.
         loss_options: arguments of that loss.
         classes: classes to learn; empty: every mark is "a cell".
@@ -56,11 +61,12 @@ class TrainConfig:
         width: channels of the network's first level.
         depth: number of halvings of the U-Net.
         stride: pixels per grid cell of the detector.
+        mark_reach: how far over its border a grid cell of the detector also learns a mark, in grid cells.
         sizes: predict the size of cells too (detector).
-        steps: optimiser steps.
+        steps: optimiser steps; 0: chosen by the start and the number of marks.
         batch: crops per step, over all processes.
         crop_px: side of a crop in working pixels.
-        learning_rate: highest rate of the one-cycle schedule.
+        learning_rate: highest rate of the one-cycle schedule; 0: chosen by the start.
         weight_decay: of AdamW.
         near_marks: share of crops that hold a mark; the others are anywhere in tissue.
         stain_jitter: strength of the stain augmentation.
@@ -75,6 +81,7 @@ class TrainConfig:
     """
 
     task: Literal["auto", "segment", "detect"] = "auto"
+    start: str = STARTER
     loss: str = "adaptive"
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
@@ -84,11 +91,12 @@ class TrainConfig:
     width: int = 16
     depth: int = 3
     stride: int = 8
+    mark_reach: float = 0.5
     sizes: bool = False
-    steps: int = 300
+    steps: int = 0
     batch: int = 8
     crop_px: int = 128
-    learning_rate: float = 3e-3
+    learning_rate: float = 0.0
     weight_decay: float = 1e-2
     near_marks: float = 0.5
     stain_jitter: float = 0.25
@@ -174,12 +182,22 @@ class TrainConfig:
             raise FormatError(source, f"is not a valid configuration ({error})") from error
 
 
-QUICK: Mapping[str, Any] = MappingProxyType({})
-"""The defaults: minutes on two CPU cores."""
+_AS_IN_PAPER = {"start": SCRATCH, "mark_reach": 0.0}
 
-PAPER: Mapping[str, Any] = MappingProxyType(
-    {"width": 64, "depth": 4, "steps": 20_000, "crop_px": 256, "validations": 20, "checkpoint_every": 500}
+PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "standard": {},
+        "quick": {**_AS_IN_PAPER, "steps": 300},
+        "paper": {
+            **_AS_IN_PAPER,
+            "width": 64,
+            "depth": 4,
+            "steps": 20_000,
+            "crop_px": 256,
+            "validations": 20,
+            "checkpoint_every": 500,
+        },
+    }
 )
-"""Full size: a GPU's afternoon."""
-
-PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType({"quick": QUICK, "paper": PAPER})
+"""The defaults; and two that start with random weights and one grid cell a mark, as the paper does: minutes
+on two CPU cores, or full size, a GPU's afternoon."""

@@ -24,8 +24,9 @@ from sparseshot.training.exclusion_watch import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, calibrate
 from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.training.machine import make_fabric
+from sparseshot.training.starting import MODEL, begin_from, find_start, rate_for
 
-MODEL, LAST, BEST, CONFIG = "model.pt", "last.pt", "best.pt", "config.json"
+LAST, BEST, CONFIG = "last.pt", "best.pt", "config.json"
 _LARGEST_GRADIENT = 5.0
 
 
@@ -62,8 +63,12 @@ def train(
     if (folder / MODEL).exists():
         return Checkpoint.load(folder / MODEL)
 
-    run = _Run(config, network, fabric)
-    if (folder / LAST).exists():
+    if not config.steps:
+        raise InputError("steps is 0, which only train_run resolves; give a number of steps")
+    resumed = (folder / LAST).exists()
+    start = None if resumed or network is not None else find_start(config)[0]
+    run = _Run(config, start, network, fabric)
+    if resumed:
         run.resume(folder / LAST)
     share = config.batch // fabric.world_size
     items = range(fabric.global_rank * share, (fabric.global_rank + 1) * share)
@@ -99,21 +104,24 @@ def train(
 class _Run:
     """The state of a run."""
 
-    def __init__(self, config: TrainConfig, network: nn.Module | None, fabric: Fabric) -> None:
+    def __init__(
+        self, config: TrainConfig, start: Checkpoint | None, network: nn.Module | None, fabric: Fabric
+    ) -> None:
         torch.manual_seed(config.seed)
         self.config = config
         self.task = config.make_task()
         self.step = 0
         self.best: float | None = None
         module = network or self.task.network()
+        if start is not None:
+            begin_from(start, module, config)
+        rate = config.learning_rate or rate_for(0, from_scratch=start is None)
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in its stub
-        optimizer = torch.optim.AdamW(
-            module.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-        )
+        optimizer = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=config.weight_decay)
         total = config.steps + 1
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
             optimizer,
-            config.learning_rate,
+            rate,
             total_steps=total,
             pct_start=max(0.25, 1.5 / total),  # with fewer than two steps to rise in, it divides by zero
         )
@@ -139,7 +147,7 @@ class _Run:
         output = self.network(image)
         logits = self.task.logits(output)
         advice = None if self.teacher is None else self.task.logits(self.teacher(image))
-        hints = Hints(truth=batch.truth, teacher_logits=advice)
+        hints = Hints(truth=batch.truth, centres=batch.centres, teacher_logits=advice)
         loss = self.criterion(
             logits, batch.target, annotated=batch.annotated, progress=progress, hints=hints
         ) + self.task.place_loss(output, batch.target, batch.offset, batch.size)
@@ -157,7 +165,7 @@ class _Run:
         if math.isnan(value):
             raise SparseshotError(
                 f"the loss is not a number at step {self.step}; "
-                f"lower learning_rate, now {self.config.learning_rate:g}"
+                f"lower learning_rate, now at most {self.schedule.optimizer.param_groups[0]['max_lr']:g}"
             )
         excluded = self.criterion.exclusion_mask(
             logits.detach(), batch.target, annotated=batch.annotated, progress=progress
@@ -176,7 +184,7 @@ class _Run:
         """
         if not self.fabric.is_global_zero:
             return {}
-        seen = calibrate(self.module, self.config, held_out)
+        seen = calibrate(self.module, self.config, held_out, prior=self.criterion.built_for)
         criterion, threshold = (None, None) if seen is None else (seen.criterion, seen.threshold)
         doubt = 0.0 if seen is None else 2 * seen.criterion_error
         if criterion is None or self.best is None or criterion + doubt >= self.best:

@@ -36,7 +36,7 @@ def prepare(
         raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
     canvases = [make_canvas(item, config) for item in training]
     if validation:
-        return canvases, [part for item in validation for part in _whole(item, config)]
+        return canvases, [part for item in validation for part in whole(item, config)]
     boxes = _squares_to_hold_out(canvases, config.seed)
     if not any(boxes):
         warnings.warn(
@@ -77,7 +77,7 @@ def _tissue_boxes(tissue: TissueMask, grid: Grid) -> NDArray[np.float64] | None:
     return np.concatenate([corner, corner + _TISSUE_PX], axis=1) if len(corner) else None
 
 
-def _whole(item: AnnotatedSlide, config: TrainConfig) -> list[HeldOut]:
+def whole(item: AnnotatedSlide, config: TrainConfig) -> list[HeldOut]:
     """Hold out a whole image; of a slide, the marked squares."""
     canvas = make_canvas(item, config)
     is_slide = canvas.width * canvas.height > LARGEST_WHOLE_PX

@@ -14,9 +14,9 @@ from sparseshot.errors import DataNotFoundError, InputError, OutputError, unknow
 from sparseshot.files import locked, read_json, read_text, read_toml, write_json
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import PROFILES, TrainConfig
+from sparseshot.training.config import PROFILES, SCRATCH, TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
-from sparseshot.training.loop import CONFIG, MODEL, claim, train
+from sparseshot.training.loop import CONFIG, claim, train
 from sparseshot.training.machine import find_device
 from sparseshot.training.mark_checks import (
     classes_of_marks,
@@ -28,10 +28,11 @@ from sparseshot.training.mark_checks import (
 from sparseshot.training.pictures import write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
+from sparseshot.training.starting import MODEL, find_start, load_model, rate_for, steps_for, steps_in
 
 SOURCE = "source.json"
-_BY_MARKS = ("task", "radius_um", "classes", "colors")
-"""Settings that the marks decide where they are not given."""
+_CHOSEN = ("task", "start", "steps", "learning_rate", "radius_um", "classes", "colors")
+"""Settings that the marks and the start decide where they are not given."""
 
 
 def make_config(profile: str, file: Path | None, settings: Mapping[str, Any]) -> TrainConfig:
@@ -54,6 +55,7 @@ def train_run(
     folder: Path,
     *,
     weak: WeakSupervision | None = None,
+    minutes: float | None = None,
     fabric: Fabric | None = None,
     show: bool = True,
     say: Callable[[str], None] = lambda _: None,
@@ -65,6 +67,8 @@ def train_run(
         data: what to train on.
         folder: of the run.
         weak: rounds of weak supervision; None for none.
+        minutes: about how long to train, where the configuration leaves the steps open; None: as long as the
+            marks are worth.
         fabric: a custom one, for other machines and strategies.
         show: show the progress.
         say: called with the task, if it is chosen here, and with the classes that are learned.
@@ -73,10 +77,12 @@ def train_run(
     training, validation = ([], []) if finished else data.load()
     if fabric is not None and not fabric.is_global_zero:
         say = lambda _: None  # noqa: E731  one process speaks for all
-    given = [name for name in _BY_MARKS if getattr(config, name) != getattr(TrainConfig(), name)]
+    given = [name for name in _CHOSEN if getattr(config, name) != getattr(TrainConfig(), name)]
     config = _with_choices_of(folder, config)
     if training:
         config = _announced(config, data, training, say)
+        if not (folder / CONFIG).exists():
+            config = _begun(config, training, minutes, say)
     weak = weak or WeakSupervision(1)
     claim(folder, config)
     _claim_data(folder / SOURCE, data, weak, given)
@@ -112,6 +118,25 @@ def _announced(
     return config
 
 
+def _begun(
+    config: TrainConfig,
+    training: Sequence[AnnotatedSlide],
+    minutes: float | None,
+    say: Callable[[str], None],
+) -> TrainConfig:
+    """Choose the start, the steps and the learning rate where they are not given, and say so."""
+    start, sentence = find_start(config)
+    if start is None:
+        config = replace(config, start=SCRATCH)
+    marks = sum(len(config.labelling.positives(item.marks)) for item in training)
+    steps = config.steps or (
+        steps_for(marks, from_scratch=start is None) if minutes is None else steps_in(minutes, config)
+    )
+    say(f"{sentence}, {steps} steps")
+    rate = config.learning_rate or rate_for(marks, from_scratch=start is None)
+    return replace(config, steps=steps, learning_rate=rate)
+
+
 def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
     """Return the configuration with what the marks chose for the run in a folder."""
     path = folder / CONFIG
@@ -125,17 +150,12 @@ def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
     default = TrainConfig()
     chosen = {
         name: getattr(old, name)
-        for name in _BY_MARKS
+        for name in _CHOSEN
         if name not in given and getattr(config, name) == getattr(default, name)
     }
     if chosen.get("classes", config.classes) != old.classes:
         chosen.pop("colors", None)
     return replace(config, **chosen)
-
-
-def run_checkpoint(run: Path) -> Checkpoint:
-    """Load the model of a run folder, or a model file itself."""
-    return Checkpoint.load(run / MODEL if run.is_dir() else run)
 
 
 def _claim_data(path: Path, data: TrainingData, weak: WeakSupervision, given: Sequence[str]) -> None:
@@ -188,7 +208,7 @@ def evaluate_run(
     """
     if not images:
         raise InputError("no images to evaluate on; choose another split or give --images")
-    checkpoint = run_checkpoint(run)
+    checkpoint = load_model(run)
     result = evaluate(checkpoint, images, exhaustive=exhaustive, device=find_device(device))
     out.mkdir(parents=True, exist_ok=True)
     result.write(out / "evaluation.json")

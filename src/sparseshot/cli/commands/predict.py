@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=options.TRAINING)
 def predict(
-    run: Annotated[Path, Argument(help="Folder of a finished training run, or its model.pt.")],
+    run: Annotated[
+        Path,
+        Argument(help="Folder of a finished training run, its model.pt, or starter (starter-outlines)."),
+    ],
     slides: Annotated[list[Path], Argument(help="Slides or images, or folders of them.")],
     out: Annotated[Path, Option(help="Folder for the results, with a subfolder for each slide.")],
     mpp: options.Mpp = None,
@@ -51,8 +54,11 @@ def predict(
 
     Run the same command again to resume; finished slides are skipped. A slide that fails does not stop the
     others; the exit code is then 1.
+
+    Without a run of your own, `starter` finds nuclei with what was learned from synthetic tissue.
     """
-    options.check_paths(run, *slides)
+    is_starter = str(run) in options.STARTERS and not run.exists()
+    options.check_paths(None if is_starter else run, *slides)
     from sparseshot.images import open_slide
     from sparseshot.prediction import Model, Throughput
     from sparseshot.prediction.estimate import estimate_slide
@@ -60,6 +66,12 @@ def predict(
 
     paths = find_slides(slides)
     model = Model.load(run, threshold=threshold, radius_um=radius_um, device=device, precision=precision)
+    if is_starter:
+        complain(
+            "warning",
+            "the starter has learned from synthetic tissue only, so it misses some cells and finds false "
+            "ones; mark some cells and train to do better",
+        )
     pace = Throughput(batch=batch, threads=threads, ahead=2 * threads)
     how: dict[str, Any] = {"tile_px": tile_px, "pace": pace, "only_tissue": not everywhere}
     if dry_run:

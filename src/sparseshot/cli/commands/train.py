@@ -24,6 +24,14 @@ def train(
         Literal["segment", "detect"] | None,
         Option(help="Find outlines or positions; default: outlines if the marks are outlines."),
     ] = None,
+    from_: Annotated[
+        str | None,
+        Option(
+            "--from",
+            help="Weights to start from: starter, scratch, a run folder or a model.pt.",
+            show_default="starter",
+        ),
+    ] = None,
     loss: Annotated[
         str | None,
         Option(
@@ -34,7 +42,9 @@ def train(
     loss_option: Annotated[
         list[str] | None, Option(help="Argument of the loss, as alpha=0.05; repeatable.")
     ] = None,
-    fraction: Annotated[float, Option(help="Share of the marks to keep, to simulate sparse ones.")] = 1.0,
+    fraction: Annotated[
+        float, Option(help="Share of the marks to keep, or their number, to simulate sparse ones.")
+    ] = 1.0,
     marking: Annotated[
         str, Option(help="Choice of that share: random, large, corner, images or classes.")
     ] = "random",
@@ -45,10 +55,16 @@ def train(
     radius_um: options.RadiusUm = None,
     mpp: options.Mpp = None,
     profile: Annotated[
-        Literal["quick", "paper"], Option(help="Minutes on two cores, or full size.")
-    ] = "quick",
+        Literal["standard", "quick", "paper"],
+        Option(help="Settings: the defaults, or as in the paper, small (quick) or at full size."),
+    ] = "standard",
     config: Annotated[Path | None, Option(help="TOML file of settings; options override it.")] = None,
-    steps: Annotated[int | None, Option(help="Optimiser steps; default: the profile's.")] = None,
+    steps: Annotated[
+        int | None, Option(min=1, help="Optimiser steps; default: by start and number of marks.")
+    ] = None,
+    minutes: Annotated[
+        float | None, Option(min=0.05, max=10_000, help="About how long to train, instead of --steps.")
+    ] = None,
     seed: options.OptionalSeed = None,
     rounds: Annotated[int, Option(help="Rounds of weak supervision; 1 is none.")] = 1,
     tau: Annotated[float, Option(help="Lowest probability of a prediction that becomes a mark.")] = 0.75,
@@ -72,7 +88,10 @@ def train(
         raise InputError("choose the training data: --dataset with --root, --slide with --marks, or --pairs")
     if dataset is not None and root is None:
         raise InputError(f"--dataset {dataset} needs its folder: --root DIR")
-    options.check_paths(root, *(slide or []), *(marks or []), pairs, config)
+    if steps is not None and minutes is not None:
+        raise InputError("--steps and --minutes both say how long to train; give one of them")
+    parent = None if from_ in {None, "starter", "scratch"} else Path(str(from_))
+    options.check_paths(parent, root, *(slide or []), *(marks or []), pairs, config)
     from sparseshot.training.annotated import TrainingData
     from sparseshot.training.logs import numbers_of, read_log
     from sparseshot.training.machine import make_fabric
@@ -82,6 +101,7 @@ def train(
 
     settings: dict[str, Any] = {
         "task": task,
+        "start": from_,
         "loss": loss,
         "loss_options": dict(map(_loss_option, loss_option)) if loss_option else None,
         "classes": _names(classes),
@@ -108,7 +128,13 @@ def train(
     with resumable():
         weak = WeakSupervision(rounds, tau)
         checkpoint = train_run(
-            configuration, data, out, weak=weak, fabric=fabric, say=partial(echo, err=True)
+            configuration,
+            data,
+            out,
+            weak=weak,
+            minutes=minutes,
+            fabric=fabric,
+            say=partial(echo, err=True),
         )
     estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
     marked = estimates[-1] if estimates else None

@@ -1,0 +1,45 @@
+"""``sparseshot starter``: make the weights that training starts from."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Option
+
+from sparseshot.cli import options
+from sparseshot.cli.app import app, resumable
+from sparseshot.cli.output import echo, print_json
+
+
+@app.command(rich_help_panel=options.TRAINING)
+def starter(
+    out: Annotated[Path, Option(help="Folder for the starters; the same command resumes.")],
+    task: Annotated[Literal["detect", "segment", "both"], Option(help="Starter to make.")] = "both",
+    slides: Annotated[int, Option(min=1, help="Synthetic slides to learn from.")] = 1500,
+    steps: Annotated[int, Option(min=1, help="Optimiser steps.")] = 6000,
+    seed: options.Seed = 0,
+    tune_on: Annotated[
+        Path | None,
+        Option(help="Folder of TNBC and MoNuSeg, whose training patients choose the threshold."),
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Train the starter models on synthetic tissue.
+
+    The package contains them already; this command makes them again, or larger ones:
+
+        sparseshot starter --out starters
+
+    Run the same command again to resume an interrupted run.
+    """
+    options.check_paths(tune_on)
+    from sparseshot.training.starter import make_starter
+
+    made = {}
+    for each in ("detect", "segment") if task == "both" else (task,):
+        with resumable():
+            checkpoint = make_starter(each, out, slides=slides, steps=steps, seed=seed, tune_on=tune_on)
+        made[each] = checkpoint.threshold
+        if not as_json:
+            echo(f"{out / each}.safetensors: {checkpoint.step} steps, threshold {checkpoint.threshold:.3f}")
+    if as_json:
+        print_json({each: {"file": out / f"{each}.safetensors", "threshold": made[each]} for each in made})

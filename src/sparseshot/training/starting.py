@@ -1,0 +1,172 @@
+"""What a run starts from: the starter, another run, or random weights; and how long it then learns."""
+
+import json
+import math
+import time
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from sparseshot.errors import CheckpointError, SparseshotError
+from sparseshot.models.tasks import TASKS
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import SCRATCH, STARTER, TrainConfig
+
+MODEL = "model.pt"
+STARTER_NAMES = {STARTER: "detect", f"{STARTER}-outlines": "segment"}
+"""Names of the starters on the command line, and their tasks."""
+
+_VERSION = "1"
+_FORMAT = "sparseshot starter"
+_HEAD = "head."
+_MANY_MARKS = 3000
+
+
+def load_model(name: Path | str) -> Checkpoint:
+    """Load a model: a starter by its name, a run by its folder, or a model file."""
+    if str(name) in STARTER_NAMES:
+        return load_starter(STARTER_NAMES[str(name)])
+    path = Path(name)
+    return Checkpoint.load(path / MODEL if path.is_dir() else path)
+
+
+def load_starter(task: str, *, path: Path | None = None) -> Checkpoint:
+    """Load the starter of a task from the package, or from a file."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415  only when a starter is used
+
+    path = path or Path(str(files("sparseshot") / "models" / "starters" / f"{task}.safetensors"))
+    try:
+        with safe_open(path, framework="pt") as file:
+            told = file.metadata() or {}
+            weights = {name: _widened(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(path, f"cannot be read as a starter ({error})") from error
+    if told.get("format") != _FORMAT or told.get("version") != _VERSION:
+        raise CheckpointError(
+            path,
+            f"is not a starter of this version ({told.get('format')} {told.get('version')}, wanted "
+            f"{_FORMAT} {_VERSION}); install sparseshot again",
+        )
+    checkpoint = Checkpoint(
+        TrainConfig.from_json(told["config"], source=path),
+        weights,
+        int(told["step"]),
+        threshold=float(told["threshold"]),
+        versions=json.loads(told["versions"]),
+        path=path,
+    )
+    checkpoint.network()  # raises if the network has changed since
+    return checkpoint
+
+
+def save_starter(checkpoint: Checkpoint, path: Path) -> None:
+    """Write a model as a starter, in half precision."""
+    from safetensors.torch import save_file  # noqa: PLC0415
+
+    from sparseshot.files import replacing  # noqa: PLC0415
+
+    weights = {
+        name: (weight.half() if weight.is_floating_point() else weight).contiguous()
+        for name, weight in checkpoint.weights.items()
+    }
+    told = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "config": checkpoint.config.to_json(),
+        "step": str(checkpoint.step),
+        "threshold": str(checkpoint.threshold),
+        "versions": json.dumps(checkpoint.versions),
+        "licence": "Apache-2.0",
+    }
+    with replacing(path) as temporary:
+        save_file(weights, temporary, metadata=told)
+
+
+def _widened(weight: Tensor) -> Tensor:
+    return weight.float() if weight.is_floating_point() else weight
+
+
+def find_start(config: TrainConfig) -> tuple[Checkpoint | None, str]:
+    """Return the model that a run starts from, None for random weights, and a sentence that says which.
+
+    A starter of another size than the network of the run is not used. A model that was named raises.
+    """
+    if config.start == SCRATCH:
+        return None, "from random weights"
+    task = config.task
+    start = load_starter(task) if config.start == STARTER else load_model(config.start)
+    if start.config.task != task:
+        raise SparseshotError(
+            f"{config.start} is a model for the task {start.config.task}, this run has the task {task}; "
+            f"start from another model, or give --task {start.config.task}"
+        )
+    body = {name: shape for name, shape in _shapes(config).items() if not name.startswith(_HEAD)}
+    fits = all(name in start.weights and start.weights[name].shape == body[name] for name in body)
+    if not fits and config.start == STARTER:
+        return None, "from random weights, because the starter is of the default size of the network only"
+    if not fits:
+        raise SparseshotError(
+            f"{config.start} has another size of the network (width {start.config.width}, depth "
+            f"{start.config.depth}, stride {start.config.stride}); give the same, or --from scratch"
+        )
+    name = "the starter" if config.start == STARTER else config.start
+    if start.classes != config.labelling.names and config.start != STARTER:
+        return (
+            start,
+            f"from {name}, with a new last layer for the classes {', '.join(config.labelling.names)}",
+        )
+    return start, f"from {name}"
+
+
+def begin_from(start: Checkpoint, network: nn.Module, config: TrainConfig) -> None:
+    """Copy the weights of a model; a last layer of other classes stays random."""
+    own = network.state_dict()
+    same_classes = start.config.labelling.out_channels == config.labelling.out_channels and (
+        config.labelling.out_channels == 1 or start.classes == config.classes
+    )
+    kept = {
+        name: weight
+        for name, weight in start.weights.items()
+        if name in own and own[name].shape == weight.shape and (same_classes or not name.startswith(_HEAD))
+    }
+    network.load_state_dict(own | kept)
+
+
+def _shapes(config: TrainConfig) -> dict[str, torch.Size]:
+    with torch.device("meta"):
+        return {name: weight.shape for name, weight in config.make_task().network().state_dict().items()}
+
+
+def rate_for(marks: int, *, from_scratch: bool) -> float:
+    """Return the highest learning rate: lower where there is something to keep and little to learn from."""
+    if from_scratch:
+        return 3e-3
+    return 5e-4 if marks <= _MANY_MARKS else 1e-3
+
+
+def steps_for(marks: int, *, from_scratch: bool) -> int:
+    """Return the optimiser steps that a number of marks is worth.
+
+    >>> steps_for(100, from_scratch=False), steps_for(5000, from_scratch=False)
+    (100, 300)
+    """
+    return 300 if from_scratch else int(min(300, max(60, 10 * math.sqrt(marks))))
+
+
+def steps_in(minutes: float, config: TrainConfig) -> int:
+    """Return the optimiser steps that fit into a time on this machine, by a trial of a few."""
+    task = config.make_task()
+    network = task.network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    image = torch.rand(config.batch, 3, config.crop_px, config.crop_px)
+    image = image.contiguous(memory_format=torch.channels_last)
+    seconds = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        network(image).square().mean().backward()
+        seconds.append(time.perf_counter() - begun)
+    return max(20, int(0.8 * 60 * minutes / min(seconds)))
+
+
+assert set(STARTER_NAMES.values()) == set(TASKS)

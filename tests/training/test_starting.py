@@ -1,0 +1,130 @@
+"""What a run starts from."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.training.blobs import tiny_config
+
+from sparseshot.errors import CheckpointError, SparseshotError
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import SCRATCH, TrainConfig
+from sparseshot.training.starting import (
+    STARTER_NAMES,
+    begin_from,
+    find_start,
+    load_model,
+    load_starter,
+    save_starter,
+    steps_for,
+    steps_in,
+)
+
+
+def random_model(config: TrainConfig, *, seed: int = 3) -> Checkpoint:
+    torch.manual_seed(seed)
+    return Checkpoint(config, config.make_task().network().state_dict(), 7, threshold=0.4)
+
+
+def saved(config: TrainConfig, folder: Path) -> Path:
+    random_model(config).save(folder / "model.pt")
+    return folder
+
+
+@pytest.mark.parametrize("name", STARTER_NAMES)
+def test_the_package_has_a_starter_of_each_task(name: str) -> None:
+    starter = load_model(name)
+    assert starter.config.task == STARTER_NAMES[name]
+    assert starter.threshold is not None
+    assert 0 < starter.threshold < 1
+    start, sentence = find_start(TrainConfig(task=starter.config.task))
+    assert start is not None
+    assert sentence == "from the starter"
+
+
+def test_a_starter_is_written_in_half_precision_and_read_back(tmp_path: Path) -> None:
+    model = random_model(tiny_config("detect"))
+    save_starter(model, tmp_path / "detect.safetensors")
+    back = load_starter("detect", path=tmp_path / "detect.safetensors")
+    assert (back.config, back.step, back.threshold) == (model.config, model.step, model.threshold)
+    for name, weight in model.weights.items():
+        torch.testing.assert_close(back.weights[name], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    model = random_model(tiny_config("detect"))
+    weights = {name: weight for name, weight in model.weights.items() if "head" not in name}
+    save_starter(replace(model, weights=weights), tmp_path / "detect.safetensors")
+    with pytest.raises(CheckpointError, match="another network"):
+        load_starter("detect", path=tmp_path / "detect.safetensors")
+    (tmp_path / "damaged.safetensors").write_bytes(b"\x10" * 40)
+    with pytest.raises(CheckpointError, match="cannot be read as a starter"):
+        load_starter("detect", path=tmp_path / "damaged.safetensors")
+
+
+def test_a_starter_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparseshot.training.starting._VERSION", "0")
+    save_starter(random_model(tiny_config("detect")), tmp_path / "detect.safetensors")
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="not a starter of this version"):
+        load_starter("detect", path=tmp_path / "detect.safetensors")
+
+
+def test_another_size_of_the_network_starts_from_scratch_and_says_so() -> None:
+    start, sentence = find_start(TrainConfig(task="detect", width=8))
+    assert start is None
+    assert "random weights" in sentence
+    assert "size" in sentence
+    assert find_start(TrainConfig(task="detect", start=SCRATCH)) == (None, "from random weights")
+
+
+def test_a_run_continues_from_its_parent(tmp_path: Path) -> None:
+    config = tiny_config("detect", start=str(saved(tiny_config("detect"), tmp_path)))
+    start, sentence = find_start(config)
+    assert start is not None
+    assert sentence == f"from {tmp_path}"
+    network = config.make_task().network()
+    begin_from(start, network, config)
+    for name, weight in network.state_dict().items():
+        assert torch.equal(weight, start.weights[name]), name
+
+
+def test_other_classes_get_a_new_last_layer(tmp_path: Path) -> None:
+    parent = saved(tiny_config("detect"), tmp_path)
+    config = tiny_config("detect", start=str(parent), classes=("a", "b"))
+    start, sentence = find_start(config)
+    assert start is not None
+    assert "a new last layer for the classes a, b" in sentence
+    network = config.make_task().network()
+    fresh = {name: weight.clone() for name, weight in network.state_dict().items()}
+    begin_from(start, network, config)
+    for name, weight in network.state_dict().items():
+        assert torch.equal(weight, fresh[name] if name.startswith("head") else start.weights[name]), name
+
+
+def test_classes_in_another_order_get_a_new_last_layer(tmp_path: Path) -> None:
+    parent = saved(tiny_config("detect", classes=("a", "b")), tmp_path)
+    config = tiny_config("detect", start=str(parent), classes=("b", "a"))
+    start, _ = find_start(config)
+    assert start is not None
+    network = config.make_task().network()
+    begin_from(start, network, config)
+    assert not torch.equal(network.state_dict()["head.weight"], start.weights["head.weight"])
+
+
+def test_a_parent_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    parent = saved(tiny_config("detect"), tmp_path)
+    with pytest.raises(SparseshotError, match="task detect, this run has the task segment"):
+        find_start(tiny_config("segment", start=str(parent)))
+    with pytest.raises(SparseshotError, match="another size"):
+        find_start(tiny_config("detect", start=str(parent), width=7))
+    with pytest.raises(CheckpointError, match="no such file"):
+        find_start(tiny_config("detect", start=str(tmp_path / "gone")))
+
+
+def test_steps() -> None:
+    assert [steps_for(marks, from_scratch=False) for marks in (1, 100, 400, 10_000)] == [60, 100, 200, 300]
+    assert steps_for(1, from_scratch=True) == 300
+    config = tiny_config("detect")
+    assert steps_in(0.05, config) < steps_in(5, config)
