@@ -124,7 +124,7 @@ def test_a_parent_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 
 def test_steps() -> None:
-    assert [steps_for(marks, from_scratch=False) for marks in (1, 100, 400, 10_000)] == [60, 100, 200, 300]
+    assert [steps_for(marks, from_scratch=False) for marks in (1, 100, 10_000)] == [150, 200, 300]
     assert steps_for(1, from_scratch=True) == 300
     config = tiny_config("detect")
     assert steps_in(0.05, config) < steps_in(5, config)

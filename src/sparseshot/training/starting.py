@@ -150,9 +150,9 @@ def steps_for(marks: int, *, from_scratch: bool) -> int:
     """Return the optimiser steps that a number of marks is worth.
 
     >>> steps_for(100, from_scratch=False), steps_for(5000, from_scratch=False)
-    (100, 300)
+    (200, 300)
     """
-    return 300 if from_scratch else int(min(300, max(60, 10 * math.sqrt(marks))))
+    return 300 if from_scratch else int(min(300, max(150, 20 * math.sqrt(marks))))
 
 
 def steps_in(minutes: float, config: TrainConfig) -> int:
