@@ -1,9 +1,9 @@
-"""Whole slides: end to end against the bare network on the same tiles in memory, and against a script.
+"""Whole slides end to end, against the bare network on the same tiles in memory and against a script.
 
-TIAToolbox 2.1 asks for a torch below 2.13 and for torchvision, so that it does not go beside this package;
-InstanSeg takes its weights from the network. So what stands for other ways is the script one would write:
-tiles through OpenSlide in a data loader of torch, the network, peaks by a maximum filter. It writes nothing,
-and counts cells at seams twice.
+TIAToolbox 2.1 cannot be installed beside this package: it needs torchvision and a torch below 2.13. InstanSeg
+downloads its weights. The alternative measured here is the script that one would write: OpenSlide tiles in a
+torch data loader, the network, and peaks by a maximum filter. The script writes nothing and counts cells at
+the seams of tiles twice.
 """
 
 import tempfile
@@ -38,7 +38,7 @@ BLOCK_PX = 2048
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """A slide that repeats one block of made tissue: large, and soon made."""
+    """A large slide that repeats one block of synthetic tissue, so that it is generated quickly."""
 
     blocks: tuple[NDArray[np.uint8], ...]
     size: tuple[int, int] = (SIZE_PX, SIZE_PX)
@@ -47,7 +47,7 @@ class Repeated:
 
     @classmethod
     def make(cls) -> Self:
-        """Make the block, at every halving."""
+        """Generate the block at every resolution."""
         tissue = SyntheticTissue(seed=3, size_px=(BLOCK_PX, BLOCK_PX), tissue_fraction=1)
         halvings = range(BLOCK_PX.bit_length())
         return cls(
@@ -65,7 +65,7 @@ class Repeated:
         return pixels
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        """Return the block in small."""
+        """Return a corner of the smallest block."""
         return self.blocks[-1][:max_px, :max_px]
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Repeated:
 
 
 def untrained_model(task: str, slide: Slide) -> Model:
-    """Make a network of usual size that finds about as much as there is to find: 4,000 cells in a mm²."""
+    """Return a network of the default size whose threshold gives about 4,000 cells per mm²."""
     config = TrainConfig(task="detect" if task == "detect" else "segment")
     torch.manual_seed(0)
     network = config.make_task().network()
@@ -88,7 +88,7 @@ def untrained_model(task: str, slide: Slide) -> Model:
     batch = network_input(torch.from_numpy(image).permute(2, 0, 1)[None])
     with torch.inference_mode():
         for _ in range(20):
-            network(batch)  # lets batch normalisation see what is usual
+            network(batch)  # sets the statistics of batch normalisation
         logits = network.eval()(batch)[0, 0]
         share = 4000 * (8e-3 * config.mpp) ** 2 if task == "detect" else 0.15
         threshold = float(torch.sigmoid(torch.quantile(logits.flatten()[:100_000], 1 - share)))
@@ -96,7 +96,7 @@ def untrained_model(task: str, slide: Slide) -> Model:
 
 
 class Tiles(torch.utils.data.Dataset[NDArray[np.uint8]]):
-    """Tiles of a slide of two halvings, by OpenSlide."""
+    """Tiles of the second level of a slide, read by OpenSlide."""
 
     def __init__(self, path: Path, boxes: list[Box]) -> None:
         self._path, self._boxes = path, boxes
@@ -106,7 +106,7 @@ class Tiles(torch.utils.data.Dataset[NDArray[np.uint8]]):
         return len(self._boxes)
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        """Read a tile, at half the resolution; what lies outside is black."""
+        """Read a tile at half the resolution, black outside the slide."""
         self._slide = self._slide or openslide.OpenSlide(str(self._path))  # once in each worker
         box = self._boxes[index]
         tile = self._slide.read_region((2 * box.x0, 2 * box.y0), 1, (box.width, box.height))
@@ -114,7 +114,7 @@ class Tiles(torch.utils.data.Dataset[NDArray[np.uint8]]):
 
 
 def by_script(path: Path, boxes: list[Box], model: Model) -> int:
-    """Find peaks, or areas, as a script would."""
+    """Return the number of peaks, or of connected areas, that a script finds."""
     found = 0
     for image in torch.utils.data.DataLoader(Tiles(path, boxes), num_workers=1, batch_size=1):
         p = torch.sigmoid(torch.as_tensor(model(image.numpy()))[0, 0]).numpy()
@@ -155,13 +155,13 @@ def throughput(path: Path, slide: Slide, folder: Path) -> None:
         [task, *bare_and_whole(path, slide, untrained_model(task, slide), folder, rounds=rounds)]
         for task, rounds in (("detect", 3), ("segment", 1))
     ]
-    times = ["bare, s", "a script, s", "end to end, s"]
-    header = ["task", "precision", "tiles", "cells", *times, "mm²/s", "share of the bare"]
+    times = ["bare network, s", "script, s", "end to end, s"]
+    header = ["task", "precision", "tiles", "cells", *times, "mm²/s", "speed relative to the bare network"]
     print_table(header, rows)
 
 
 def suppression() -> None:
-    """Time the suppression of bands of growing width: it should grow no faster than the points."""
+    """Time the suppression in bands of growing width; the time per point should be constant."""
     random = np.random.default_rng(0)
     rows = []
     for count in (10_000, 100_000, 1_000_000):
@@ -171,14 +171,14 @@ def suppression() -> None:
         start = time.perf_counter()
         state = settle(xy, score, radius=12, edge_y=2048)
         rows.append((f"{count:,}", 1e6 * (time.perf_counter() - start) / count, f"{(state == 2).mean():.2%}"))
-    print_table(["candidates", "µs each", "still open at the lower edge"], rows)
+    print_table(["candidates", "µs per point", "undecided at the lower edge"], rows)
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_pyramid(Repeated.make(), folder / "slide.tif")
-        print(f"A JPEG pyramid of {SIZE_PX:,} × {SIZE_PX:,} pixels at 0.25 µm, all tissue, seen at 0.5 µm.\n")
+        print(f"A JPEG pyramid of {SIZE_PX:,} × {SIZE_PX:,} pixels at 0.25 µm, predicted at 0.5 µm.\n")
         with open_slide(folder / "slide.tif") as slide:
             throughput(folder / "slide.tif", slide, folder)
     print("\nSuppression of one band:\n")

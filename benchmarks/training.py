@@ -1,4 +1,4 @@
-"""Training throughput: the loop, with all it does besides, against a bare loop on tensors in memory."""
+"""Training throughput: the real loop against a bare loop on tensors in memory."""
 
 import tempfile
 import time
@@ -22,7 +22,7 @@ STEPS = 30
 
 
 def bare_seconds(config: TrainConfig) -> float:
-    """Time a loop that does nothing but learn: one batch, in memory, all along."""
+    """Return the seconds of a loop that repeats one batch in memory and does nothing else."""
     torch.manual_seed(0)
     task = config.make_task()
     network = task.network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -34,7 +34,7 @@ def bare_seconds(config: TrainConfig) -> float:
     loss = make_loss(config.loss)
     start = 0.0
     for step in range(config.steps + 3):
-        if step == 3:  # after the first, which allocate
+        if step == 3:  # the first steps allocate memory
             start = time.perf_counter()
         value = loss(task.logits(network(network_input(image))), target, progress=step / (config.steps + 3))
         optimizer.zero_grad(set_to_none=True)
@@ -44,7 +44,10 @@ def bare_seconds(config: TrainConfig) -> float:
 
 
 def loop_seconds(config: TrainConfig, marked: AnnotatedSlide) -> float:
-    """Time the real loop for as many steps, by its log after the first line: a run starts once."""
+    """Return the seconds of the real loop for as many steps.
+
+    They are taken from its log. The first line, which includes the start of the run, does not count.
+    """
     canvases, _ = prepare([marked], [marked], config)
     with tempfile.TemporaryDirectory() as folder:
         train(config, canvases, [], Path(folder), show=False)
@@ -53,7 +56,7 @@ def loop_seconds(config: TrainConfig, marked: AnnotatedSlide) -> float:
 
 
 def step_seconds(config: TrainConfig) -> dict[str, float]:
-    """Time a step of the network, forward and backward, with several losses."""
+    """Return the seconds of a forward and backward pass by loss."""
     torch.manual_seed(0)
     task = config.make_task()
     network = task.network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -61,7 +64,7 @@ def step_seconds(config: TrainConfig) -> dict[str, float]:
     image = image.contiguous(memory_format=torch.channels_last)
     places = config.crop_px // 8
     target = (torch.rand(config.batch, places, places) < 0.1).long()
-    if task.stride == 1:  # areas, of eight by eight pixels
+    if task.stride == 1:  # squares of eight by eight pixels
         target = target.repeat_interleave(8, 1).repeat_interleave(8, 2)
     losses = {name: make_loss(name) for name in ("ece", "adaptive")}
 
@@ -87,13 +90,13 @@ def main() -> None:
     for task in ("segment", "detect"):
         config = TrainConfig(task=task, steps=STEPS, validations=1, checkpoint_every=10**6)
         ours, bare = [], []
-        for _ in range(3):  # in turns; the best of three, because what disturbs a run only ever slows it
+        for _ in range(3):  # the fastest of three, in turns: other processes only slow a run down
             ours.append(loop_seconds(config, marked))
             bare.append(bare_seconds(config))
         rows.append((task, STEPS * config.batch / min(bare), min(bare) / min(ours)))
-    print_table(("task", "bare loop, crops/s", "the loop, as a share of it"), rows)
+    print_table(("task", "bare loop, crops/s", "speed relative to the bare loop"), rows)
 
     print()
     steps = {task: step_seconds(TrainConfig(task=task)) for task in ("segment", "detect")}
     ratios = [(task, *(t / times["bce"] for t in times.values())) for task, times in steps.items()]
-    print_table(("a step with", "cross-entropy of torch", "ece", "adaptive"), ratios)
+    print_table(("step time", "cross-entropy of torch", "ece", "adaptive"), ratios)

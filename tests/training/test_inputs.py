@@ -19,7 +19,7 @@ from sparseshot.errors import (
     SparseshotWarning,
     TrainingWarning,
 )
-from sparseshot.training.annotated import TrainingData, open_pairs
+from sparseshot.training.annotated import TrainingData
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
 from sparseshot.training.rounds import WeakSupervision
 from sparseshot.training.runs import make_config, train_run
@@ -241,11 +241,11 @@ def test_marks_outside_the_slide_are_left_out_or_refused(pair: tuple[Path, Path]
     file = pair[1]
     Cells([[10, 10], [-5, 10], [20, 9999], [30, 30]]).write(file)
     with pytest.warns(TrainingWarning, match=r"a\.geojson: 2 of 4 marks lie outside a\.png.*192 × 192"):
-        (item,) = open_pairs([pair], mpp=0.5)
+        ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5).load()
     assert item.marks.xy.tolist() == [[10, 10], [30, 30]]
     Cells([[-10, -10], [-50, -10]]).write(file)
     with pytest.raises(InputError, match="marks of another slide"):
-        open_pairs([pair], mpp=0.5)
+        TrainingData(pairs=(pair,), mpp=0.5).load()
 
 
 def test_an_outline_larger_than_a_cell_is_no_cell(pair: tuple[Path, Path]) -> None:
@@ -253,9 +253,9 @@ def test_an_outline_larger_than_a_cell_is_no_cell(pair: tuple[Path, Path]) -> No
     outline = np.array([shapely.box(10, 10, 20, 20), shapely.box(0, 0, 190, 190)], object)
     Cells([[15, 15], [95, 95]], outline=outline).write(file)
     with pytest.warns(SparseshotWarning, match="taken for a region"):
-        (item,) = open_pairs([pair], mpp=0.5)
+        ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5).load()
     assert len(item.marks) == 1
-    (item,) = open_pairs([pair], mpp=0.5, keep_large=True)
+    ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5, keep_large=True).load()
     assert len(item.marks) == 2
 
 
@@ -297,7 +297,7 @@ def test_a_model_keeps_the_class_and_colour_of_its_marks(pair: tuple[Path, Path]
     checkpoint = train_run(config, data, tmp_path / "run", show=False)
     assert (checkpoint.classes, checkpoint.config.colors) == (("Nucleus",), ("#00aaff",))
     assert checkpoint.config.radius_um == 4
-    (item,) = open_pairs([pair], mpp=0.5)
+    ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5).load()
     found = item.look_at(checkpoint.network(), checkpoint.config, threshold=0.01).cells
     assert (found.classes, found.colors) == (("Nucleus",), ((0, 170, 255),))
     assert train_run(config, data, tmp_path / "run", show=False).config == checkpoint.config

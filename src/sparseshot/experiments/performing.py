@@ -65,7 +65,8 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     trained = time.perf_counter()
     test = run.subject.test_images(root)
     evaluation = evaluate(checkpoint, test)
-    recalls = exclusive_recalls(checkpoint, test) if run.task == "detect" and run.subject.classes else {}
+    finds_points = not checkpoint.config.make_task().paints_marks
+    recalls = exclusive_recalls(checkpoint, test) if finds_points and run.subject.classes else {}
     training, _ = source.load()
     labelling = checkpoint.config.labelling
     marks = [len(labelling.positives(item.marks)) for item in training]

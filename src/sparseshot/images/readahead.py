@@ -1,14 +1,18 @@
-"""Reading ahead in threads."""
+"""Reading ahead, and other work ahead of its use, in threads."""
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.errors import InputError, SlideError
 from sparseshot.images.slide import Box, Grid, Slide
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def read_ahead(
@@ -28,27 +32,28 @@ def read_ahead(
     """
     if threads < 1 or ahead < 1:
         raise InputError(f"{threads} threads reading {ahead} boxes ahead; give at least 1 of each")
-    return _read(slide, grid, boxes, threads, ahead)
+
+    def read(box: Box) -> tuple[Box, NDArray[np.uint8] | SlideError]:
+        try:
+            return box, slide.read(grid, box)
+        except SlideError as error:
+            return box, error
+
+    return work_ahead(read, boxes, threads=threads, ahead=ahead)
 
 
-def _read(
-    slide: Slide, grid: Grid, boxes: Iterable[Box], threads: int, ahead: int
-) -> Generator[tuple[Box, NDArray[np.uint8] | SlideError], None, None]:
-    waiting: deque[tuple[Box, Future[NDArray[np.uint8]]]] = deque()
+def work_ahead(
+    work: Callable[[Item], Result], items: Iterable[Item], *, threads: int, ahead: int
+) -> Generator[Result, None, None]:
+    """Yield the result for each item in order, computed in threads up to ``ahead`` items before its use."""
+    waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="read-ahead")
     try:
-        for box in boxes:
-            waiting.append((box, pool.submit(slide.read, grid, box)))
+        for item in items:
+            waiting.append(pool.submit(work, item))
             if len(waiting) > ahead:
-                yield _finished(*waiting.popleft())
+                yield waiting.popleft().result()
         while waiting:
-            yield _finished(*waiting.popleft())
+            yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _finished(box: Box, reading: Future[NDArray[np.uint8]]) -> tuple[Box, NDArray[np.uint8] | SlideError]:
-    try:
-        return box, reading.result()
-    except SlideError as error:
-        return box, error

@@ -47,13 +47,11 @@ class Throughput:
 
     Attributes:
         batch: tiles per forward pass.
-        threads: number of threads that read ahead.
-        ahead: tiles read ahead; a bound on memory.
+        threads: number of threads that read ahead, two tiles each.
     """
 
     batch: int = 1
     threads: int = 2
-    ahead: int = 4
 
 
 DEFAULT_PACE = Throughput()
@@ -97,7 +95,7 @@ class Engine:
         """
         start, of_tiles = time.perf_counter(), sum(1 for band in bands for _ in band.tiles)
         boxes = (tile.padded for band in bands for _, tile in band.tiles)
-        ahead = self.pace.ahead + self.pace.batch
+        ahead = 2 * self.pace.threads + self.pace.batch
         images = read_tiles(self.slide, boxes, mpp=self.model.mpp, threads=self.pace.threads, ahead=ahead)
         behind = ThreadPoolExecutor(1, thread_name_prefix="find")
         waiting: deque[Future[Any]] = deque()

@@ -3,22 +3,20 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from sparseshot import __version__
 from sparseshot.errors import FormatError, OutputError
-from sparseshot.files import write_json
+from sparseshot.files import read_as, write_json
 from sparseshot.images.slide import Box, Grid
 from sparseshot.models.windows import WindowLayout
 
 MANIFEST = "manifest.json"
 SHARDS, UNDECIDED = "cells", "undecided"
-_FORMAT = "sparseshot prediction"
-_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -103,6 +101,9 @@ class Manifest:
         shards: the finished ones, in order.
         files: exports of all shards.
         finished: everything is written.
+        format: of the file.
+        version: of the format.
+        sparseshot: the version that wrote it.
     """
 
     identity: Mapping[str, Any]
@@ -111,6 +112,14 @@ class Manifest:
     shards: tuple[Shard, ...] = ()
     files: tuple[File, ...] = ()
     finished: bool = False
+    format: Literal["sparseshot prediction"] = "sparseshot prediction"
+    version: Literal[1] = 1
+    sparseshot: str = __version__
+
+    def __post_init__(self) -> None:
+        slide = self.identity.get("slide")
+        if not isinstance(slide, Mapping) or not isinstance(slide.get("fingerprint"), str):
+            raise ValueError("it has no slide fingerprint")
 
     @property
     def broken(self) -> tuple[Broken, ...]:
@@ -128,33 +137,19 @@ class Manifest:
 
     def save(self, folder: Path) -> None:
         """Write atomically."""
-        content = {"format": _FORMAT, "version": _VERSION, "sparseshot": __version__, **asdict(self)}
-        write_json(folder / MANIFEST, content)
+        write_json(folder / MANIFEST, self)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
         """Read the manifest of a folder; None if there is none."""
         path = folder / MANIFEST
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content["format"] != _FORMAT or content["version"] != _VERSION:
-                raise ValueError(f"it is version {content['version']} of {content['format']!r}")
-            if not isinstance(content["identity"]["slide"]["fingerprint"], str):
-                raise TypeError("it has no slide fingerprint")
-            return cls(
-                identity=content["identity"],
-                layout=WindowLayout(**content["layout"]),
-                bands=content["bands"],
-                shards=tuple(_shard(**shard) for shard in content["shards"]),
-                files=tuple(File(**file) for file in content["files"]),
-                finished=content["finished"],
-            )
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FormatError(
-                path, f"is not a manifest of this sparseshot ({error}); choose another --out, or use --force"
-            ) from None
+        try:
+            return read_as(path, cls)
+        except FormatError as error:
+            reason = f"is not a manifest of this sparseshot ({error.problem})"
+            raise FormatError(path, f"{reason}; choose another --out, or use --force") from None
 
     def sound(self, folder: Path) -> Self:
         """Return the manifest without files that were damaged or removed since."""
@@ -167,10 +162,6 @@ class Manifest:
         while count and not self.shards[count - 1].carried.is_in(folder):
             count -= 1
         return replace(self, shards=self.shards[:count], finished=False)
-
-
-def _shard(*, file: Any, carried: Any, broken: Any, band: int, cells: int) -> Shard:
-    return Shard(band, cells, File(**file), File(**carried), tuple(Broken(**place) for place in broken))
 
 
 def claim(

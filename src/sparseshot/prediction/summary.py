@@ -1,12 +1,11 @@
 """Counts of a predicted slide."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparseshot.errors import FormatError
-from sparseshot.files import write_json
+from sparseshot.files import read_json, write_json
 from sparseshot.prediction.manifest import Broken, Manifest
 
 SUMMARY = "summary.json"
@@ -68,8 +67,8 @@ class PredictionSummary:
 def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
     """Read the summary of a finished prediction."""
     path = folder / SUMMARY
+    content = read_json(path)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         return PredictionSummary(
             slide=content["slide"],
             folder=folder,
@@ -78,5 +77,5 @@ def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
             threshold=content["threshold"],
             broken=manifest.broken,
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(path, f"cannot be read ({error}); predict the slide again with --force") from None

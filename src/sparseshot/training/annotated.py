@@ -71,7 +71,7 @@ class AnnotatedSlide:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a run is trained on: a benchmark set, or pairs of slides and marks.
+    """What a run is trained or evaluated on: a benchmark set, or pairs of slides and marks.
 
     Attributes:
         dataset: name in the catalogue, or None.
@@ -82,7 +82,7 @@ class TrainingData:
         marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
         mpp: µm per pixel of slides that carry no resolution.
         exhaustive_class: annotations of this class are regions in which every cell is marked.
-        keep_large: keep outlines far larger than a cell.
+        keep_large: keep outlines far larger than a cell, which are otherwise left out with a warning.
     """
 
     dataset: str | None = None
@@ -117,12 +117,7 @@ class TrainingData:
         if self.dataset is None or self.root is None:
             if not self.pairs:
                 raise InputError("nothing to train on; give a slide and its marks")
-            slides = open_pairs(
-                self.pairs,
-                mpp=self.mpp,
-                exhaustive_class=self.exhaustive_class,
-                keep_large=self.keep_large,
-            )
+            slides = [self._open(image, file) for image, file in self.pairs]
             return (self._thinned(slides, of=slides) if self.fraction != 1 else slides), []
         training = load_dataset(self.dataset, self.root, split="train")
         try:
@@ -135,6 +130,15 @@ class TrainingData:
         )
         both = [*known, *held_out]
         return self._thinned(known, of=both), self._thinned(held_out, of=both)
+
+    def _open(self, image: Path, file: Path) -> AnnotatedSlide:
+        """Open an image or slide, read its marks, and find the tissue."""
+        slide = open_slide(image, mpp=self.mpp)
+        marks = replace(read_cells(file, exhaustive_class=self.exhaustive_class), mpp=slide.mpp)
+        marks = marks_on(slide, marks, file)
+        if not self.keep_large:
+            marks = without_large_outlines(marks, str(file))
+        return AnnotatedSlide(slide, marks, tissue=tissue_mask(slide))
 
     def _thinned(
         self, slides: Sequence[AnnotatedSlide], *, of: Sequence[AnnotatedSlide]
@@ -178,29 +182,3 @@ class TrainingData:
 def open_samples(samples: Iterable[Sample]) -> list[AnnotatedSlide]:
     """Open images of a benchmark set; all their cells are marked."""
     return [AnnotatedSlide(open_slide(sample.image, mpp=sample.mpp), sample.cells) for sample in samples]
-
-
-def open_pairs(
-    pairs: Iterable[tuple[Path, Path]],
-    *,
-    mpp: float | None = None,
-    exhaustive_class: str = "Exhaustive",
-    keep_large: bool = False,
-) -> list[AnnotatedSlide]:
-    """Open images or slides, read the marks of each, and find the tissue.
-
-    Args:
-        pairs: images or slides and the files of their marks.
-        mpp: µm per pixel of slides that carry no resolution.
-        exhaustive_class: annotations of this class are regions in which every cell is marked.
-        keep_large: keep outlines far larger than a cell, which are otherwise left out with a warning.
-    """
-    slides = []
-    for image, file in pairs:
-        slide = open_slide(image, mpp=mpp)
-        marks = replace(read_cells(file, exhaustive_class=exhaustive_class), mpp=slide.mpp)
-        marks = marks_on(slide, marks, file)
-        if not keep_large:
-            marks = without_large_outlines(marks, str(file))
-        slides.append(AnnotatedSlide(slide, marks, tissue=tissue_mask(slide)))
-    return slides

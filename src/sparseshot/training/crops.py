@@ -1,7 +1,6 @@
 """Batches of crops, each a pure function of seed and step, so that a resumed run sees the same ones."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, TypeVar
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from sparseshot.errors import InputError
 from sparseshot.images import Box
+from sparseshot.images.readahead import work_ahead
 from sparseshot.models.colour import draw_stain_jitter
 from sparseshot.models.task import Points, Task
 from sparseshot.training.canvas import BlockCache, Canvas
@@ -106,15 +106,8 @@ class CropSource:
         return CropBatch(**columns | {"image": columns["image"].permute(0, 3, 1, 2)})
 
     def ahead(self, steps: range, items: Sequence[int]) -> Iterator[CropBatch]:
-        """Yield the batches of steps in order, prepared in a thread ahead of their use."""
-        with ThreadPoolExecutor(1, thread_name_prefix="crops") as pool:
-            waiting: list[Future[CropBatch]] = []
-            for step in steps:
-                waiting.append(pool.submit(self.batch, step, items))
-                if len(waiting) > _AHEAD:
-                    yield waiting.pop(0).result()
-            while waiting:
-                yield waiting.pop(0).result()
+        """Return the batches of steps in order, prepared in a thread ahead of their use."""
+        return work_ahead(lambda step: self.batch(step, items), steps, threads=1, ahead=_AHEAD)
 
     def _crop(self, step: int, item: int) -> dict[str, Any]:
         """Return one crop by the fields of :class:`CropBatch`, the image as ``(H, W, 3)``."""

@@ -46,14 +46,16 @@ def evaluate(
     """
     options.check_paths(run, *(slide or []), *(marks or []), root)
     from sparseshot.datasets import load_dataset
-    from sparseshot.training.annotated import AnnotatedSlide, open_pairs, open_samples
+    from sparseshot.training.annotated import AnnotatedSlide, TrainingData, open_samples
     from sparseshot.training.pairs import find_pairs
     from sparseshot.training.runs import evaluate_run, run_data
 
     shown: list[AnnotatedSlide] = []
     if slide:
         pairs = find_pairs(slide, marks or [], None)
-        images = open_pairs(pairs, mpp=mpp, exhaustive_class=exhaustive_class, keep_large=keep_large)
+        images, _ = TrainingData(
+            pairs=tuple(pairs), mpp=mpp, exhaustive_class=exhaustive_class, keep_large=keep_large
+        ).load()
     else:
         data = run_data(run)
         name, place = dataset or data.dataset, root or data.root
@@ -73,7 +75,9 @@ def evaluate(
 
 
 def _show(result: "Evaluation") -> None:
-    name = "Dice" if result.task == "segment" else "F1"
+    from sparseshot.models.tasks import TASKS
+
+    name = TASKS[result.task].score_name
     rows = []
     for at, score in (("0.5", result.half), ("calibrated", result.calibrated), ("best", result.best)):
         if score is not None:

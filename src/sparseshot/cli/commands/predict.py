@@ -72,7 +72,7 @@ def predict(
             "the starter has learned from synthetic tissue only, so it misses some cells and finds false "
             "ones; mark some cells and train to do better",
         )
-    pace = Throughput(batch=batch, threads=threads, ahead=2 * threads)
+    pace = Throughput(batch=batch, threads=threads)
     how: dict[str, Any] = {"tile_px": tile_px, "pace": pace, "only_tissue": not everywhere}
     if dry_run:
         estimates = []
