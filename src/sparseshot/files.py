@@ -165,7 +165,7 @@ def locked(folder: Path) -> Iterator[None]:
     except ImportError:
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / ".lock"
     while True:
         with path.open("w") as lock:

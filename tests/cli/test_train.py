@@ -136,6 +136,16 @@ def test_two_runs_on_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "another sparseshot is at work" in capsys.readouterr().err
 
 
+def test_a_run_does_not_replace_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own_images(tmp_path)
+    table = tmp_path / "train.csv"
+    before = table.read_bytes()
+    command = ["train", "--pairs", str(table), "--out", str(table), "--device", "cpu"]
+    assert main([*command, "--mpp", "0.25"]) == 1
+    assert f"error: {table}: cannot be created" in capsys.readouterr().err
+    assert table.read_bytes() == before
+
+
 def test_a_missing_slide_is_noticed_before_torch_is_loaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

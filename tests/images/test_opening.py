@@ -12,7 +12,7 @@ from PIL import Image
 from tests.images import slide_files
 
 from sparseshot.errors import DataNotFoundError, InputError, SlideError
-from sparseshot.images import Box, open_slide, read_region
+from sparseshot.images import Box, Grid, open_slide, read_region
 from sparseshot.images.openslide_file import OpenSlideFile
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.tiff import TiledTiff
@@ -193,6 +193,13 @@ def test_an_impossible_pixel_size_is_refused(tmp_path: Path, mpp: float) -> None
     path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
     with pytest.raises(InputError, match="mpp is"):
         open_slide(path, mpp=mpp)
+
+
+@pytest.mark.parametrize("magnification", [10, 20, 40])
+def test_a_magnification_is_not_taken_for_a_pixel_size(tmp_path: Path, magnification: float) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
+    with open_slide(path, mpp=magnification) as slide, pytest.raises(InputError, match="40x is about"):
+        Grid.over(slide, 0.5)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16])

@@ -77,21 +77,24 @@ def test_pairs_from_a_table(tmp_path: Path) -> None:
     table = tmp_path / "pairs.csv"
     table.write_text("slide,marks\ns/a.svs,a.geojson\n")
     assert pairs_in_csv(table) == [(tmp_path / "s" / "a.svs", tmp_path / "a.geojson")]
+    table.write_text("Marks; Slide;note\n a.geojson ;s/a.svs\n;;\n\n")
+    assert pairs_in_csv(table) == [(tmp_path / "s" / "a.svs", tmp_path / "a.geojson")]
     table.write_text("slide,marks\ns/b.svs,a.geojson\n")
     with pytest.raises(DataNotFoundError, match=r"b\.svs: named in"):
         pairs_in_csv(table)
     table.write_text("image,label\n")
-    with pytest.raises(FormatError, match="needs slide and marks"):
+    with pytest.raises(FormatError, match="must be slide and marks"):
         pairs_in_csv(table)
 
 
 @pytest.mark.parametrize(
     ("content", "error", "message"),
     [
+        (b"", FormatError, "must be slide and marks"),
         (b"slide,marks\na.svs\n", DataNotFoundError, "there is no such file"),
         (b"slide,marks\ncaf\xe9.svs,a.geojson\n", FormatError, "not text in UTF-8"),
         (b"slide,marks\n" + b"a" * 300 + b".svs,a.geojson\n", DataNotFoundError, "there is no such file"),
-        (b"slide,marks\n" + b"a" * 200_000 + b".svs,a.geojson\n", FormatError, "line 1 is not CSV"),
+        (b"slide,marks\n" + b"a" * 200_000 + b".svs,a.geojson\n", FormatError, "line 2 is not CSV"),
     ],
 )
 def test_a_damaged_table_of_pairs_is_an_error(

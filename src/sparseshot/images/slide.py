@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sparseshot.cells import Cells, rasterise
 from sparseshot.errors import InputError
 
+FINEST = 16
+"""A grid may be this many times finer than its slide; more is a wrong resolution."""
+
 SNAP = 0.02
 """A resolution within this share of a whole ratio to the slide's is taken as that ratio.
 
@@ -137,6 +140,11 @@ class Grid:
         1.6
         """
         check_mpp(mpp)
+        if slide_mpp / mpp > FINEST:
+            raise InputError(
+                f"a slide of {slide_mpp:g} µm per pixel cannot be read at {mpp:g} µm; if that is its "
+                "magnification, give µm instead (40x is about 0.25, 20x about 0.5)"
+            )
         return cls._of(size, slide_mpp, snapped(mpp / slide_mpp))
 
     @classmethod

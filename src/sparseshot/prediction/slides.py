@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError, was_interrupted
+from sparseshot.files import make_folder
 from sparseshot.images import open_slide
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
@@ -78,7 +79,7 @@ def predict_slides(
         force: replace results of another model.
         begin: called with each path before it is opened; what it returns receives the progress.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     outcomes: list[Outcome] = []
     taken: set[Path] = set()
     for path in paths:

@@ -12,7 +12,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
-from sparseshot.files import read_text, replacing
+from sparseshot.files import make_folder, read_text, replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
 from sparseshot.models.colour import jittered_network_input
 from sparseshot.terminal import progress_bars
@@ -227,7 +227,7 @@ class _Run:
 
 def claim(folder: Path, config: TrainConfig) -> None:
     """Write the configuration of a run, or check that the existing run has the same."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / CONFIG
     text = config.to_json()
     if path.exists():

@@ -66,12 +66,23 @@ def pairs_of(images: Path, marks: Path) -> list[tuple[Path, Path]]:
 
 
 def pairs_in_csv(path: Path) -> list[tuple[Path, Path]]:
-    """Read pairs from a CSV file with the columns ``slide`` and ``marks``, relative to the file's folder."""
-    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), restval="")
+    """Read pairs from a CSV file with the columns ``slide`` and ``marks``, relative to the file's folder.
+
+    As spreadsheets write it: with commas, semicolons or tabs, and empty lines.
+    """
+    text = read_text(path)
+    first = text.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
-        if not {"slide", "marks"} <= set(reader.fieldnames or ()):
-            raise FormatError(path, f"has the columns {reader.fieldnames}; it needs slide and marks")
-        pairs = [(path.parent / row["slide"], path.parent / row["marks"]) for row in reader]
+        head, *lines = ([cell.strip() for cell in line] for line in reader if "".join(line).strip())
+        names = [name.lower() for name in head]
+        slide, marks = names.index("slide"), names.index("marks")
+        width = max(slide, marks) + 1
+        lines = [line + [""] * (width - len(line)) for line in lines]
+        pairs = [(path.parent / line[slide], path.parent / line[marks]) for line in lines]
+    except ValueError as error:
+        raise FormatError(path, f"begins with {first[:80]!r}; its columns must be slide and marks") from error
     except csv.Error as error:
         raise FormatError(path, f"line {reader.line_num} is not CSV ({error})") from error
     for file_path in chain(*pairs):

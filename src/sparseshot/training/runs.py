@@ -11,7 +11,7 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from sparseshot.errors import DataNotFoundError, InputError, OutputError, unknown_name
-from sparseshot.files import locked, read_json, read_text, read_toml, write_json
+from sparseshot.files import locked, make_folder, read_json, read_text, read_toml, write_json
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import PROFILES, SCRATCH, TrainConfig
@@ -210,7 +210,7 @@ def evaluate_run(
         raise InputError("no images to evaluate on; choose another split or give --images")
     checkpoint = load_model(run)
     result = evaluate(checkpoint, images, exhaustive=exhaustive, device=find_device(device))
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     result.write(out / "evaluation.json")
     threshold = 0.5 if checkpoint.threshold is None else checkpoint.threshold
     spread = images[:: max(1, len(images) // 3)][:3]

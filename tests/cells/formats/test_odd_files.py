@@ -231,3 +231,11 @@ def test_mat_files_damaged_anywhere(tmp_path: Path) -> None:
         path.write_bytes(data)
         with contextlib.suppress(FormatError):
             read_cells(path)
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.geojson", '{"features": []}'), ("a.csv", "x,y\n1,2\n")])
+def test_text_in_utf16_is_named(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-16")
+    with pytest.raises(FormatError, match="UTF-16; save it in UTF-8"):
+        read_cells(path)

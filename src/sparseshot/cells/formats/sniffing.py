@@ -29,7 +29,8 @@ def sniff(head: bytes, name: str) -> str:
         if head.startswith(magic):
             return format_name
     suffix = PurePath(name.removesuffix(".gz")).suffix.lower()
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    is_utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if is_utf16:
         head = head[: len(head) // 2 * 2].decode("utf-16", errors="ignore").encode()
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"<"):
@@ -40,6 +41,8 @@ def sniff(head: bytes, name: str) -> str:
                 name, f"is XML of {what!r}; known are the annotations of ImageScope, HALO and ASAP"
             )
         return _XML_ROOTS[root[1]]
+    if is_utf16 and text:
+        raise FormatError(name, "is text in UTF-16; save it in UTF-8")
     if text.startswith(b"{"):
         key = re.match(rb'\{\s*"([^"]*)"', text)
         return "coco" if key and key[1] in _COCO_KEYS else "qupath"
