@@ -9,7 +9,7 @@
 """
 
 import doctest
-import importlib.util
+import importlib
 import json
 import re
 import shutil
@@ -185,14 +185,11 @@ def test_the_readme_trains_with_the_loss() -> None:
     assert test.globs["value"].grad_fn is not None
 
 
-def test_tables_match_the_raw_metrics() -> None:
-    path = ROOT / "docs" / "results" / "tables.py"
-    spec = importlib.util.spec_from_file_location("tables", path)
-    assert spec is not None
-    assert spec.loader is not None
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
-    for name, (page, table) in tables.TABLES.items():
-        shown = tables.between(name).search(page.read_text())
+@pytest.mark.parametrize("script", ["tables", "starter_tables"])
+def test_tables_match_the_raw_metrics(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "results"))
+    between = importlib.import_module("tables").between
+    for name, (page, table) in importlib.import_module(script).TABLES.items():
+        shown = between(name).search(page.read_text())
         assert shown is not None, f"{page} has no place for the table {name}"
-        assert table() in shown[0], f"run `python {path.relative_to(ROOT)}`"
+        assert table() in shown[0], f"run `python docs/results/{script}.py`"

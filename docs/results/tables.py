@@ -5,7 +5,7 @@ Tables stand in their pages between two comments, ``<!-- table NAME -->`` and ``
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -228,13 +228,13 @@ def between(name: str) -> re.Pattern[str]:
     return re.compile(rf"(<!-- table {name} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
 
 
-def main() -> None:
-    """Write all tables into their pages."""
-    for name, (page, make) in TABLES.items():
+def write_tables(tables: Mapping[str, tuple[Path, Callable[[], str]]]) -> None:
+    """Write tables into their pages."""
+    for name, (page, make) in tables.items():
         text, count = between(name).subn(lambda m, make=make: m[1] + make() + m[2], page.read_text())
         assert count == 1, f"{page} has {count} places for the table {name}"
         page.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    write_tables(TABLES)

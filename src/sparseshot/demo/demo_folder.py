@@ -57,7 +57,7 @@ class DemoPlan:
     height_px: int = 4500
     tissue_fraction: float = 0.7
     marked: float = 0.2
-    steps: int = 300
+    steps: int = 150
     crop_px: int = 128
     channels: int = 16
     view_um: float = 150.0

@@ -110,7 +110,7 @@ def _run_all(
 
 
 def _steps(run: Run, out: Path) -> str:
-    return f"{run.name} {steps_done(run_folder(out, run.name))}/{run.config().steps * run.method.rounds}"
+    return f"{run.name} {steps_done(run_folder(out, run.name))} steps"
 
 
 def steps_done(folder: Path) -> int:

@@ -1,0 +1,200 @@
+"""Write the tables and the figure of the starter: ``python docs/results/starter_tables.py``."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from tables import HERE, PLACES, ROOT, raw_runs, write_tables
+
+from sparseshot.experiments.report.drawing import STYLE, as_svg
+from sparseshot.pages import table
+
+AMOUNTS = (100, 0.03, 0.1, 0.3, 1.0)
+STARTS = {"starter": ("from the starter", "#d55e00"), "scratch": ("from scratch", "#0072b2")}
+
+
+def starter_runs(place: str, method: str, amount: float) -> list[dict[str, Any]]:
+    """Return the finished runs of a place, one for each seed."""
+    dataset, task = place.split("-")
+    wanted = {"dataset": dataset, "task": task, "method": method, "fraction": amount}
+    runs = raw_runs("starter.json").values()
+    return [run for run in runs if "half" in run and all(run[key] == value for key, value in wanted.items())]
+
+
+def score(runs: list[dict[str, Any]], point: str) -> float:
+    """Return Dice or F1, the mean over seeds."""
+    return fmean(run[point]["pooled"] for run in runs)
+
+
+def starter_table() -> str:
+    """Return the scores from the starter and from scratch, by the number of marks."""
+    rows = []
+    for place, title in PLACES.items():
+        everything = starter_runs(place, "ce-scratch", 1.0)
+        for method, (name, _) in STARTS.items():
+            cells = []
+            for amount in AMOUNTS:
+                runs = starter_runs(place, method, amount)
+                if not runs:
+                    cells.append("–")
+                    continue
+                kept = (
+                    f", {score(runs, 'calibrated') / score(everything, 'calibrated'):.0%}"
+                    if everything
+                    else ""
+                )
+                cells.append(f"{score(runs, 'half'):.2f} / {score(runs, 'calibrated'):.2f}{kept}")
+            full = f"{score(everything, 'half'):.2f} / {score(everything, 'calibrated'):.2f}"
+            rows.append([title, name, *cells, full if everything and method == "starter" else ""])
+    amounts = ["100 marks", *(f"{amount:.0%}" for amount in AMOUNTS[1:])]
+    return table(["", "", *amounts, "cross-entropy, all marks"], rows, text_columns=2)
+
+
+def starter_targets_table() -> str:
+    """Return what was intended of the starter, and where it is not met."""
+    aims: dict[str, tuple[str, float, float]] = {
+        "detection with 10 % of the marks: 97 % of cross-entropy with all marks": ("detect", 0.1, 0.97),
+        "detection with 3 %: 92 %": ("detect", 0.03, 0.92),
+        "detection with 100 marks: 88 %": ("detect", 100, 0.88),
+        "segmentation with 10 %: 95 %": ("segment", 0.1, 0.95),
+        "segmentation with 100 marks: 90 %": ("segment", 100, 0.90),
+    }
+    rows = [
+        _target(
+            aim, task, amount, lambda place, runs, share=share: _share(place, runs) >= share, detail=_share
+        )
+        for aim, (task, amount, share) in aims.items()
+    ]
+    for amount in AMOUNTS:
+        name = "100 marks" if amount > 1 else f"{amount:.0%}"
+        for task in ("detect", "segment"):
+            rows.append(
+                _target(
+                    f"{task}, {name}: at most 0.01 below scratch, calibrated",
+                    task,
+                    amount,
+                    lambda place, runs, amount=amount: _lead(place, runs, amount) >= -0.01,
+                    detail=lambda place, runs, amount=amount: _lead(place, runs, amount),
+                )
+            )
+    return table(["target", "met", "not met"], [row for row in rows if row], text_columns=3)
+
+
+def _target(
+    aim: str,
+    task: str,
+    amount: float,
+    is_met: Callable[[str, list[dict[str, Any]]], bool],
+    *,
+    detail: Callable[[str, list[dict[str, Any]]], float],
+) -> list[str]:
+    places = {
+        place: runs
+        for place in PLACES
+        if place.endswith(task)
+        and (runs := starter_runs(place, "starter", amount))
+        and starter_runs(place, "ce-scratch", 1.0)
+        and ("scratch" not in aim or starter_runs(place, "scratch", amount))
+        and ("scratch" in aim or not place.startswith("wbc"))
+    }
+    if not places:
+        return []
+    missed = [
+        f"{PLACES[place]} ({detail(place, runs):.3f})"
+        for place, runs in places.items()
+        if not is_met(place, runs)
+    ]
+    return [aim, f"{len(places) - len(missed)} of {len(places)}", "; ".join(missed) or "–"]
+
+
+def _share(place: str, runs: list[dict[str, Any]]) -> float:
+    return score(runs, "calibrated") / score(starter_runs(place, "ce-scratch", 1.0), "calibrated")
+
+
+def _lead(place: str, runs: list[dict[str, Any]], amount: float) -> float:
+    scratch = starter_runs(place, "scratch", amount)
+    seeds = {run["seed"] for run in scratch}
+    same = [run for run in runs if run["seed"] in seeds]
+    return score(same, "calibrated") - score(scratch, "calibrated")
+
+
+def threshold_table() -> str:
+    """Return how far the calibrated threshold and 0.5 are from the best one, over all runs."""
+    rows = []
+    for method, (name, _) in STARTS.items():
+        runs = [r for r in raw_runs("starter.json").values() if r["method"] == method and "half" in r]
+        for point, title in (("half", "0.5"), ("calibrated", "calibrated")):
+            losses = [run["best"]["pooled"] - run[point]["pooled"] for run in runs]
+            rows.append([name, title, str(len(runs)), f"{fmean(losses):.3f}", f"{max(losses):.3f}"])
+    return table(["", "threshold", "runs", "mean loss", "largest loss"], rows, text_columns=2)
+
+
+def zero_table() -> str:
+    """Return the scores of the starters without any marks."""
+    scores = json.loads((HERE / "starter-zero.json").read_text())
+    rows = [
+        [PLACES[place], *(f"{scores[place][point]:.2f}" for point in ("calibrated", "half", "best"))]
+        for place in PLACES
+        if place in scores
+    ]
+    return table(["", "shipped threshold", "0.5", "best threshold"], rows)
+
+
+def draw_starter() -> bytes:
+    """Draw the calibrated score over the number of marks, from the starter and from scratch; SVG."""
+    places = [place for place in PLACES if starter_runs(place, "starter", 100)]
+    with rc_context(STYLE):
+        canvas = Figure(figsize=(2.5 * len(places), 2.9), layout="constrained")
+        axes = canvas.subplots(1, len(places), sharey=True, squeeze=False)[0]
+        for axis, place in zip(axes, places, strict=True):
+            for method, (title, colour) in STARTS.items():
+                by_marks = defaultdict(list)
+                for amount in AMOUNTS:
+                    for run in starter_runs(place, method, amount):
+                        by_marks[amount].append(run)
+                x = [fmean(run["marks"] for run in runs) for runs in by_marks.values()]
+                y = [score(runs, "calibrated") for runs in by_marks.values()]
+                order = sorted(range(len(x)), key=x.__getitem__)
+                axis.plot(
+                    [x[i] for i in order],
+                    [y[i] for i in order],
+                    "o-",
+                    color=colour,
+                    ms=3.5,
+                    lw=1.6,
+                    label=title,
+                )
+            if everything := starter_runs(place, "ce-scratch", 1.0):
+                axis.axhline(
+                    score(everything, "calibrated"),
+                    color="0.5",
+                    lw=1,
+                    ls="--",
+                    label="cross-entropy, all marks",
+                )
+            axis.set_xscale("log")
+            axis.set_title(PLACES[place], fontsize=8.5)
+            axis.set_xlabel("marks in training")
+            axis.set_ylim(0.4, 1)
+        axes[0].set_ylabel("Dice or F1, calibrated")
+        handles, labels = axes[0].get_legend_handles_labels()
+        canvas.legend(handles, labels, loc="outside lower center", ncols=3)
+        return as_svg(canvas)
+
+
+_PAGE = ROOT / "docs" / "starter.md"
+TABLES = {
+    "starter": (_PAGE, starter_table),
+    "starter-targets": (_PAGE, starter_targets_table),
+    "starter-thresholds": (_PAGE, threshold_table),
+    "starter-zero": (_PAGE, zero_table),
+}
+
+
+if __name__ == "__main__":
+    write_tables(TABLES)
+    (HERE / "starter.svg").write_bytes(draw_starter())

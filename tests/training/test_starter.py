@@ -1,0 +1,65 @@
+"""The starter: how it is made, and what the shipped one is worth."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sparseshot.cli import main
+from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
+from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.evaluation import evaluate
+from sparseshot.training.starter import make_starter
+from sparseshot.training.starting import STARTER_NAMES, load_model, load_starter
+
+SLIDE = SyntheticTissue(seed=11, size_px=(700, 600), mpp=0.5, tissue_fraction=1.0)
+
+
+@pytest.mark.parametrize("name", STARTER_NAMES)
+def test_the_shipped_starter_finds_the_cells_of_a_slide_it_has_not_seen(name: str) -> None:
+    starter = load_model(name)
+    image = AnnotatedSlide(SLIDE, SLIDE.cells(outlines=True))
+    evaluation = evaluate(starter, [image])
+    assert evaluation.calibrated is not None
+    assert evaluation.calibrated.pooled > 0.8
+    untrained = replace(starter, weights=starter.config.make_task().network().state_dict())
+    assert evaluate(untrained, [image]).best.pooled < 0.5
+
+
+def test_a_starter_is_made_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparseshot.training.starter._SIZE_PX", 128)
+    monkeypatch.setattr("sparseshot.training.starter._HELD_OUT", 2)
+    first = make_starter("detect", tmp_path, slides=2, steps=2, show=False)
+    assert first.threshold is not None
+    assert 0 < first.threshold < 1
+    again = make_starter("detect", tmp_path, slides=2, steps=2, show=False)  # only loaded
+    assert again.threshold == first.threshold
+    read = load_starter("detect", path=tmp_path / "detect.safetensors")
+    assert read.threshold == first.threshold
+    assert (read.config.start, read.config.loss) == ("scratch", "ce")
+
+
+def test_the_starter_predicts_without_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pyramid(SLIDE, tmp_path / "slide.tif")
+    assert main(["predict", "starter", str(tmp_path / "slide.tif"), "--out", str(tmp_path / "found")]) == 0
+    said = capsys.readouterr()
+    assert "learned from synthetic tissue" in said.err
+    found = next((tmp_path / "found").rglob("*.parquet"))
+    assert found.stat().st_size > 0
+
+
+def test_few_steps_from_the_starter_beat_many_from_scratch(tmp_path: Path) -> None:
+    from sparseshot.training import TrainConfig, TrainingData, train_run
+
+    write_pyramid(SLIDE, tmp_path / "slide.tif")
+    cells = SLIDE.cells()
+    cells[np.arange(0, len(cells), 10)].write(tmp_path / "marks.geojson")
+    data = TrainingData(pairs=((tmp_path / "slide.tif", tmp_path / "marks.geojson"),))
+    truth = [AnnotatedSlide(SLIDE, cells)]
+    scores = {}
+    for start in ("starter", "scratch"):
+        config = TrainConfig(task="detect", start=start, steps=20, validations=1)
+        checkpoint = train_run(config, data, tmp_path / start, show=False)
+        scores[start] = evaluate(checkpoint, truth).best.pooled
+    assert scores["starter"] > scores["scratch"] + 0.1
