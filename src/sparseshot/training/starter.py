@@ -85,4 +85,4 @@ def _threshold(checkpoint: Checkpoint, held_out: Sequence[AnnotatedSlide], root:
         sets = [open_samples(load_dataset(name, root, split="train")) for name in TUNING_SETS]
     # In logits, because a mean of probabilities near 0 or 1 is no compromise.
     best = np.array([evaluate(checkpoint, images).best.threshold for images in sets])
-    return round(float(1 / (1 + np.exp(-np.mean(np.log(best / (1 - best)))))), 3)
+    return round(float(np.clip(1 / (1 + np.exp(-np.mean(np.log(best / (1 - best))))), 0.01, 0.99)), 3)
