@@ -7,7 +7,9 @@ import pytest
 import torch
 from tests.training.blobs import tiny_config
 
+from sparseshot.cli import options
 from sparseshot.errors import CheckpointError, SparseshotError
+from sparseshot.models.tasks import TASKS
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import SCRATCH, TrainConfig
 from sparseshot.training.starting import (
@@ -41,6 +43,11 @@ def test_the_package_has_a_starter_of_each_task(name: str) -> None:
     start, sentence = find_start(TrainConfig(task=starter.config.task))
     assert start is not None
     assert sentence == "from the starter"
+
+
+def test_the_command_line_knows_the_names() -> None:
+    assert set(options.STARTERS) == set(STARTER_NAMES)
+    assert set(STARTER_NAMES.values()) == set(TASKS)
 
 
 def test_a_starter_is_written_in_half_precision_and_read_back(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Devices and precision."""
 
+import logging
 import os
 from typing import Literal
 
@@ -39,6 +40,9 @@ def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
 
 def make_fabric(precision: Precision = "auto", *, device: str = "auto", nodes: int = 1) -> Fabric:
     """Return the engine: one process, or as many as ``torchrun`` started."""
+    logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(
+        logging.WARNING
+    )  # it names the precision
     place = find_device(device)
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return Fabric(

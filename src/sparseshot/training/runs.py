@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning_fabric import Fabric
 
 from sparseshot.errors import DataNotFoundError, InputError, OutputError, unknown_name
@@ -82,7 +83,8 @@ def train_run(
     if training:
         config = _announced(config, data, training, say)
         if not (folder / CONFIG).exists():
-            config = _begun(config, training, minutes, say)
+            device = None if fabric is None else fabric.device
+            config = _with_start(config, training, minutes, device, say)
     weak = weak or WeakSupervision(1)
     claim(folder, config)
     _claim_data(folder / SOURCE, data, weak, given)
@@ -118,10 +120,11 @@ def _announced(
     return config
 
 
-def _begun(
+def _with_start(
     config: TrainConfig,
     training: Sequence[AnnotatedSlide],
     minutes: float | None,
+    device: torch.device | None,
     say: Callable[[str], None],
 ) -> TrainConfig:
     """Choose the start, the steps and the learning rate where they are not given, and say so."""
@@ -130,7 +133,7 @@ def _begun(
         config = replace(config, start=SCRATCH)
     marks = sum(len(config.labelling.positives(item.marks)) for item in training)
     steps = config.steps or (
-        steps_for(marks, from_scratch=start is None) if minutes is None else steps_in(minutes, config)
+        steps_for(marks, from_scratch=start is None) if minutes is None else steps_in(minutes, config, device)
     )
     say(f"{sentence}, {steps} steps")
     rate = config.learning_rate or rate_for(marks, from_scratch=start is None)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from sparseshot.errors import CheckpointError, SparseshotError
-from sparseshot.models.tasks import TASKS
+from sparseshot.files import replacing
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import SCRATCH, STARTER, TrainConfig
+from sparseshot.training.machine import uses_bfloat16
 
 MODEL = "model.pt"
 STARTER_NAMES = {STARTER: "detect", f"{STARTER}-outlines": "segment"}
@@ -22,6 +23,8 @@ _VERSION = "1"
 _FORMAT = "sparseshot starter"
 _HEAD = "head."
 _MANY_MARKS = 3000
+_SHARE_OF_STEPS = 0.8
+"""Share of the time of a run that goes into steps; the rest is validation."""
 
 
 def load_model(name: Path | str) -> Checkpoint:
@@ -39,22 +42,22 @@ def load_starter(task: str, *, path: Path | None = None) -> Checkpoint:
     path = path or Path(str(files("sparseshot") / "models" / "starters" / f"{task}.safetensors"))
     try:
         with safe_open(path, framework="pt") as file:
-            told = file.metadata() or {}
+            metadata = file.metadata() or {}
             weights = {name: _widened(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise CheckpointError(path, f"cannot be read as a starter ({error})") from error
-    if told.get("format") != _FORMAT or told.get("version") != _VERSION:
+    if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
         raise CheckpointError(
             path,
-            f"is not a starter of this version ({told.get('format')} {told.get('version')}, wanted "
+            f"is not a starter of this version ({metadata.get('format')} {metadata.get('version')}, not "
             f"{_FORMAT} {_VERSION}); install sparseshot again",
         )
     checkpoint = Checkpoint(
-        TrainConfig.from_json(told["config"], source=path),
+        TrainConfig.from_json(metadata["config"], source=path),
         weights,
-        int(told["step"]),
-        threshold=float(told["threshold"]),
-        versions=json.loads(told["versions"]),
+        int(metadata["step"]),
+        threshold=float(metadata["threshold"]),
+        versions=json.loads(metadata["versions"]),
         path=path,
     )
     checkpoint.network()  # raises if the network has changed since
@@ -65,13 +68,11 @@ def save_starter(checkpoint: Checkpoint, path: Path) -> None:
     """Write a model as a starter, in half precision."""
     from safetensors.torch import save_file  # noqa: PLC0415
 
-    from sparseshot.files import replacing  # noqa: PLC0415
-
     weights = {
         name: (weight.half() if weight.is_floating_point() else weight).contiguous()
         for name, weight in checkpoint.weights.items()
     }
-    told = {
+    metadata = {
         "format": _FORMAT,
         "version": _VERSION,
         "config": checkpoint.config.to_json(),
@@ -81,7 +82,7 @@ def save_starter(checkpoint: Checkpoint, path: Path) -> None:
         "licence": "Apache-2.0",
     }
     with replacing(path) as temporary:
-        save_file(weights, temporary, metadata=told)
+        save_file(weights, temporary, metadata=metadata)
 
 
 def _widened(weight: Tensor) -> Tensor:
@@ -155,18 +156,19 @@ def steps_for(marks: int, *, from_scratch: bool) -> int:
     return 300 if from_scratch else int(min(300, max(150, 20 * math.sqrt(marks))))
 
 
-def steps_in(minutes: float, config: TrainConfig) -> int:
-    """Return the optimiser steps that fit into a time on this machine, by a trial of a few."""
-    task = config.make_task()
-    network = task.network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    image = torch.rand(config.batch, 3, config.crop_px, config.crop_px)
+def steps_in(minutes: float, config: TrainConfig, device: torch.device | None = None) -> int:
+    """Return the optimiser steps that fit into a time on a device, by a trial of a few."""
+    device = device or torch.device("cpu")
+    network = config.make_task().network().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    image = torch.rand(config.batch, 3, config.crop_px, config.crop_px, device=device)
     image = image.contiguous(memory_format=torch.channels_last)
     seconds = []
     for _ in range(5):
         begun = time.perf_counter()
-        network(image).square().mean().backward()
+        with torch.autocast(device.type, torch.bfloat16, enabled=uses_bfloat16(config.precision, device)):
+            output = network(image)
+        output.float().square().mean().backward()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - begun)
-    return max(20, int(0.8 * 60 * minutes / min(seconds)))
-
-
-assert set(STARTER_NAMES.values()) == set(TASKS)
+    return max(20, int(_SHARE_OF_STEPS * 60 * minutes / min(seconds)))
