@@ -36,22 +36,17 @@ def starter_table() -> str:
     for place, title in PLACES.items():
         everything = starter_runs(place, "ce-scratch", 1.0)
         for method, (name, _) in STARTS.items():
-            cells = []
-            for amount in AMOUNTS:
-                runs = starter_runs(place, method, amount)
-                if not runs:
-                    cells.append("–")
-                    continue
-                kept = (
-                    f", {score(runs, 'calibrated') / score(everything, 'calibrated'):.0%}"
-                    if everything
-                    else ""
-                )
-                cells.append(f"{score(runs, 'half'):.2f} / {score(runs, 'calibrated'):.2f}{kept}")
-            full = f"{score(everything, 'half'):.2f} / {score(everything, 'calibrated'):.2f}"
-            rows.append([title, name, *cells, full if everything and method == "starter" else ""])
+            cells = [_shown(starter_runs(place, method, amount), everything) for amount in AMOUNTS]
+            rows.append([title, name, *cells, _shown(everything) if method == "starter" else ""])
     amounts = ["100 marks", *(f"{amount:.0%}" for amount in AMOUNTS[1:])]
     return table(["", "", *amounts, "cross-entropy, all marks"], rows, text_columns=2)
+
+
+def _shown(runs: list[dict[str, Any]], everything: list[dict[str, Any]] | None = None) -> str:
+    if not runs:
+        return "–"
+    share = f", {score(runs, 'calibrated') / score(everything, 'calibrated'):.0%}" if everything else ""
+    return f"{score(runs, 'half'):.2f} / {score(runs, 'calibrated'):.2f}{share}"
 
 
 def starter_targets_table() -> str:
@@ -144,13 +139,19 @@ def zero_table() -> str:
     return table(["", "shipped threshold", "0.5", "best threshold"], rows)
 
 
+def _task_of(place: str) -> str:
+    return place.split("-")[1]
+
+
 def draw_starter() -> bytes:
     """Draw the calibrated score over the number of marks, from the starter and from scratch; SVG."""
-    places = [place for place in PLACES if starter_runs(place, "starter", 100)]
+    places = [place for place in sorted(PLACES, key=_task_of) if starter_runs(place, "starter", 100)]
     with rc_context(STYLE):
-        canvas = Figure(figsize=(2.5 * len(places), 2.9), layout="constrained")
-        axes = canvas.subplots(1, len(places), sharey=True, squeeze=False)[0]
-        for axis, place in zip(axes, places, strict=True):
+        canvas = Figure(figsize=(10, 5.2), layout="constrained")
+        axes = canvas.subplots(2, 4, sharey=True).flatten()
+        for axis in axes[len(places) :]:
+            axis.set_axis_off()
+        for axis, place in zip(axes, places, strict=False):
             for method, (title, colour) in STARTS.items():
                 by_marks = defaultdict(list)
                 for amount in AMOUNTS:
@@ -180,7 +181,8 @@ def draw_starter() -> bytes:
             axis.set_title(PLACES[place], fontsize=8.5)
             axis.set_xlabel("marks in training")
             axis.set_ylim(0.4, 1)
-        axes[0].set_ylabel("Dice or F1, calibrated")
+        axes[0].set_ylabel("F1, calibrated")
+        axes[4].set_ylabel("Dice, calibrated")
         handles, labels = axes[0].get_legend_handles_labels()
         canvas.legend(handles, labels, loc="outside lower center", ncols=3)
         return as_svg(canvas)
