@@ -3,13 +3,16 @@
 import atexit
 import contextlib
 import io
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import scipy.io
@@ -53,17 +56,14 @@ class _Child:
 
     def read(self, source: OpenFile) -> dict[str, NDArray[Any]]:
         """Return the wanted variables of a file."""
-        with self._lock:
+        with self._lock, _on_disk(source) as path:
             if self._process is None:
                 command = [sys.executable, "-I", str(Path(matlab_child.__file__))]
                 self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            assert self._process.stdin is not None
-            assert self._process.stdout is not None
             stop = threading.Timer(LONGEST_S, self._process.kill)
             stop.start()
             try:
-                matlab_child.send(self._process.stdin, source.file.read())
-                answer = matlab_child.receive(self._process.stdout)
+                answer = _answer(self._process, path)
             except OSError:
                 answer = b""
             finally:
@@ -81,9 +81,35 @@ class _Child:
         """End the process, if there is one."""
         if self._process is not None:
             self._process.kill()
-            with contextlib.suppress(OSError):  # a request that could not be sent
-                self._process.communicate()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):  # a request that could not be sent
+                    cast(BinaryIO, pipe).close()
             self._process = None
+
+
+def _answer(process: "subprocess.Popen[bytes]", path: str) -> bytes:
+    """Ask the child for a file; nothing comes back if it dies."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(os.fsencode(path) + b"\n")
+    process.stdin.flush()
+    size = int.from_bytes(process.stdout.read(8), "little")
+    answer = process.stdout.read(size)
+    return answer if len(answer) == size else b""
+
+
+@contextlib.contextmanager
+def _on_disk(source: OpenFile) -> Iterator[str]:
+    """Return a path without a line end by which another process can read the file."""
+    path = os.path.realpath(source.name)
+    if "\n" not in path:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(suffix=".mat") as copy:
+        shutil.copyfileobj(source.file, copy)
+        copy.flush()
+        yield copy.name
 
 
 _CHILD = _Child()

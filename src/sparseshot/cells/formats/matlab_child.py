@@ -1,12 +1,12 @@
 """Reads .mat files in a process of its own, since SciPy's reader can be crashed by a damaged file.
 
-Run as a script, it answers each file on its input by an ``.npz`` of the wanted variables, or ``error: `` and
-a message. It imports nothing of sparseshot, so that it starts fast.
+Run as a script, it answers each path on its input by a number of bytes and these bytes: an ``.npz`` of the
+wanted variables, or ``error: `` and a message. It imports nothing of sparseshot, so that it starts fast.
 """
 
 import io
 import sys
-from typing import IO, Any
+from typing import Any
 
 LARGEST_MEMORY = 4 << 30
 WANTED = ("inst_map", "type_map", "inst_type", "class_names", "detection")
@@ -20,38 +20,25 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (LARGEST_MEMORY, LARGEST_MEMORY))
     except (ImportError, ValueError, OSError):
         pass  # a lower limit is in force
-    while content := receive(sys.stdin.buffer):
+    for line in sys.stdin:
         try:
-            answer = _variables(io.BytesIO(content))
+            answer = _variables(line.rstrip("\n"))
         except NotImplementedError:
             answer = b"error: is MATLAB 7.3; save it with -v7"
         except Exception as error:
             answer = f"error: cannot be read as .mat: {error!r}".encode()
-        send(sys.stdout.buffer, answer)
+        sys.stdout.buffer.write(len(answer).to_bytes(8, "little") + answer)
+        sys.stdout.buffer.flush()
 
 
-def send(pipe: IO[bytes], message: bytes) -> None:
-    """Write a message after its length."""
-    pipe.write(len(message).to_bytes(8, "little") + message)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> bytes:
-    """Read a message; empty if the other side died."""
-    size = int.from_bytes(pipe.read(8), "little")
-    message = pipe.read(size)
-    return message if len(message) == size else b""
-
-
-def _variables(file: IO[bytes]) -> bytes:
+def _variables(path: str) -> bytes:
     import numpy as np  # noqa: PLC0415
     import scipy.io  # noqa: PLC0415
 
-    found = [name for name, _, _ in scipy.io.whosmat(file)]
+    found = [name for name, _, _ in scipy.io.whosmat(path)]
     if not {"inst_map", "detection"} & set(found):
         return f"error: holds {', '.join(found) or 'nothing'}; inst_map or detection is wanted".encode()
-    file.seek(0)
-    content: dict[str, Any] = scipy.io.loadmat(file, variable_names=WANTED)
+    content: dict[str, Any] = scipy.io.loadmat(path, variable_names=WANTED)
     arrays: dict[str, Any] = {name: np.asarray(content[name]) for name in WANTED if name in content}
     for name, array in arrays.items():
         if array.dtype.kind == "O":  # a cell array of texts
