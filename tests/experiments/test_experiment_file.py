@@ -146,9 +146,9 @@ def test_an_unknown_name_lists_the_shipped_experiments() -> None:
         ("[0.2, 1, 0.3]", "[0.2, 0, 0.3]", "[[grid]] 1", ["fractions is 0", "greater than 0"]),
         (
             "[0.2, 1, 0.3]",
-            "[0.2,\n  1.2,\n  0.3]",
+            "[0.2,\n  -0.3,\n  0.3]",
             "[[grid]] 1",
-            ["fractions is 1.2", "less than or equal to 1"],
+            ["fractions is -0.3", "greater than 0"],
         ),
         ("[0.2, 1, 0.3]", "[]", "[[grid]] 1", ["fractions is []", "at least 1 item"]),
         ("fractions = [0.2, 1, 0.3]\n", "", "[[grid]] 1", ["no fractions here", "add fractions"]),

@@ -31,7 +31,8 @@ def experiment(
         list[str] | None, Option(help="Only runs whose names match, as 'tnbc-segment-*'; repeatable.")
     ] = None,
     profile: Annotated[
-        Literal["quick", "paper"] | None, Option(help="Size of the runs, instead of the file's.")
+        Literal["standard", "quick", "paper"] | None,
+        Option(help="Settings of the runs, instead of the file's."),
     ] = None,
     list_them: Annotated[bool, Option("--list", help="Show the built-in experiments.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Show the runs without running them.")] = False,
