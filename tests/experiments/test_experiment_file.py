@@ -154,7 +154,7 @@ def test_an_unknown_name_lists_the_shipped_experiments() -> None:
         ("fractions = [0.2, 1, 0.3]\n", "", "[[grid]] 1", ["no fractions here", "add fractions"]),
         ("seeds = [0, 1]", 'seeds = [0, "a"]', "[[grid]] 1", ["seeds is 'a'", "integer"]),
         ("steps = 40", "stpes = 40", "[settings]", ["no setting 'stpes'", "did you mean 'steps'"]),
-        ("steps = 40", "steps = -1", "[settings]", ["steps", "at least 1"]),
+        ("steps = 40", "steps = -1", "[settings]", ["steps", "at least 0"]),
         ("steps = 40", 'steps = "many"', "[settings]", ["steps = 'many' is not possible"]),
         ("steps = 40", "task = 'segment'", "[settings]", ["no setting 'task'"]),
         ("steps = 40", "crop_px = 100", "[settings]", ["for the task detect", "crop_px", "take 96"]),
