@@ -38,7 +38,11 @@ SHORTER = {
     "experiment": ("--dry-run",),
 }
 EXIT_CODES = {"data check": 1}  # the data set of the stage is incomplete
-NOT_RUN = {"data fetch": "downloads", "demo": "takes minutes, and has its own tests"}
+NOT_RUN = {
+    "data fetch": "downloads",
+    "demo": "takes minutes, and has its own tests",
+    "starter": "takes half an hour, and has its own tests",
+}
 SMALLER = {
     'TrainConfig(task="detect", loss="ece", steps=200)': 'TrainConfig(task="detect", width=4, steps=2)'
 }

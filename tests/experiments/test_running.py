@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_tn
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.experiments import Results, read_experiment, run_experiment
 from sparseshot.experiments.executor import worker_environment
+from sparseshot.experiments.experiment import Method, Run, Subject
 from sparseshot.experiments.results import Result, run_folder
-from sparseshot.experiments.running import choose, steps_done
+from sparseshot.experiments.running import choose, is_finished, steps_done
 from sparseshot.files import locked, write_json
 
 # Replaces a training; the name of its loss selects its behaviour. Its metrics were written before.
@@ -164,6 +166,18 @@ def test_a_folder_with_other_settings_is_left_alone(tmp_path: Path) -> None:
         OutputError, match=r"tnbc-segment-ece-0.5-s0: holds a run with steps 8 instead of 9; choose"
     ):
         sweep.run()
+
+
+def test_what_a_run_chose_by_its_marks_is_no_other_setting(tmp_path: Path) -> None:
+    run = Run(Subject("tnbc"), "detect", Method("adaptive", "adaptive"), 100, 0, "standard")
+    folder = run_folder(tmp_path, run.name)
+    folder.mkdir(parents=True)
+    chosen = replace(run.config(), steps=200, learning_rate=5e-4)
+    (folder / "config.json").write_text(chosen.to_json())
+    assert not is_finished(run, folder, {})
+    (folder / "config.json").write_text(replace(chosen, width=8).to_json())
+    with pytest.raises(OutputError, match="width 8 instead of 16"):
+        is_finished(run, folder, {})
 
 
 def test_another_number_of_rounds_is_another_run(tmp_path: Path) -> None:
@@ -327,5 +341,5 @@ def test_progress_shows_the_runs_at_work(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, losses=["ce"])
     notes = []
     sweep.run(begin=lambda title, total: lambda done, note="": notes.append((title, total, done, note)))
-    assert notes[0] == ("runs", 1, 0, "tnbc-segment-ce-0.5-s0 0/8")
+    assert notes[0] == ("runs", 1, 0, "tnbc-segment-ce-0.5-s0 0 steps")
     assert notes[-1] == ("runs", 1, 1, "")

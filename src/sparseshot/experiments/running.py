@@ -28,7 +28,7 @@ from sparseshot.experiments.results import (
 from sparseshot.files import locked, make_folder, read_as, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
 from sparseshot.training.logs import read_log
-from sparseshot.training.runs import SOURCE
+from sparseshot.training.runs import SOURCE, with_choices_of
 
 _REPORT_SECONDS = 1.0  # between two looks at the logs, which take a while to read in long runs
 
@@ -146,7 +146,7 @@ def is_finished(run: Run, folder: Path, files: Mapping[str, str]) -> bool:
     changes: list[str] = []
     if (folder / CONFIG).is_file():
         recorded = read_as(folder / CONFIG, dict[str, Any])
-        changes += _changes(recorded, json.loads(run.config().to_json()))
+        changes += _changes(recorded, json.loads(with_choices_of(folder, run.config()).to_json()))
     begun = (folder / SOURCE).is_file() or (folder / METRICS).is_file()
     if begun and (folder / RUN).is_file():
         before = read_as(folder / RUN, RunFile)

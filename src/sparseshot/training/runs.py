@@ -79,7 +79,7 @@ def train_run(
     if fabric is not None and not fabric.is_global_zero:
         say = lambda _: None  # noqa: E731  one process speaks for all
     given = [name for name in _CHOSEN if getattr(config, name) != getattr(TrainConfig(), name)]
-    config = _with_choices_of(folder, config)
+    config = with_choices_of(folder, config)
     if training:
         config = _announced(config, data, training, say)
         if not (folder / CONFIG).exists():
@@ -140,7 +140,7 @@ def _with_start(
     return replace(config, steps=steps, learning_rate=rate)
 
 
-def _with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
+def with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
     """Return the configuration with what the marks chose for the run in a folder."""
     path = folder / CONFIG
     if not path.exists():
