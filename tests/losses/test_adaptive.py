@@ -12,6 +12,7 @@ from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.losses import (
     AdaptiveExclusiveCrossEntropy,
     Call,
+    Hints,
     estimate_marked_share,
     exclusive_cross_entropy,
 )
@@ -79,6 +80,33 @@ def test_crowded_points_count_as_cells_each_with_its_own_mark(share: float) -> N
         marked = cells & (torch.rand(cells.shape, generator=generator) < share)
         loss(logits, marked.long())
     assert loss.log_values()["marked_share"] == pytest.approx(share, rel=0.05)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
+def test_marks_in_exhaustive_regions_do_not_raise_the_marked_share(share: float, size: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    told = {}
+    for hinted in (True, False):
+        loss = AdaptiveExclusiveCrossEntropy(warm_up=0.0, every=1)
+        cells = torch.zeros(8, 60, 60, dtype=torch.bool)
+        cells[:, 2::5, 2::5] = True
+        inside = torch.zeros_like(cells)
+        inside[:, :30] = True  # half of the image is marked exhaustively
+        for _ in range(40):
+            marked = cells & (inside | (torch.rand(cells.shape, generator=generator) < share))
+            noise = torch.randn(cells.shape, generator=generator)
+            maps = [
+                each.repeat_interleave(size, 1).repeat_interleave(size, 2)
+                for each in (torch.where(cells, 4.0, -4.0) + 0.1 * noise, marked, inside)
+            ]
+            logits, target, exhaustive = maps
+            hints = Hints(exhaustive=exhaustive) if hinted else None
+            loss(logits.unsqueeze(1), target.long(), annotated=target | exhaustive, hints=hints)
+        told[hinted] = loss.log_values()
+    assert told[True]["marked_share"] == pytest.approx(share, abs=0.02)
+    assert told[False]["marked_share"] > share + 0.2
+    assert told[True]["alpha"] == pytest.approx(max(share / 2 / (1 - share / 2), 1e-3), rel=0.1)
 
 
 @pytest.mark.parametrize(("size", "rho"), [(1, 0.9), (4, 0.75)])

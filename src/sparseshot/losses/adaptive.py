@@ -32,7 +32,7 @@ _RHO_OF_AREAS, _RHO_OF_POINTS = 0.75, 0.9
 """Default of the lowest exclusion threshold."""
 
 
-def estimate_marked_share(marked: Tensor, everything: Tensor) -> Tensor:
+def estimate_marked_share(marked: Tensor, everything: Tensor, certain: Tensor | None = None) -> Tensor:
     """Estimate ĉ, the share of the true cells that is marked, from two histograms over the same bins.
 
     Above the threshold that a fifth of the marks reach, the model is most confident, and unmarked locations
@@ -42,18 +42,21 @@ def estimate_marked_share(marked: Tensor, everything: Tensor) -> Tensor:
     Args:
         marked: ``(…, bins)`` number of marked locations with a logit in each bin.
         everything: ``(…, bins)`` the same for all locations, marked ones included.
+        certain: ``(…, bins)`` marks inside exhaustive regions, which are in neither of the others: they count
+            for the threshold, and not for the share.
 
     Returns:
-        ``(…)``; NaN where nothing is marked.
+        ``(…)``; NaN where there are no marks.
 
     >>> marked, everything = torch.tensor([0.0, 4.0, 6.0]), torch.tensor([900.0, 50.0, 20.0])
     >>> estimate_marked_share(marked, everything)  # 6 of the 20 most confident locations
     tensor(0.3000)
     """
     marked, everything = reverse_cumsum(marked), reverse_cumsum(everything)
-    bin_ = ((marked >= _CONFIDENT * marked[..., :1]).sum(-1, keepdim=True) - 1).clamp(min=0)
+    marks = marked if certain is None else marked + reverse_cumsum(certain)
+    bin_ = ((marks >= _CONFIDENT * marks[..., :1]).sum(-1, keepdim=True) - 1).clamp(min=0)
     share = marked.gather(-1, bin_) / everything.gather(-1, bin_).clamp(min=1e-12)
-    return torch.where(marked[..., :1] > 0, share, torch.nan).squeeze(-1)
+    return torch.where(marks[..., :1] > 0, share, torch.nan).squeeze(-1)
 
 
 def attainable_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tensor) -> Tensor:
@@ -152,7 +155,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
             self._reset(number_of_classes(call.logits))
             self.histograms.to(call.logits.device)
         if self.training:
-            self.histograms.observe(call.read(), call.hints.centres)
+            self.histograms.observe(call.read(), call.hints)
             self.steps += 1
             if call.progress >= self.warm_up and self.steps % self.every == 0:
                 self._estimate(call.progress)
@@ -190,14 +193,15 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         return values
 
     def _estimate(self, progress: float) -> None:
-        marked, everything = self.histograms.marked.cpu(), self.histograms.everything.cpu()
-        share = estimate_marked_share(marked, everything)
-        share = torch.where(marked.sum(-1) >= _FEW_MARKS, share, self.share)
+        marked, everything, certain = self.histograms.counts.cpu()
+        share = estimate_marked_share(marked, everything, certain)
+        share = torch.where((marked + certain).sum(-1) >= _FEW_MARKS, share, self.share)
         self._warn_of_swing(share, progress)
         if self.break_even_probability is not None or not self.histograms.points:
             zc = share * (self.break_even_probability or 1 / 2)
         else:
             zc = share * attainable_f1(marked, everything, self.histograms.marks.cpu(), share) / 2
+            zc = torch.where(share > 0, zc, share)  # every mark is inside exhaustive regions
         alpha = (zc / (1.0 - zc)).clamp(_SMALLEST_ALPHA, 1.0)
         self.share, self.alpha = share, torch.where(share.isnan(), self.alpha, alpha)
 

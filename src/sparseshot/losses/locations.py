@@ -23,11 +23,14 @@ class Hints:
         truth: integers ``(N, *)`` like the target, but complete; known in simulations only.
         centres: booleans ``(N, *)``, where a mark covers several locations of a detector's grid: the one in
             which it lies.
+        exhaustive: booleans ``(N, *)``, inside regions in which every cell is marked. There marks say nothing
+            of the share that is marked elsewhere.
         teacher_logits: logits of a teacher on the same input, of the shape of the model's.
     """
 
     truth: Tensor | None = None
     centres: Tensor | None = None
+    exhaustive: Tensor | None = None
     teacher_logits: Tensor | None = None
 
 

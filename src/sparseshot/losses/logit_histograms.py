@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sparseshot.losses.locations import Locations, foreground_logit
+from sparseshot.losses.locations import Hints, Locations, foreground_logit
 
 _ENOUGH = 20
 """Number of marked locations needed to decide whether marks are points."""
@@ -32,7 +32,7 @@ class LogitHistograms(nn.Module):
 
     Attributes:
         points: whether marks are points; None until enough marks were seen.
-        marks: ``(classes,)`` number of marks that are points, at a peak or not.
+        marks: ``(classes,)`` number of marks that are points, at a peak or not, outside exhaustive regions.
     """
 
     RANGE, BINS, DECAY = 12.0, 96, 0.98
@@ -45,26 +45,31 @@ class LogitHistograms(nn.Module):
         super().__init__()
         self.classes = classes
         self.points: bool | None = None if objects else False
-        self.register_buffer("counts", torch.zeros(2, classes, self.BINS))  # of marks, and of everything
+        # Of marks and of everything outside exhaustive regions, and of marks inside.
+        self.register_buffer("counts", torch.zeros(3, classes, self.BINS))
         self.register_buffer("crowding", torch.zeros(2))  # of the first marks: their number and neighbours
         self.register_buffer("marks", torch.zeros(classes))
 
     @property
     def marked(self) -> Tensor:
-        """``(classes, bins)`` counts of marks."""
+        """``(classes, bins)`` counts of marks outside exhaustive regions."""
         return self.counts[0]
 
     @property
     def everything(self) -> Tensor:
-        """``(classes, bins)`` counts of everything, marks included."""
+        """``(classes, bins)`` counts of everything outside exhaustive regions, marks included."""
         return self.counts[1]
 
-    @torch.no_grad()
-    def observe(self, batch: Locations, centres: Tensor | None = None) -> None:
-        """Add a batch; until it is known whether marks are points, nothing is counted.
+    @property
+    def certain(self) -> Tensor:
+        """``(classes, bins)`` counts of marks inside exhaustive regions."""
+        return self.counts[2]
 
-        ``centres`` are those of :class:`~sparseshot.losses.locations.Hints`.
-        """
+    @torch.no_grad()
+    def observe(self, batch: Locations, hints: Hints | None = None) -> None:
+        """Add a batch; until it is known whether marks are points, nothing is counted."""
+        hints = hints or Hints()
+        centres, inside = hints.centres, hints.exhaustive
         batch = batch._replace(logits=batch.logits.detach())
         if self.points is None and centres is not None:
             self.points = True
@@ -82,11 +87,14 @@ class LogitHistograms(nn.Module):
         bins = ((logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(max=self.BINS - 1)
         likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
         counts = torch.zeros_like(self.counts)
-        counts[0] = self._histogram(bins[label > 0], label[label > 0] - 1)
-        counts[1] = self._histogram(torch.where(counted, bins, -1), likeliest)
+        outside = torch.ones_like(counted) if inside is None else ~inside
+        for row, where in ((0, (label > 0) & outside), (2, (label > 0) & ~outside)):
+            counts[row] = self._histogram(bins[where], label[where] - 1)
+        counts[1] = self._histogram(torch.where(counted & outside, bins, -1), likeliest)
         self.counts.mul_(self.DECAY).add_(_of_all_processes(counts))
         if self.points:
-            every = (batch.label > 0) & (torch.ones_like(batch.annotated) if centres is None else centres)
+            every = (batch.label > 0) & outside
+            every = every if centres is None else every & centres
             marks = self._histogram(bins[every], batch.label[every] - 1).sum(-1)
             self.marks.mul_(self.DECAY).add_(_of_all_processes(marks.to(self.marks)))
 

@@ -27,11 +27,13 @@ class Patch(NamedTuple):
     Attributes:
         image: ``(H, W, 3)`` uint8.
         label: ``(H, W)`` int16: 1…C, :data:`UNANNOTATED`, :data:`CERTAIN_BACKGROUND` or :data:`IGNORED`.
-        truth: the same with every cell, in simulations; else None.
+        exhaustive: ``(H, W)`` bool: inside a region in which every cell is marked.
+        truth: the label map with every cell, in simulations; else None.
     """
 
     image: NDArray[np.uint8]
     label: NDArray[np.int16]
+    exhaustive: NDArray[np.bool_]
     truth: NDArray[np.int16] | None
 
 
@@ -39,7 +41,7 @@ class BlockCache:
     """Painted blocks of several canvases; the least recently used are dropped first."""
 
     def __init__(self, max_bytes: int = 4 << 30) -> None:
-        block_bytes = 7 * BLOCK_PX**2  # three colours, and two maps of 16 bits
+        block_bytes = 8 * BLOCK_PX**2  # three colours, two maps of 16 bits, and one of booleans
         self.paint = lru_cache(max(1, max_bytes // block_bytes))(Canvas.paint)
 
 
@@ -106,6 +108,7 @@ class Canvas:
         shape = (box.height, box.width)
         image = np.full((*shape, 3), WHITE, np.uint8)
         label = np.full(shape, IGNORED, np.int16)
+        exhaustive = np.zeros(shape, np.bool_)
         truth = None if self._truth_layer is None else np.full(shape, IGNORED, np.int16)
         inside = box.meet(self.grid.box)
         for whole in inside.blocks(BLOCK_PX, BLOCK_PX):
@@ -115,15 +118,17 @@ class Canvas:
             target, source = part.within(box), part.within(block_box)
             image[target] = block.image[source]
             label[target] = block.label[source]
+            exhaustive[target] = block.exhaustive[source]
             if truth is not None and block.truth is not None:
                 truth[target] = block.truth[source]
-        return Patch(image, label, truth)
+        return Patch(image, label, exhaustive, truth)
 
     def paint(self, box: Box) -> Patch:
         """Read and paint one block."""
         image = self.slide.read(self.grid, box)
         label = np.full((box.height, box.width), UNANNOTATED, np.int16)
-        label[self._regions.paint(box) > 0] = CERTAIN_BACKGROUND
+        exhaustive = self._regions.paint(box) > 0
+        label[exhaustive] = CERTAIN_BACKGROUND
         negative = self._negative.paint(box) > 0
         if self._positive is not None:
             marked = self._positive.paint(box)
@@ -132,7 +137,8 @@ class Canvas:
         for each in self._ignored:
             label[each.meet(box).within(box)] = IGNORED
         label[negative] = CERTAIN_BACKGROUND  # in ignored boxes too: the threshold comes from positives alone
-        return Patch(image, label, None if self._truth_layer is None else self._truth_layer.paint(box))
+        truth = None if self._truth_layer is None else self._truth_layer.paint(box)
+        return Patch(image, label, exhaustive, truth)
 
 
 class _Layer:

@@ -29,6 +29,7 @@ class CropBatch:
         jitter: ``(N, 3, 4)`` changes of stain.
         target: ``(N, *)`` int64: 0, 1…C, −100 ignored.
         annotated: ``(N, *)`` bool.
+        exhaustive: ``(N, *)`` bool: inside a region in which every cell is marked.
         truth: ``(N, *)`` int64 with every cell, in simulations; else None.
         offset: ``(N, 2, *)`` float32 for a detector; else None.
         size: ``(N, 2, *)`` float32 for a detector, NaN where unknown; else None.
@@ -38,6 +39,7 @@ class CropBatch:
     jitter: Tensor
     target: Tensor
     annotated: Tensor
+    exhaustive: Tensor | None = None
     truth: Tensor | None = None
     offset: Tensor | None = None
     size: Tensor | None = None
@@ -123,8 +125,9 @@ class CropSource:
         if canvas.truth is not None:
             every = np.zeros_like(label) if patch.truth is None else _turned(patch.truth, turn)
             truth = plan.task.target(every, self._points(canvas.truth, x0, y0, turn)).target
-        image = _turned(patch.image, turn)
-        return {"image": image, "jitter": jitter, "truth": truth, **made._asdict()}
+        middle = slice(plan.task.stride // 2, None, plan.task.stride)
+        maps = {"exhaustive": _turned(patch.exhaustive, turn)[middle, middle], "truth": truth}
+        return {"image": _turned(patch.image, turn), "jitter": jitter, **maps, **made._asdict()}
 
     def _place(self, random: np.random.Generator) -> tuple[Canvas, int, int]:
         size = self._plan.size_px

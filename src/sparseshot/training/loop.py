@@ -147,7 +147,7 @@ class _Run:
         output = self.network(image)
         logits = self.task.logits(output)
         advice = None if self.teacher is None else self.task.logits(self.teacher(image))
-        hints = Hints(truth=batch.truth, centres=batch.centres, teacher_logits=advice)
+        hints = Hints(batch.truth, batch.centres, batch.exhaustive, teacher_logits=advice)
         loss = self.criterion(
             logits, batch.target, annotated=batch.annotated, progress=progress, hints=hints
         ) + self.task.place_loss(output, batch.target, batch.offset, batch.size)
