@@ -1,10 +1,12 @@
 """Conversion and concatenation of the columns of a table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sparseshot.errors import InputError
 
 if TYPE_CHECKING:
     from sparseshot.cells.table import Cells
@@ -25,6 +27,23 @@ def as_ids(values: Any) -> NDArray[Any] | None:
     if names.dtype.kind == "S":
         return names
     return np.array([str(name).encode() for name in names.tolist()], dtype=np.bytes_)
+
+
+def as_notes(notes: Any, *, of: int) -> NDArray[np.object_] | None:
+    """Return a column with a dictionary of texts for each of some regions, or None."""
+    if notes is None:
+        return None
+    rows = list(notes)
+    if len(rows) != of:
+        raise InputError(f"{len(rows)} notes for {of} regions; give a mapping for each")
+    column = np.empty(of, object)
+    for row, note in enumerate(rows):
+        if not isinstance(note, Mapping) or not all(
+            isinstance(each, str) for each in (*note, *note.values())
+        ):
+            raise InputError(f"note {row} is {note!r}; give a mapping of texts")
+        column[row] = dict(note)
+    return column
 
 
 def as_frozen(column: NDArray[Any] | None) -> NDArray[Any] | None:
@@ -57,3 +76,14 @@ def stacked_ids(tables: Sequence["Cells"]) -> NDArray[Any] | None:
     kinds = {column.dtype.kind for column in ids if column is not None}
     texts = [column.astype(np.bytes_) if len(kinds) > 1 else column for column in ids if column is not None]
     return np.concatenate(texts)
+
+
+def stacked_notes(tables: Sequence["Cells"]) -> list[Mapping[str, str]] | None:
+    """Stack the notes of regions; regions of tables without notes get empty ones, unless none has any."""
+    if all(table.region_notes is None for table in tables):
+        return None
+    of_tables: list[Sequence[Mapping[str, str]]] = [
+        [{}] * len(table.regions) if table.region_notes is None else table.region_notes.tolist()
+        for table in tables
+    ]
+    return [note for notes in of_tables for note in notes]

@@ -10,7 +10,15 @@ import numpy as np
 import shapely
 from numpy.typing import ArrayLike, NDArray
 
-from sparseshot.cells.columns import as_column, as_frozen, as_ids, stacked, stacked_ids
+from sparseshot.cells.columns import (
+    as_column,
+    as_frozen,
+    as_ids,
+    as_notes,
+    stacked,
+    stacked_ids,
+    stacked_notes,
+)
 from sparseshot.errors import InputError
 
 KINDS = ("detection", "annotation", "cell")
@@ -41,6 +49,7 @@ class Cells:
         id: ``(N,)`` instance ids, int64 or fixed-width UTF-8 bytes (``S36`` holds a UUID), or None.
         mpp: µm per level-0 pixel, or None if unknown.
         regions: array of shapely polygons in which every cell is marked.
+        region_notes: a mapping of texts for each region, e.g. who reviewed it; or None.
         measurements: further float64 columns by name.
         kind: ``(N,)`` uint8 index into :data:`KINDS`, or None if the source does not say.
         colors: red, green and blue (0–255) of each class, or None.
@@ -67,6 +76,7 @@ class Cells:
     colors: tuple[tuple[int, int, int], ...] | None
     nucleus: NDArray[np.object_] | None
     name: NDArray[np.object_] | None
+    region_notes: NDArray[np.object_] | None
 
     def __init__(
         self,
@@ -84,6 +94,7 @@ class Cells:
         colors: Iterable[tuple[int, int, int]] | None = None,
         nucleus: ArrayLike | None = None,
         name: ArrayLike | Sequence[str | None] | None = None,
+        region_notes: Sequence[Mapping[str, str]] | NDArray[np.object_] | None = None,
     ) -> None:
         xy = np.asarray(xy, dtype=np.float64)
         if xy.size == 0:
@@ -131,7 +142,8 @@ class Cells:
                 raise InputError(
                     f"{each} has shape {column.shape}, xy {xy.shape}; every column needs one value a cell"
                 )
-        columns["regions"] = np.empty(0, object) if regions is None else np.asarray(regions, dtype=object)
+        areas = np.empty(0, object) if regions is None else np.asarray(regions, dtype=object)
+        columns |= {"regions": areas, "region_notes": as_notes(region_notes, of=len(areas))}
         values = {each: as_frozen(column) for each, column in columns.items()} | {
             "classes": classes,
             "mpp": mpp,
@@ -250,8 +262,9 @@ class Cells:
         x, y = self.xy.T
         inside = self[(x >= x0) & (x < x1) & (y >= y0) & (y < y1)]
         regions = shapely.intersection(self.regions, shapely.box(x0, y0, x1, y1))
-        regions = regions[~shapely.is_empty(regions)]
-        cropped = replace(inside, regions=regions)
+        kept = ~shapely.is_empty(regions)
+        notes = None if self.region_notes is None else self.region_notes[kept]
+        cropped = replace(inside, regions=regions[kept], region_notes=notes)
         return cropped._moved(1.0, (-x0, -y0)) if shift else cropped
 
     def rescaled(self, mpp: float) -> Self:
@@ -306,6 +319,7 @@ class Cells:
             id=stacked_ids(tables),
             mpp=mpps.pop(),
             regions=np.concatenate([table.regions for table in tables]),
+            region_notes=stacked_notes(tables),
             measurements={
                 name: np.concatenate([t.measurements.get(name, np.full(len(t), np.nan)) for t in tables])
                 for name in names

@@ -112,7 +112,7 @@ def _ring(region: Element, what: str, where: str) -> NDArray[np.float64]:
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Write a layer for each class, so that cells change their order; regions are a layer of their own."""
-    options.count_lost(cells, "score", "measurements", "nucleus", "name")
+    options.count_lost(cells, "score", "measurements", "nucleus", "name", "region_notes")
     losses = options.losses
     mpp = "" if cells.mpp is None else f' MicronsPerPixel="{cells.mpp}"'
     file.write(f"<Annotations{mpp}>\n".encode())

@@ -56,7 +56,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Write polygons and dots with their groups, and exhaustive regions as a group of their own."""
-    options.count_lost(cells, "score", "measurements", "nucleus", "name")
+    options.count_lost(cells, "score", "measurements", "nucleus", "name", "region_notes")
     colors = dict(zip(cells.classes, cells.colors or [_YELLOW] * len(cells.classes), strict=True))
     file.write(b'<?xml version="1.0"?>\n<ASAP_Annotations>\n<Annotations>\n')
     for row in range(len(cells)):

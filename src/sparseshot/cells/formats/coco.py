@@ -136,7 +136,7 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
         part = _annotations(cells[start : start + BATCH_ROWS], start, options)
         file.write((b",\n" if start else b"\n") + orjson.dumps(part, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1])
     file.write(b"\n]}\n")
-    options.count_lost(cells, "nucleus", "name")
+    options.count_lost(cells, "nucleus", "name", "region_notes")
 
 
 def _annotations(cells: Cells, start: int, options: WriteOptions) -> list[dict[str, Any]]:

@@ -50,6 +50,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
             mpp=layout.own.get("mpp"),
             colors=layout.own.get("colors") and tuple(map(tuple, layout.own["colors"])),
             regions=shapely.from_wkb(np.array(layout.own.get("regions", []), object)),
+            region_notes=layout.own.get("region_notes"),
         )
     except (TypeError, ValueError, InputError, shapely.GEOSException) as error:
         raise FormatError(
@@ -147,6 +148,7 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:  # noqa:
         "classes": cells.classes,
         "colors": cells.colors,
         "regions": [shapely.to_wkb(region, hex=True) for region in cells.regions],
+        "region_notes": None if cells.region_notes is None else list(cells.region_notes),
         "measurements": named,
         "outlines": cells.outline is not None,
     }

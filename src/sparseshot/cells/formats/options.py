@@ -44,6 +44,10 @@ class WriteOptions:
                 self.losses.count("classes left out", len(values) if len(values) > 1 else 0)
             elif column == "measurements":
                 self.losses.count("measurements left out", len(values))
+            elif column == "region_notes":
+                self.losses.count(
+                    "notes of regions left out", sum(map(bool, () if values is None else values))
+                )
             elif column == "regions":
                 self.losses.count("exhaustive regions left out", len(values))
             elif column == "score":

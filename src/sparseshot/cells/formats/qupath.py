@@ -22,6 +22,9 @@ SCORE = "Detection probability"
 MEMBER = "sparseshot"
 """Member of the collection, ignored by QuPath, for what features cannot hold."""
 
+NAME = "name"
+"""Note of a region that is the name of its annotation in QuPath; the others are its metadata."""
+
 _KINDS = {name: code for code, name in enumerate(KINDS)} | {
     "PathDetectionObject": 0,
     "PathAnnotationObject": 1,
@@ -45,6 +48,8 @@ _LEVELS = {"Point": 1, "MultiPoint": 2, "Polygon": 3, "MultiPolygon": 4}
 _REGION = -2
 _NON_FINITE = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 _MOST_MEASUREMENTS = 1000
+_MOST_NOTES = 100
+_LONGEST_NOTE = 10_000
 _MOST_VALUES = 1 << 23
 """Most values of a feature beside its coordinates; each becomes a Python object."""
 _NOT_UNDERSTOOD = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
@@ -92,6 +97,7 @@ class _Object(NamedTuple):
         name: given by a person.
         measured: numbers by name.
         taken: numbers of the feature that belong to a name.
+        notes: texts of a region.
     """
 
     kind: int
@@ -103,6 +109,7 @@ class _Object(NamedTuple):
     name: str | None
     measured: dict[str, float]
     taken: dict[str, int]
+    notes: dict[str, str]
 
 
 class _Reader:
@@ -140,6 +147,8 @@ class _Reader:
         wanted[nucleus[nucleus >= 0]] = True
         outlines = build_outlines(shapes, self._repairs, wanted=wanted)
         regions = outlines.shapes[shape[label == _REGION]]
+        whole = ~shapely.is_missing(regions)
+        notes = [objects[k].notes for k in which[label == _REGION][whole].tolist()]
         row, nth, xy = _places(shapes, outlines, shape, is_point=level < 3)
         finite = (np.abs(xy) <= FARTHEST_PX).all(axis=1)
         self._repairs.count(NOT_FINITE, (~finite).sum())
@@ -155,7 +164,8 @@ class _Reader:
             label=label[row],
             outline=_some(outlines.shapes[shape[row]]),
             id=self._ids(batch, objects, feature, which, np.where(level[row] == 2, nth, -1)),
-            regions=regions[~shapely.is_missing(regions)],
+            regions=regions[whole],
+            region_notes=notes if any(notes) else None,
             measurements=self._measurements(objects, which, numbers, numbers_before[feature]),
             kind=kind[row],
             nucleus=_some(nuclei),
@@ -211,7 +221,22 @@ class _Reader:
                 self._repairs.count("empty geometries left out", times)
                 continue
             own_name = own_name if isinstance(own_name, str) and own_name else None
-            yield _Object(_KINDS.get(kind, 1), label, level, shape, inner, own_id, own_name, measured, taken)
+            notes = self._notes(own_name, properties.get("metadata")) if label == _REGION else {}
+            codes = (_KINDS.get(kind, 1), label, level, shape, inner)
+            yield _Object(*codes, own_id, own_name, measured, taken, notes)
+
+    def _notes(self, name: str | None, metadata: Any) -> dict[str, str]:
+        """Return the name and the texts among the metadata of a region."""
+        texts = {
+            key: value
+            for key, value in (metadata.items() if isinstance(metadata, dict) else ())
+            if isinstance(value, str) and key != NAME and self._placeholder(value) is None
+        }
+        if len(texts) > _MOST_NOTES or any(len(text) > _LONGEST_NOTE for text in texts.values()):
+            raise ValueError(
+                f"its region has over {_MOST_NOTES} notes, or one of over {_LONGEST_NOTE:,} letters"
+            )
+        return ({NAME: name} if name else {}) | texts
 
     def _placeholder(self, value: Any) -> tuple[int, int] | None:
         """Return level and number of a placeholder."""

@@ -1,6 +1,6 @@
 """A table of cells as GeoJSON that QuPath reads."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, BinaryIO
 
@@ -10,7 +10,7 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.formats.options import WriteOptions
-from sparseshot.cells.formats.qupath import MEMBER, SCORE
+from sparseshot.cells.formats.qupath import MEMBER, NAME, SCORE
 from sparseshot.cells.outlines import FARTHEST_PX
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import KINDS, Cells
@@ -31,11 +31,22 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     )
     separator = b""
     for table in (cells, regions):
+        notes = None if table is cells or cells.region_notes is None else iter(cells.region_notes)
         for part, groups in _parts(table):
-            features = map(_json, _features(part, groups, options.decimals))
-            file.write(separator + b",\n".join(features))
+            features = _features(part, groups, options.decimals)
+            if notes is not None:
+                features = (_noted(feature, next(notes)) for feature in features)
+            file.write(separator + b",\n".join(map(_json, features)))
             separator = b",\n"
     file.write(b"\n]}\n")
+
+
+def _noted(feature: dict[str, Any], note: Mapping[str, str]) -> dict[str, Any]:
+    """Return the feature of a region with its name, and other notes as what QuPath calls metadata."""
+    others = {key: text for key, text in note.items() if key != NAME}
+    named = {"name": note[NAME]} if note.get(NAME) else {}
+    feature["properties"] |= named | ({"metadata": others} if others else {})
+    return feature
 
 
 def _json(value: Any) -> bytes:
