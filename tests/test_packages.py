@@ -21,6 +21,7 @@ PACKAGES = (
     "datasets",
     "training",
     "prediction",
+    "active",
     "experiments",
     "demo",
     "cli",

@@ -17,7 +17,7 @@ from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.evaluation import evaluate
-from sparseshot.training.held_out import calibrate
+from sparseshot.training.held_out import calibrate, gather_evidence
 from sparseshot.training.pictures import COLOURS, TITLES, picture_row, write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, promoted, train_in_rounds
@@ -97,7 +97,9 @@ def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:
     """As after training on few marks: everything is told apart, but no probability reaches one half."""
     network = DarkIsCell(-8.0)
     _, held_out = prepare([marked_blobs(0)], [marked_blobs(1)], tiny_config())
-    seen = calibrate(network, tiny_config(), held_out)
+    evidence = gather_evidence(network, tiny_config(), held_out)
+    assert evidence is not None
+    seen = calibrate(evidence)
     assert seen is not None
     slide, truth = blobs(2)
     result = evaluate(
@@ -112,7 +114,7 @@ def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:
 def test_calibration_needs_marks() -> None:
     slide, truth = blobs(0)
     _, held_out = prepare([marked_blobs(0)], [AnnotatedSlide(slide, truth[:0])], tiny_config())
-    assert calibrate(DarkIsCell(), tiny_config(), held_out) is None
+    assert gather_evidence(DarkIsCell(), tiny_config(), held_out) is None
 
 
 def test_counts_pool_over_images() -> None:

@@ -27,8 +27,9 @@ from sparseshot.experiments.results import (
 )
 from sparseshot.files import locked, make_folder, read_as, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
+from sparseshot.training.lineage import SOURCE
 from sparseshot.training.logs import read_log
-from sparseshot.training.runs import SOURCE, with_choices_of
+from sparseshot.training.runs import with_choices_of
 
 _REPORT_SECONDS = 1.0  # between two looks at the logs, which take a while to read in long runs
 

@@ -3,6 +3,7 @@
 from sparseshot.metrics.calibration import Calibration, calibrate_threshold, mark_scores
 from sparseshot.metrics.counts import Counts, exclusive_recall, f1_score, mask_counts
 from sparseshot.metrics.curves import ScoredHits, scored_hits
+from sparseshot.metrics.expected_quality import Evidence, ExpectedQuality, expected_quality
 from sparseshot.metrics.intervals import Interval, bootstrap_interval, wilson_interval
 from sparseshot.metrics.matching import Matching, counts_by_class, exclusive_counts, match_cells, match_points
 from sparseshot.metrics.overlaps import (
@@ -18,6 +19,8 @@ __all__ = [
     "AreaCounts",
     "Calibration",
     "Counts",
+    "Evidence",
+    "ExpectedQuality",
     "Interval",
     "Matching",
     "Overlaps",
@@ -29,6 +32,7 @@ __all__ = [
     "counts_by_class",
     "exclusive_counts",
     "exclusive_recall",
+    "expected_quality",
     "f1_score",
     "mark_scores",
     "mask_counts",

@@ -20,12 +20,13 @@ from sparseshot.errors import DataNotFoundError
 from sparseshot.files import replacing
 from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
+from sparseshot.metrics import ExpectedQuality
 from sparseshot.models.finder import PLACE_DECIMALS, SlideFrame
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.manifest import MANIFEST, File, Manifest, sweep
 from sparseshot.prediction.slide_page import DENSITY_PICTURE, Overview, close_boxes, make_slide_page
 from sparseshot.prediction.slide_pictures import inside
-from sparseshot.prediction.summary import SUMMARY, PredictionSummary
+from sparseshot.prediction.summary import SUMMARY, PredictionSummary, expected_on_slide
 
 QUPATH, OVERVIEW, DENSITY_MAP, PAGE = "qupath.zip", "overview.png", "density.ome.tif", "index.html"
 
@@ -60,7 +61,13 @@ def read_prediction(folder: Path | str) -> Cells:
 
 
 def export(
-    folder: Path, manifest: Manifest, frame: SlideFrame, slide: Slide, tissue: TissueMask
+    folder: Path,
+    manifest: Manifest,
+    frame: SlideFrame,
+    slide: Slide,
+    tissue: TissueMask,
+    *,
+    quality: ExpectedQuality | None,
 ) -> PredictionSummary:
     """Write everything that is made of all shards, and then that nothing is left to be done."""
     density = Density.over(frame.size, frame.mpp, frame.classes)
@@ -81,6 +88,7 @@ def export(
         tissue_mm2=tissue.area_mm2,
         threshold=manifest.identity["threshold"],
         broken=manifest.broken,
+        quality=expected_on_slide(quality, int(density.counts.sum())),
     )
     summary.write()
     close_ups = _cells_in(close_boxes(density, slide), folder, manifest, rows)

@@ -1,6 +1,5 @@
 """A trained network, ready to predict slides."""
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
@@ -13,10 +12,11 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from sparseshot.errors import InputError, SparseshotError
 from sparseshot.images import TissueMask
+from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.finder import Finder, SlideFrame
 from sparseshot.models.inference import forward
 from sparseshot.models.task import Task
-from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.checkpoint import Checkpoint, fingerprint
 from sparseshot.training.machine import Precision, find_device, uses_bfloat16
 from sparseshot.training.starting import load_model
 
@@ -35,6 +35,7 @@ class Model:
         device: of the network.
         precision: ``32``, or ``bf16`` for convolutions in bfloat16.
         fingerprint: SHA-256 of weights and configuration.
+        quality: what is expected of it at its threshold; None if that is unknown.
     """
 
     network: nn.Module
@@ -46,6 +47,7 @@ class Model:
     device: torch.device
     precision: Literal["32", "bf16"]
     fingerprint: str
+    quality: ExpectedQuality | None = None
 
     @classmethod
     def load(
@@ -93,6 +95,7 @@ class Model:
             device=place,
             precision="bf16" if uses_bfloat16(precision, place) else "32",
             fingerprint=fingerprint(checkpoint),
+            quality=None if checkpoint.evidence is None else expected_quality(checkpoint.evidence, threshold),
         )
 
     @property
@@ -129,15 +132,6 @@ class Model:
                 + ("try --precision 32" if half else "train it again with a lower learning rate")
             )
         return output
-
-
-def fingerprint(checkpoint: Checkpoint) -> str:
-    """Return the SHA-256 of what decides the output: configuration and weights."""
-    digest = hashlib.sha256(checkpoint.config.to_json().encode())
-    for name, values in sorted(checkpoint.weights.items()):
-        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
-        digest.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def _folded(network: nn.Module) -> nn.Module:

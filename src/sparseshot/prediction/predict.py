@@ -84,7 +84,7 @@ def predict_slide(
         if todo:
             engine = Engine(slide, model, model.finder(frame, tissue), pace, book.carried(), book.cells)
             engine.run(todo, book.close, report)
-        summary = export(folder, book.manifest, frame, slide, tissue)
+        summary = export(folder, book.manifest, frame, slide, tissue, quality=model.quality)
     tiles = sum(len(window.tiles) for band in todo for window in band.windows)
     return replace(summary, tiles=tiles, seconds=time.perf_counter() - start)
 

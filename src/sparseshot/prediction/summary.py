@@ -1,14 +1,17 @@
 """Counts of a predicted slide."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sparseshot.errors import FormatError
 from sparseshot.files import read_json, write_json
+from sparseshot.metrics import ExpectedQuality
 from sparseshot.prediction.manifest import Broken, Manifest
 
 SUMMARY = "summary.json"
+_SHARES = ("recall", "precision", "f1")
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class PredictionSummary:
         tissue_mm2: area that was looked at.
         threshold: probability from which on something was a cell.
         broken: places that could not be read.
+        quality: what is expected of the model, in words, and the expected number of cells; empty if unknown.
         tiles: looked at by this call.
         seconds: taken by this call.
         skipped: it was all there already.
@@ -33,6 +37,7 @@ class PredictionSummary:
     tissue_mm2: float
     threshold: float
     broken: tuple[Broken, ...] = ()
+    quality: Mapping[str, Any] = field(default_factory=dict)
     tiles: int = 0
     seconds: float = 0.0
     skipped: bool = False
@@ -60,8 +65,18 @@ class PredictionSummary:
             "tissue_mm2": round(self.tissue_mm2, 6),
             "threshold": self.threshold,
             "unreadable_places": len(self.broken),
+            "expected": dict(self.quality),
         }
         write_json(self.folder / SUMMARY, content)
+
+
+def expected_on_slide(quality: ExpectedQuality | None, found: int) -> dict[str, Any]:
+    """Return what is expected of a prediction, as the summary holds it; empty if it is unknown."""
+    if quality is None:
+        return {}
+    cells, low, high = quality.cells(found)
+    shares = {name: [round(each, 4) for each in getattr(quality, name)] for name in _SHARES}
+    return {"sentence": quality.sentence(), "cells": [cells, low, high], **shares, "marks": quality.marks}
 
 
 def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
@@ -76,6 +91,7 @@ def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
             tissue_mm2=content["tissue_mm2"],
             threshold=content["threshold"],
             broken=manifest.broken,
+            quality=dict(content.get("expected", {})),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(path, f"cannot be read ({error}); predict the slide again with --force") from None

@@ -1,8 +1,9 @@
 """Checkpoints: written atomically, read without executing code."""
 
 import errno
+import hashlib
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 import sparseshot
 from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
+from sparseshot.metrics import Evidence, Interval, ScoreHistogram
+from sparseshot.metrics.score_histogram import BINS
 from sparseshot.training.config import TrainConfig
 
 _FORMAT = "sparseshot checkpoint"
@@ -51,6 +54,7 @@ class Checkpoint:
         threshold: the operating point chosen from held-out marks; None before the first validation.
         criterion: recall² / P(predicted positive) reached there; higher is better.
         state: of optimiser, schedule and loss, to resume from; empty in a finished model.
+        evidence: what held-out marks tell of its quality; None if an earlier version trained it.
         versions: that it was trained with.
         path: the file it was read from, for error messages.
     """
@@ -61,6 +65,7 @@ class Checkpoint:
     threshold: float | None = None
     criterion: float | None = None
     state: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence | None = None
     versions: dict[str, str] = field(default_factory=versions)
     path: Path = Path("checkpoint")
 
@@ -104,6 +109,7 @@ class Checkpoint:
             "threshold": self.threshold,
             "criterion": self.criterion,
             "state": self.state,
+            "evidence": None if self.evidence is None else _packed(self.evidence),
             "versions": self.versions,
         }
         try:
@@ -150,4 +156,47 @@ class Checkpoint:
         except FormatError as error:
             raise CheckpointError(path, error.problem) from error
         names = ("weights", "step", "threshold", "criterion", "state", "versions")
-        return cls(config, **{name: content[name] for name in names}, path=path)
+        told = content.get("evidence")
+        try:
+            evidence = None if told is None else _unpacked(told)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                path, f"is damaged: its evidence cannot be understood ({error!r})"
+            ) from error
+        return cls(config, **{name: content[name] for name in names}, evidence=evidence, path=path)
+
+
+_HISTOGRAMS = ("of_marks", "of_all", "certain_marks", "certain_all")
+
+
+def _packed(evidence: Evidence) -> dict[str, Any]:
+    """Return evidence as a checkpoint holds it."""
+    values = {item.name: getattr(evidence, item.name) for item in fields(evidence)}
+    counts = {name: torch.from_numpy(values[name].counts.copy()) for name in _HISTOGRAMS}
+    return values | counts | {"interval": list(evidence.interval)}
+
+
+def _unpacked(content: dict[str, Any]) -> Evidence:
+    """Return evidence from a checkpoint."""
+    counts = {name: content[name].numpy().astype(np.int64) for name in _HISTOGRAMS}
+    if any(each.shape != (BINS,) or (each < 0).any() for each in counts.values()):
+        raise ValueError("histograms of another size")
+    low, high = (float(end) for end in content["interval"])
+    share = content["marked_share"]
+    return Evidence(
+        **{name: ScoreHistogram(each) for name, each in counts.items()},
+        marks=int(content["marks"]),
+        places=int(content["places"]),
+        held_out=bool(content["held_out"]),
+        interval=Interval(low, high),
+        marked_share=None if share is None else float(share),
+    )
+
+
+def fingerprint(checkpoint: Checkpoint) -> str:
+    """Return the SHA-256 of what decides the output: configuration and weights."""
+    digest = hashlib.sha256(checkpoint.config.to_json().encode())
+    for name, values in sorted(checkpoint.weights.items()):
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+        digest.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -7,15 +7,16 @@ threshold needs no marks; the quotient recall² / P(predicted positive) is highe
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
 from sparseshot.images import Box
-from sparseshot.metrics import Calibration, ScoreHistogram, calibrate_threshold
+from sparseshot.metrics import Calibration, Evidence, ScoreHistogram, calibrate_threshold
 from sparseshot.models.finder import LOWEST_SCORE
+from sparseshot.models.inference import Region
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.config import TrainConfig
@@ -33,29 +34,48 @@ class HeldOut:
         box: in pixels of the working resolution.
         label: ``(H, W)`` int16, as in :class:`~sparseshot.training.canvas.Patch`; ignored ones do not count.
         xy: ``(K, 2)`` places of the positive marks, in pixels of the working resolution.
+        exhaustive: ``(H, W)`` bool: inside a region in which every cell is marked.
+        seen: there were too few marks to keep these from training.
     """
 
     item: AnnotatedSlide
     box: Box
     label: NDArray[np.int16]
     xy: NDArray[np.float64]
+    exhaustive: NDArray[np.bool_] | None = None
+    seen: bool = False
 
 
-def calibrate(
-    network: nn.Module, config: TrainConfig, held_out: Sequence[HeldOut], *, prior: float | None = None
-) -> Calibration | None:
-    """Choose the threshold from held-out marks alone; None where there are none.
+def gather_evidence(network: nn.Module, config: TrainConfig, held_out: Sequence[HeldOut]) -> Evidence | None:
+    """Score held-out marks and everything found around them; None where there are no marks."""
+    if not any(len(part.xy) for part in held_out):
+        return None
+    evidence = Evidence()
+    for part in held_out:
+        region = part.item.look_at(network, config, threshold=LOWEST_SCORE, box=part.box, halo_px=_CONTEXT_PX)
+        histograms = _histograms(region, part.label, part.xy)
+        certain = (ScoreHistogram(), ScoreHistogram())
+        if part.exhaustive is not None and part.exhaustive.any():
+            column, row = np.floor(part.xy - part.box[:2]).astype(np.intp).T
+            label = np.where(part.exhaustive, part.label, IGNORED)
+            certain = _histograms(region, label, part.xy[part.exhaustive[row, column]])
+        places = int((part.label > IGNORED).sum()) // config.make_task().stride ** 2
+        evidence += Evidence(*histograms, len(part.xy), places, *certain, held_out=not part.seen)
+    return replace(evidence, marks=min(evidence.marks, evidence.of_marks.total))
+
+
+def _histograms(
+    region: Region, label: NDArray[np.int16], xy: NDArray[np.float64]
+) -> tuple[ScoreHistogram, ScoreHistogram]:
+    marked, everything = region.finder.mark_scores(region.window, region.parts, label, xy)
+    return ScoreHistogram.of(marked), ScoreHistogram.of(everything)
+
+
+def calibrate(evidence: Evidence, *, prior: float | None = None) -> Calibration:
+    """Choose the threshold from held-out marks alone.
 
     ``prior`` is the threshold that the loss is built for, if any.
     """
-    marks = sum(len(part.xy) for part in held_out)
-    if not marks:
-        return None
-    of_marks, of_all, places = ScoreHistogram(), ScoreHistogram(), 0
-    for part in held_out:
-        region = part.item.look_at(network, config, threshold=LOWEST_SCORE, box=part.box, halo_px=_CONTEXT_PX)
-        marked, everything = region.finder.mark_scores(region.window, region.parts, part.label, part.xy)
-        of_marks += ScoreHistogram.of(marked)
-        of_all += ScoreHistogram.of(everything)
-        places += int((part.label > IGNORED).sum()) // config.make_task().stride ** 2
-    return calibrate_threshold(of_marks, of_all, marks=min(marks, of_marks.total), places=places, prior=prior)
+    return calibrate_threshold(
+        evidence.of_marks, evidence.of_all, marks=evidence.marks, places=evidence.places, prior=prior
+    )

@@ -11,6 +11,9 @@ from sparseshot.errors import InputError
 NEGATIVE = 0
 UNUSED = -1
 
+REJECTED = "Rejected"
+"""Class of predictions that a person has rejected: certain negatives, without being named as such."""
+
 
 @dataclass(frozen=True)
 class Labelling:
@@ -20,7 +23,8 @@ class Labelling:
         classes: the classes to learn, in the order of the logits; empty: every mark is a "cell".
         negative: classes whose marks are certain negatives.
 
-    Marks of other classes are unused: their places count as unannotated.
+    Marks of class :data:`REJECTED` are certain negatives too, unless that is a class to learn. Marks of other
+    classes are unused: their places count as unannotated.
 
     >>> cells = Cells([[1, 1], [2, 2], [3, 3]], classes=("tumour", "immune", "dust"), label=[0, 1, 2])
     >>> Labelling(classes=("immune",), negative=("dust",)).targets(cells)
@@ -49,11 +53,15 @@ class Labelling:
         """Number of logits: 1 for one class, C + 1 for C classes and background."""
         return 1 if len(self.names) == 1 else len(self.names) + 1
 
+    def is_negative(self, name: str) -> bool:
+        """Return whether marks of a class are certain negatives."""
+        return name in self.negative or (name == REJECTED and name not in self.classes)
+
     def targets(self, cells: Cells) -> NDArray[np.int16]:
         """Return the target of each cell: 1…C, :data:`NEGATIVE` or :data:`UNUSED`."""
         wanted = {name: index + 1 for index, name in enumerate(self.classes)}
         rest = UNUSED if self.classes else 1
-        by_class = [NEGATIVE if name in self.negative else wanted.get(name, rest) for name in cells.classes]
+        by_class = [NEGATIVE if self.is_negative(name) else wanted.get(name, rest) for name in cells.classes]
         return np.array([*by_class, rest], np.int16)[cells.label]  # the last one is for label -1: no class
 
     def check(self, known: set[str]) -> None:

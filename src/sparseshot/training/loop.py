@@ -14,6 +14,7 @@ from torch import nn
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
 from sparseshot.files import make_folder, read_text, replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
+from sparseshot.metrics import Interval
 from sparseshot.models.colour import jittered_network_input
 from sparseshot.terminal import progress_bars
 from sparseshot.training.canvas import Canvas
@@ -21,7 +22,7 @@ from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.crops import CropBatch, CropPlan, CropSource
 from sparseshot.training.exclusion_watch import ExclusionWatch
-from sparseshot.training.held_out import HeldOut, calibrate
+from sparseshot.training.held_out import HeldOut, calibrate, gather_evidence
 from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.training.machine import make_fabric
 from sparseshot.training.starting import MODEL, begin_from, find_start, rate_for
@@ -184,12 +185,18 @@ class _Run:
         """
         if not self.fabric.is_global_zero:
             return {}
-        seen = calibrate(self.module, self.config, held_out, prior=self.criterion.built_for)
+        evidence = gather_evidence(self.module, self.config, held_out)
+        seen = None if evidence is None else calibrate(evidence, prior=self.criterion.built_for)
         criterion, threshold = (None, None) if seen is None else (seen.criterion, seen.threshold)
         doubt = 0.0 if seen is None else 2 * seen.criterion_error
         if criterion is None or self.best is None or criterion + doubt >= self.best:
             self.best = criterion
-            model = replace(self.checkpoint(), threshold=threshold, criterion=criterion, state={})
+            if evidence is not None and seen is not None:
+                share = self.criterion.log_values().get("marked_share")
+                evidence = replace(evidence, interval=Interval(seen.low, seen.high), marked_share=share)
+            model = replace(
+                self.checkpoint(), threshold=threshold, criterion=criterion, evidence=evidence, state={}
+            )
             model.save(folder / BEST)
         return {"criterion": criterion, "threshold": threshold}
 

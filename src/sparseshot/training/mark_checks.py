@@ -13,12 +13,14 @@ from scipy.spatial import cKDTree
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.images import Slide
-from sparseshot.training.labelling import Labelling
+from sparseshot.training.labelling import NEGATIVE, Labelling
 
 _NEGATIVE_NAME = re.compile(r"debris|art[ei]fact|other|ignore|negative|background|\bnot?\b", re.IGNORECASE)
 
 _SAME_MARK_UM = 1.0
 """Two marks this near are one cell, marked twice."""
+
+_MOST_NAMED = 5
 
 
 def marks_on(slide: Slide, marks: Cells, file: object) -> Cells:
@@ -47,6 +49,62 @@ def marks_on(slide: Slide, marks: Cells, file: object) -> Cells:
         stacklevel=2,
     )
     return marks[inside]
+
+
+def warn_of_contradictions(marks: Cells, labelling: Labelling, file: object) -> None:
+    """Warn of cells that are marked as positive and as negative, and of exhaustive regions without any mark.
+
+    Args:
+        marks: in level-0 pixels.
+        labelling: targets of the classes.
+        file: name of their file, for messages.
+    """
+    targets = labelling.targets(marks)
+    positive, negative = marks[targets > 0], marks[targets == NEGATIVE]
+    pairs = _on_one_cell(positive, negative)
+    if pairs:
+        listed = [
+            f"{_class(positive, one)} and {_class(negative, other)} at "
+            f"({positive.xy[one, 0]:.0f}, {positive.xy[one, 1]:.0f})"
+            for one, other in pairs
+        ]
+        what = "1 cell is" if len(pairs) == 1 else f"{len(pairs):,} cells are"
+        warnings.warn(
+            f"{file}: {what} marked as positive and as negative; learned as positive, but remove one of the "
+            f"marks: {_some(listed)}",
+            TrainingWarning,
+            stacklevel=2,
+        )
+    bare = [region for region in marks.regions if not shapely.contains_xy(region, marks.xy).any()]
+    if bare:
+        places = shapely.get_coordinates(shapely.centroid(bare))
+        what = "1 region is" if len(bare) == 1 else f"{len(bare):,} regions are"
+        warnings.warn(
+            f"{file}: {what} declared exhaustive and without any mark, so it is learned as background: "
+            + _some([f"around ({x:.0f}, {y:.0f})" for x, y in places]),
+            TrainingWarning,
+            stacklevel=2,
+        )
+
+
+def _on_one_cell(positive: Cells, negative: Cells) -> list[tuple[int, int]]:
+    """Return the pairs of a positive and a negative mark on one cell: inside its outline, or within 1 µm."""
+    if not len(positive) or not len(negative):
+        return []
+    near = cKDTree(positive.xy).query_ball_point(negative.xy, _SAME_MARK_UM / (positive.mpp or 1))
+    pairs = {(one, other) for other, ones in enumerate(near) for one in ones}
+    if positive.outline is not None:
+        other, one = shapely.STRtree(positive.outline).query(shapely.points(negative.xy), predicate="within")
+        pairs |= set(zip(one.tolist(), other.tolist(), strict=True))
+    return sorted(pairs)
+
+
+def _class(cells: Cells, row: int) -> str:
+    return cells.classes[cells.label[row]] if cells.label[row] >= 0 else "unclassified"
+
+
+def _some(listed: Sequence[str]) -> str:
+    return ", ".join([*listed[:_MOST_NAMED], *(["…"] if len(listed) > _MOST_NAMED else [])])
 
 
 def task_of_marks(tables: Sequence[Cells]) -> tuple[Literal["segment", "detect"], str]:
@@ -132,7 +190,7 @@ def describe_classes(labelling: Labelling, tables: Sequence[Cells], *, own_marks
         counts.update(cells.counts())
         counts["unclassified"] += int(np.count_nonzero(cells.label < 0))
     known = {name: count for name, count in counts.items() if count}
-    negative = {name: count for name, count in known.items() if name in labelling.negative}
+    negative = {name: count for name, count in known.items() if labelling.is_negative(name)}
     learned = {
         name: count
         for name, count in known.items()

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +46,13 @@ def prepare(
             TrainingWarning,
             stacklevel=2,
         )
-        boxes = [_marked_squares(canvas, _SQUARES_PX[0]) for canvas in canvases]
-    else:
-        canvases = [make_canvas(item, config, ignored=own) for item, own in zip(training, boxes, strict=True)]
+        seen = [
+            part
+            for item, canvas in zip(training, canvases, strict=True)
+            for part in _parts(item, config, _marked_squares(canvas, _SQUARES_PX[0]))
+        ]
+        return canvases, [replace(part, seen=True) for part in seen]
+    canvases = [make_canvas(item, config, ignored=own) for item, own in zip(training, boxes, strict=True)]
     held_out = [part for item, own in zip(training, boxes, strict=True) for part in _parts(item, config, own)]
     return canvases, held_out
 
@@ -87,7 +92,8 @@ def whole(item: AnnotatedSlide, config: TrainConfig) -> list[HeldOut]:
 def _parts(item: AnnotatedSlide, config: TrainConfig, boxes: Sequence[Box]) -> list[HeldOut]:
     canvas = make_canvas(item, config)
     xy, cache = canvas.points.xy[canvas.points.target > 0], BlockCache(0)
-    return [HeldOut(item, box, canvas.cut(box, cache).label, xy[_inside(xy, box)]) for box in boxes]
+    patches = [(box, canvas.cut(box, cache)) for box in boxes]
+    return [HeldOut(item, box, patch.label, xy[_inside(xy, box)], patch.exhaustive) for box, patch in patches]
 
 
 def _inside(xy: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:

@@ -17,6 +17,14 @@ from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import PROFILES, SCRATCH, TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
+from sparseshot.training.lineage import (
+    SOURCE,
+    Parent,
+    changes_since_parent,
+    check_parent,
+    keep_marks,
+    parents_of,
+)
 from sparseshot.training.loop import CONFIG, claim, train
 from sparseshot.training.machine import find_device
 from sparseshot.training.mark_checks import (
@@ -25,13 +33,13 @@ from sparseshot.training.mark_checks import (
     describe_classes,
     suppression_radius_um,
     task_of_marks,
+    warn_of_contradictions,
 )
 from sparseshot.training.pictures import write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
 from sparseshot.training.starting import MODEL, find_start, load_model, rate_for, steps_for, steps_in
 
-SOURCE = "source.json"
 _CHOSEN = ("task", "start", "steps", "learning_rate", "radius_um", "classes", "colors")
 """Settings that the marks and the start decide where they are not given."""
 
@@ -75,6 +83,7 @@ def train_run(
         say: called with the task, if it is chosen here, and with the classes that are learned.
     """
     finished = (folder / MODEL).exists()
+    check_parent(config, folder)
     training, validation = ([], []) if finished else data.load()
     if fabric is not None and not fabric.is_global_zero:
         say = lambda _: None  # noqa: E731  one process speaks for all
@@ -87,7 +96,14 @@ def train_run(
             config = _with_start(config, training, minutes, device, say)
     weak = weak or WeakSupervision(1)
     claim(folder, config)
-    _claim_data(folder / SOURCE, data, weak, given)
+    parents: list[Parent] = []
+    if not finished and not (folder / SOURCE).exists():
+        start, _ = find_start(config)
+        parents = parents_of(start, config)
+        if start is not None and data.dataset is None and (start.path.parent / SOURCE).is_file():
+            changes = changes_since_parent(start.path.parent, training)
+            say(f"marks since then: {changes or 'unknown, because that run kept none'}")
+    _claim_data(folder / SOURCE, data, weak, given, parents)
     if finished:
         return Checkpoint.load(folder / MODEL)
 
@@ -97,6 +113,8 @@ def train_run(
 
     first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
     with locked(folder) if first else nullcontext():
+        if first and data.dataset is None:
+            keep_marks(folder, training)
         return train_in_rounds(weak, config, training, folder, trainer=trainer)
 
 
@@ -114,6 +132,8 @@ def _announced(
         config = replace(config, radius_um=suppression_radius_um(positives))
         say(f"one detection within {config.radius_um:g} µm, by the marks; --radius-um overrides it")
     if data.dataset is None:
+        for (_, file), cells in zip(data.pairs, tables, strict=True):
+            warn_of_contradictions(cells, config.labelling, file)
         classes = classes_of_marks(config.labelling, tables)
         config = replace(config, classes=classes, colors=config.colors or colors_of_marks(classes, tables))
     say(describe_classes(config.labelling, tables, own_marks=data.dataset is None))
@@ -161,11 +181,13 @@ def with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:
     return replace(config, **chosen)
 
 
-def _claim_data(path: Path, data: TrainingData, weak: WeakSupervision, given: Sequence[str]) -> None:
+def _claim_data(
+    path: Path, data: TrainingData, weak: WeakSupervision, given: Sequence[str], parents: Sequence[Parent]
+) -> None:
     """Record what the run is trained on and which settings were given, or check that no data has changed."""
     record = json.loads(data.to_json()) | {"weak": asdict(weak), "fingerprint": data.fingerprint()}
     if not path.exists():
-        write_json(path, record | {"given": given})
+        write_json(path, record | {"given": given, "parents": [parent._asdict() for parent in parents]})
         return
     old = read_json(path) if TrainingData.read(path) == data else {}
     if old.get("weak", record["weak"]) != record["weak"] or not old:

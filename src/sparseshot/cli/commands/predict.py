@@ -141,6 +141,9 @@ def _show(outcomes: "list[Outcome]") -> None:
         density = f"{summary.per_mm2(summary.cells):,.0f}"
         rows.append((summary.cells, density, seconds, state, summary.folder))
     print_table(("cells", "per mm²", "time", "", "folder"), rows)
+    sentences = {each.summary.quality.get("sentence") for each in outcomes if each.summary} - {None}
+    for sentence in sentences:
+        echo(f"on slides like the marked ones {sentence}")
     for outcome in outcomes:
         if outcome.error:
             complain("error", outcome.error)
@@ -161,4 +164,5 @@ def _entry(outcome: "Outcome") -> dict[str, object]:
         "counts": dict(summary.counts),
         "cells_per_mm2": summary.per_mm2(summary.cells),
         "unreadable": summary.broken,
+        "expected": summary.quality,
     }

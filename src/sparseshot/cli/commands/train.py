@@ -8,7 +8,7 @@ from typer import Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
-from sparseshot.cli.output import echo, print_json
+from sparseshot.cli.output import complain, echo, print_json
 from sparseshot.errors import InputError
 
 
@@ -91,7 +91,8 @@ def train(
     if steps is not None and minutes is not None:
         raise InputError("--steps and --minutes both say how long to train; give one of them")
     parent = None if from_ in {None, "starter", "scratch"} else Path(str(from_))
-    options.check_paths(parent, root, *(slide or []), *(marks or []), pairs, config)
+    begun = (out / "config.json").exists()  # then it may no longer need its parent
+    options.check_paths(None if begun else parent, root, *(slide or []), *(marks or []), pairs, config)
     from sparseshot.training.annotated import TrainingData
     from sparseshot.training.logs import numbers_of, read_log
     from sparseshot.training.machine import make_fabric
@@ -138,6 +139,14 @@ def train(
         )
     estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
     marked = estimates[-1] if estimates else None
+    evidence = checkpoint.evidence
+    if evidence is not None and evidence.is_uncertain:
+        complain(
+            "warning",
+            f"the best threshold is uncertain, between {evidence.interval.low:.2f} and "
+            f"{evidence.interval.high:.2f} with 90 % confidence, from {evidence.marks:,} marks; "
+            "mark more cells, in other places",
+        )
     if as_json:
         model = {"model": out / "model.pt", "steps": checkpoint.step, "threshold": checkpoint.threshold}
         print_json(model | {"criterion": checkpoint.criterion, "marked_share": marked})

@@ -1,0 +1,120 @@
+"""A network's view of a small region: what it finds there, what it doubts, and what the place looks like."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sparseshot.cells import Cells
+from sparseshot.images import Box, Slide
+from sparseshot.images.tissue import TissueMask
+from sparseshot.models.finder import LOWEST_SCORE, SlideFrame
+from sparseshot.models.inference import look_at
+from sparseshot.prediction.model import Model
+
+_SURE_LOGITS = 2.0
+"""How far above the threshold, in logits, a cell is certain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a network sees in a region.
+
+    Attributes:
+        found: cells at the threshold and above.
+        sure: those well above.
+        doubt: expected number of wrong decisions.
+        features: mean and spread of the activations before the last layer.
+    """
+
+    found: Cells
+    sure: Cells
+    doubt: float
+    features: NDArray[np.float64]
+
+
+class RegionScout:
+    """Looks at regions of one slide.
+
+    Args:
+        model: the model.
+        slide: the slide.
+        tissue: its tissue.
+        side_um: side of a region.
+    """
+
+    def __init__(self, model: Model, slide: Slide, tissue: TissueMask, side_um: float) -> None:
+        self.model, self.slide, self.tissue = model, slide, tissue
+        self.frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+        self.side_px = max(1, round(side_um / self.frame.grid.mpp))
+
+    def around(self, xy: NDArray[np.float64]) -> Box:
+        """Return the region around a place in level-0 pixels."""
+        grid = self.frame.grid
+        x, y = (int(each) - self.side_px // 2 for each in grid.from_level0(xy))
+        x, y = max(0, min(x, grid.width - self.side_px)), max(0, min(y, grid.height - self.side_px))
+        return Box(x, y, x + self.side_px, y + self.side_px).meet(grid.box)
+
+    def doubts(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return the probability that a decision is wrong: one half at the threshold, 0 far from it."""
+        far = np.abs(self._above(score))
+        return np.where(far < _SURE_LOGITS, 1 / (1 + np.exp(far)), 0.0)
+
+    def _above(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return how far scores lie above the threshold, in logits."""
+        p = np.clip(np.append(np.asarray(score, np.float64), self.model.threshold), 1e-6, 1 - 1e-6)
+        logit = np.log(p) - np.log1p(-p)
+        return np.asarray(logit[:-1] - logit[-1])
+
+    def look(self, box: Box) -> Look:
+        """Run the network over a region, in pixels of the grid."""
+        model = self.model
+        # Outlines at a lower threshold would be those of several cells together.
+        lowest = model.threshold if model.task.paints_marks else min(LOWEST_SCORE, model.threshold)
+        watch = _Watch(model.network)
+        try:
+            region = look_at(
+                model.network,
+                model.task,
+                self.slide,
+                self.frame,
+                threshold=lowest,
+                box=box,
+                tissue=self.tissue,
+            )
+        finally:
+            watch.close()
+        cells = region.cells
+        score = np.zeros(len(cells)) if cells.score is None else cells.score
+        above = self._above(score)
+        return Look(
+            found=cells[above >= 0],
+            sure=cells[above >= _SURE_LOGITS],
+            doubt=float(self.doubts(score).sum()),
+            features=watch.features(),
+        )
+
+
+class _Watch:
+    """Watches what enters the last layer of a network, or what leaves a network without one."""
+
+    def __init__(self, network: nn.Module) -> None:
+        head = getattr(network, "head", None)
+        self._seen: list[Tensor] = []
+        if isinstance(head, nn.Module):
+            self._hook = head.register_forward_pre_hook(lambda _, inputs: self._see(inputs[0]))
+        else:
+            self._hook = network.register_forward_hook(lambda *call: self._see(call[2]))
+
+    def _see(self, activations: Any) -> None:
+        flat = activations.detach().float().flatten(2)
+        self._seen.append(torch.cat([flat.mean(2), flat.std(2)], dim=1)[0].cpu())
+
+    def features(self) -> NDArray[np.float64]:
+        return np.asarray(torch.stack(self._seen).mean(0).double().numpy())
+
+    def close(self) -> None:
+        self._hook.remove()

@@ -1,0 +1,305 @@
+"""Where to mark next: regions that teach a model most, each with its reason."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from sparseshot.active.looking import Look, RegionScout
+from sparseshot.cells import Cells
+from sparseshot.errors import InputError
+from sparseshot.files import write_json
+from sparseshot.images import Box, Grid, Slide, TileGrid, tissue_mask
+from sparseshot.images.tissue import TissueMask
+from sparseshot.models.detect import MATCH_RADIUS_UM
+from sparseshot.prediction.export import read_shards
+from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.model import Model
+from sparseshot.prediction.naming import slide_identity
+from sparseshot.training.annotated import AnnotatedSlide
+
+SIDE_UM = 150.0
+MOST_CANDIDATES = 2000
+SUGGESTED = "Suggested"
+"""Class of a suggested region in QuPath; the person who has marked all of its cells makes it Exhaustive."""
+
+_MARKED_LOOKS = 64
+_CONFIRMED = 0.1
+"""Worth of confirming a confident cell, in corrections of a wrong one."""
+
+_FEW_MARKS = 0.1
+"""A class is rarely seen if less than this share of the marks is of it."""
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A region to mark next.
+
+    Attributes:
+        slide: name of the slide.
+        box: x0, y0, x1, y1 in level-0 pixels.
+        kind: ``uncertain``, ``unlike anything marked``, ``confident cells nobody marked`` or ``rare class``.
+        reason: in words.
+        gain: expected number of corrections, weighted by how much the region differs from others.
+    """
+
+    slide: str
+    box: tuple[float, float, float, float]
+    kind: str
+    reason: str
+    gain: float
+
+    @property
+    def region(self) -> shapely.Polygon:
+        """The region, as :func:`~sparseshot.active.review.review_region` takes it."""
+        return shapely.box(*self.box)
+
+
+class _Candidate(NamedTuple):
+    slide: int
+    box: Box
+    look: Look
+    confident: int
+    rare: tuple[str, int]
+
+
+def suggest_regions(
+    model: Model,
+    slides: Sequence[Slide],
+    *,
+    regions: int = 20,
+    marks: Mapping[str, Cells] | None = None,
+    learned: Sequence[AnnotatedSlide] = (),
+    found: Mapping[str, Path] | None = None,
+    side_um: float = SIDE_UM,
+    candidates: int = MOST_CANDIDATES,
+    seed: int = 0,
+    report: Callable[[int, int], None] = lambda *_: None,
+) -> list[Suggestion]:
+    """Return regions to mark next, the most useful first.
+
+    The network looks at a sample of squares in tissue, so that the time does not grow with the slide. The
+    expected gain is the number of cells that it probably decides wrongly, and a tenth of those that it is
+    sure of. A region is chosen by its gain times its distance, in the features of the network, from what was
+    marked and from the regions chosen before.
+
+    Args:
+        model: the model.
+        slides: to choose from.
+        regions: number of regions.
+        marks: known marks, by the name of the slide; inside their exhaustive regions nothing is suggested.
+        learned: slides with the marks that the model has learned from, to know what is unlike them.
+        found: folders of finished predictions, by the name of the slide; of such a slide the network looks
+            only at the squares in which most cells are uncertain, and at as many others.
+        side_um: side of a region.
+        candidates: most squares to look at.
+        seed: of the sample.
+        report: called with the number of squares looked at, and of all.
+    """
+    if not slides:
+        raise InputError("no slides to suggest regions on; give at least one")
+    if regions < 1 or candidates < regions:
+        raise InputError(f"{regions} regions of {candidates} candidates; give 1 or more, and more candidates")
+    marks, random = marks or {}, np.random.default_rng(seed)
+    scouts = [RegionScout(model, slide, tissue_mask(slide), side_um) for slide in slides]
+    squares = [
+        _squares(scout, marks.get(slide.name), (found or {}).get(slide.name), random, most=5 * regions)
+        for scout, slide in zip(scouts, slides, strict=True)
+    ]
+    total = sum(map(len, squares))
+    if not total:
+        raise InputError("no tissue is left to suggest regions in; choose other slides")
+    shares = [own[: math.ceil(len(own) * min(1.0, candidates / total))] for own in squares]
+    places = _marked_places(learned, random)
+    everything, done = sum(map(len, shares)) + len(places), 0
+    known = []
+    for item, xy in places:
+        scout = RegionScout(model, item.slide, TissueMask.everywhere(item.slide), side_um)
+        known.append(scout.look(scout.around(xy)).features)
+        done += 1
+        report(done, everything)
+    seen: list[_Candidate] = []
+    rare = _rare_classes(model.classes, [item.marks for item in learned])
+    for index, (scout, own) in enumerate(zip(scouts, shares, strict=True)):
+        for box in own:
+            look = scout.look(box)
+            seen.append(_candidate(index, box, look, marks.get(slides[index].name), rare))
+            done += 1
+            report(done, everything)
+    return _chosen(seen, known, slides, [scout.frame.grid for scout in scouts], regions)
+
+
+def _squares(
+    scout: RegionScout,
+    marks: Cells | None,
+    found: Path | None,
+    random: np.random.Generator,
+    *,
+    most: int,
+) -> list[Box]:
+    """Return the squares of a slide in tissue and outside exhaustive regions, the first to look at first."""
+    grid = scout.frame.grid
+    tiles = TileGrid(grid.width, grid.height, scout.side_px)
+    index = random.permutation(scout.tissue.touching(tiles, grid))
+    if marks is not None and len(marks.regions) and len(index):
+        corners = np.array([grid.to_level0(tiles[k].core) for k in index])
+        boxes = shapely.box(*corners.T)
+        index = index[~shapely.intersects(boxes, shapely.union_all(marks.regions))]
+    if found is not None and len(index):
+        doubt = _doubt_of_found(found, scout, tiles)
+        likely = index[np.argsort(-doubt[index], kind="stable")][:most]
+        others = index[~np.isin(index, likely)][:most]
+        index = np.concatenate([likely, others])
+    return [tiles[k].core for k in index]
+
+
+def _doubt_of_found(folder: Path, scout: RegionScout, tiles: TileGrid) -> NDArray[np.float64]:
+    """Return the expected number of wrong cells in each square, from the shards of a prediction."""
+    manifest = Manifest.load(folder)
+    if manifest is None or not manifest.finished:
+        raise InputError(f"{folder} holds no finished prediction; predict the slide first, or leave it out")
+    if manifest.identity["slide"] != slide_identity(scout.slide):
+        raise InputError(f"{folder} is the prediction of another slide than {scout.slide.name}")
+    if manifest.identity["model"]["fingerprint"] != scout.model.fingerprint:
+        raise InputError(f"{folder} was predicted by another model; predict the slide again, or leave it out")
+    doubt = np.zeros(len(tiles))
+    for cells in read_shards(folder, manifest):
+        if len(cells) and cells.score is not None:
+            column, row = (scout.frame.grid.from_level0(cells.xy) // scout.side_px).astype(np.intp).T
+            row, column = np.minimum(row, tiles.rows - 1), np.minimum(column, tiles.columns - 1)
+            np.add.at(doubt, row * tiles.columns + column, scout.doubts(cells.score))
+    return doubt
+
+
+def _marked_places(
+    learned: Sequence[AnnotatedSlide], random: np.random.Generator
+) -> list[tuple[AnnotatedSlide, NDArray[np.float64]]]:
+    """Return some places of marks, over all slides."""
+    every = [(item, xy) for item in learned for xy in item.marks.xy]
+    chosen = random.permutation(len(every))[:_MARKED_LOOKS]
+    return [every[k] for k in chosen]
+
+
+def _rare_classes(classes: Sequence[str], tables: Sequence[Cells]) -> dict[int, int]:
+    """Return the number of marks of each class that is rarely marked, by its label in the model."""
+    if len(classes) < 2 or not tables:
+        return {}
+    counts = [sum(cells.counts().get(name, 0) for cells in tables) for name in classes]
+    return {label: count for label, count in enumerate(counts) if count < _FEW_MARKS * sum(counts)}
+
+
+def _candidate(slide: int, box: Box, look: Look, marks: Cells | None, rare: Mapping[int, int]) -> _Candidate:
+    sure = look.sure
+    if marks is not None and len(marks) and len(sure):
+        distance, _ = cKDTree(marks.xy).query(sure.xy)
+        sure = sure[distance > MATCH_RADIUS_UM / (sure.mpp or 1.0)]
+    counts = {label: int((look.found.label == label).sum()) for label in rare}
+    most = max(counts, key=lambda label: counts[label], default=None)
+    text = "" if most is None else f"{look.found.classes[most]}, of which {rare[most]:,} are marked"
+    return _Candidate(slide, box, look, len(sure), (text, 0 if most is None else counts[most]))
+
+
+def _chosen(
+    seen: Sequence[_Candidate],
+    known: Sequence[NDArray[np.float64]],
+    slides: Sequence[Slide],
+    grids: Sequence[Grid],
+    regions: int,
+) -> list[Suggestion]:
+    """Choose greedily by gain times distance, at most one and a half times its share from a slide."""
+    features = np.stack([each.look.features for each in seen])
+    spread = np.maximum(features.std(axis=0), 1e-6 + 1e-3 * np.abs(features).max())
+    features = features / spread
+    marked = np.stack(known) / spread if known else np.empty((0, features.shape[1]))
+    novelty = cKDTree(marked).query(features)[0] if len(marked) else np.ones(len(seen))
+    doubt = np.array([each.look.doubt for each in seen])
+    confident = np.array([float(each.confident) for each in seen])
+    rare = np.array([float(each.rare[1]) for each in seen])
+    gain = doubt + _CONFIRMED * confident + rare
+    gain += 0.05 * max(gain.max(), 1.0)  # where nothing is found at all, novelty alone decides
+    scale = max(float(np.median(novelty)), 1e-9)
+    distance, free = novelty / scale, np.ones(len(seen), bool)
+    of_slide = np.array([each.slide for each in seen])
+    most = math.ceil(1.5 * regions / len(slides))
+    chosen: list[Suggestion] = []
+    while len(chosen) < regions and free.any():
+        worth = np.where(free, gain * distance, -1.0)
+        k = int(np.argmax(worth))
+        measures = {"doubt": doubt, "confident": confident, "rare": rare}
+        kind, reason = _reason(seen[k], k, measures | ({"novelty": novelty} if len(marked) else {}))
+        box = tuple(np.round(grids[seen[k].slide].to_level0(seen[k].box), 1).tolist())
+        chosen.append(Suggestion(slides[seen[k].slide].name, box, kind, reason, round(float(worth[k]), 3)))
+        apart = np.linalg.norm(features - features[k], axis=1) / scale
+        distance = np.minimum(distance, apart) if len(marked) or len(chosen) > 1 else apart
+        free[k] = False
+        free &= ~_beside(seen, k)
+        if (of_slide[~free] == seen[k].slide).any() and _count(chosen, slides[seen[k].slide].name) >= most:
+            free &= of_slide != seen[k].slide
+    return chosen
+
+
+def _count(chosen: Sequence[Suggestion], slide: str) -> int:
+    return sum(each.slide == slide for each in chosen)
+
+
+def _beside(seen: Sequence[_Candidate], k: int) -> NDArray[np.bool_]:
+    """Return which squares touch another one of the same slide."""
+    box = seen[k].box
+    return np.array(
+        [
+            each.slide == seen[k].slide
+            and each.box.x0 <= box.x1
+            and box.x0 <= each.box.x1
+            and each.box.y0 <= box.y1
+            and box.y0 <= each.box.y1
+            for each in seen
+        ]
+    )
+
+
+def _reason(own: _Candidate, k: int, measures: Mapping[str, NDArray[np.float64]]) -> tuple[str, str]:
+    """Return in what a region exceeds most others, and that in words."""
+    count = len(own.look.found)
+    found = "1 cell was found" if count == 1 else f"{count:,} cells were found"
+    texts = {
+        "rare": ("rare class", f"a class rarely seen: {own.rare[1]:,} of {count:,} cells are {own.rare[0]}"),
+        "doubt": ("uncertain", f"uncertain: {found}, and about {own.look.doubt:.1f} decisions are wrong"),
+        "novelty": ("unlike anything marked", "unlike anything marked"),
+        "confident": (
+            "confident cells nobody marked",
+            f"{own.confident:,} confident cells that nobody marked",
+        ),
+    }
+    known = [name for name in texts if name in measures and measures[name][k] > 0]
+    if not known:
+        return "nothing found", "nothing was found here"
+    name = max(known, key=lambda name: float((measures[name] < measures[name][k]).mean()))
+    kind, reason = texts[name]
+    if name == "novelty":
+        times = measures[name][k] / max(float(np.median(measures[name])), 1e-9)
+        reason += f": {times:.1f} times as far from it as most tissue"
+    return kind, reason
+
+
+def write_suggestions(path: Path, suggestions: Sequence[Suggestion]) -> None:
+    """Write the regions of one slide as annotations for QuPath, with name and description."""
+    features = [
+        {
+            "type": "Feature",
+            "geometry": shapely.geometry.mapping(each.region),
+            "properties": {
+                "objectType": "annotation",
+                "name": f"{number}: {each.kind}",
+                "classification": {"name": SUGGESTED, "color": [255, 170, 0]},
+                "metadata": {"ANNOTATION_DESCRIPTION": each.reason},
+            },
+        }
+        for number, each in enumerate(suggestions, 1)
+    ]
+    write_json(path, {"type": "FeatureCollection", "features": features})

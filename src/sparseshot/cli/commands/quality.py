@@ -1,0 +1,79 @@
+"""``sparseshot quality``: how good a model is expected to be, without ground truth."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+from sparseshot.cli import options
+from sparseshot.cli.app import app
+from sparseshot.cli.output import echo, print_json, print_table
+from sparseshot.errors import DataNotFoundError
+
+
+@app.command(rich_help_panel=options.TRAINING)
+def quality(
+    run: Annotated[Path, Argument(help="Folder of a finished training run, or its model.pt.")],
+    found: Annotated[
+        list[Path] | None, Argument(help="Folders that predict wrote, each of one slide or of several.")
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Estimate recall, precision, F1 and the number of cells from held-out marks, with 90 % intervals.
+
+    Example: `sparseshot quality run found`
+
+    It holds for slides that look like the marked ones.
+    """
+    options.check_paths(run, *(found or []))
+    from sparseshot.metrics import expected_quality
+    from sparseshot.prediction.manifest import MANIFEST, Manifest
+    from sparseshot.prediction.summary import expected_on_slide, read_summary
+    from sparseshot.training.starting import load_model
+
+    checkpoint = load_model(run)
+    evidence, threshold = checkpoint.evidence, checkpoint.threshold
+    slides = []
+    for folder in found or []:
+        inside = (
+            [folder]
+            if (folder / MANIFEST).exists()
+            else sorted(p.parent for p in folder.glob(f"*/{MANIFEST}"))
+        )
+        if not inside:
+            raise DataNotFoundError(folder, "holds no prediction; give a folder that predict wrote")
+        slides += inside
+    summaries = []
+    for folder in slides:
+        manifest = Manifest.load(folder)
+        if manifest is None or not manifest.finished:
+            raise DataNotFoundError(folder, "its prediction is not finished; run the same predict again")
+        summaries.append(read_summary(folder, manifest))
+    own = None if evidence is None or threshold is None else expected_quality(evidence, threshold)
+    entries = [
+        {"slide": each.slide, "folder": each.folder, "threshold": each.threshold, "found": each.cells}
+        | {
+            "expected": expected_on_slide(
+                None if evidence is None else expected_quality(evidence, each.threshold), each.cells
+            )
+        }
+        for each in summaries
+    ]
+    if as_json:
+        print_json({"model": run, "quality": own, "slides": entries})
+        return
+    if own is None:
+        echo("unknown: no mark was held out, or an earlier version trained this model; train it again")
+    else:
+        echo(f"on slides like the marked ones {own.sentence()}")
+    if entries:
+        rows = [_row(entry) for entry in entries]
+        print_table(("found", "expected cells", "90 % interval", "slide"), rows)
+
+
+def _row(entry: dict[str, object]) -> tuple[object, ...]:
+    expected = entry["expected"]
+    assert isinstance(expected, dict)
+    cells, low, high = expected.get("cells", (None, None, None))
+    interval = "unknown" if cells is None else f"{low:,}–{high:,}"
+    return entry["found"], cells, interval, entry["slide"]

@@ -1,0 +1,113 @@
+"""``sparseshot suggest``: where to mark next."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from sparseshot.cli import options
+from sparseshot.cli.app import app
+from sparseshot.cli.output import complain, echo, print_json, print_table
+from sparseshot.errors import InputError, SparseshotError
+
+if TYPE_CHECKING:
+    from sparseshot.active import Suggestion
+
+
+@app.command(rich_help_panel=options.TRAINING)
+def suggest(
+    run: Annotated[
+        Path,
+        Argument(help="Folder of a finished training run, its model.pt, or starter (starter-outlines)."),
+    ],
+    slides: Annotated[list[Path], Argument(help="Slides or images, or folders of them.")],
+    out: Annotated[
+        Path, Option(help="GeoJSON file for QuPath; of several slides, their names are added to its name.")
+    ],
+    regions: Annotated[int, Option(min=1, max=1000, help="Number of regions, over all slides.")] = 20,
+    side_um: Annotated[float, Option(min=20, max=1000, help="Side of a region.")] = 150.0,
+    found: Annotated[
+        list[Path] | None,
+        Option(
+            help="Finished prediction of a slide by this model, to look only where it doubts; repeatable."
+        ),
+    ] = None,
+    candidates: Annotated[
+        int, Option(min=1, max=100_000, help="Most regions that the network looks at.")
+    ] = 2000,
+    mpp: options.Mpp = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
+) -> None:
+    """Suggest regions to mark next, each with its reason; the first teach the model most.
+
+    Example: `sparseshot suggest run a.svs --out next.geojson`
+
+    Open the file in QuPath, mark every cell of a region, and change its class to Exhaustive.
+    """
+    is_starter = str(run) in options.STARTERS and not run.exists()
+    options.check_paths(None if is_starter else run, *slides, *(found or []))
+    from sparseshot.active import suggest_regions, write_suggestions
+    from sparseshot.images import open_slide
+    from sparseshot.prediction import Model
+    from sparseshot.prediction.manifest import Manifest
+    from sparseshot.prediction.naming import safe_name
+    from sparseshot.prediction.slides import find_slides
+    from sparseshot.terminal import progress_bars
+    from sparseshot.training.lineage import SOURCE, marks_by_slide
+    from sparseshot.training.runs import run_data
+
+    model = Model.load(run, device=device)
+    opened = [open_slide(path, mpp=mpp) for path in find_slides(slides)]
+    names = [slide.name for slide in opened]
+    if len(set(names)) < len(names):
+        raise InputError("two of the slides have one name; suggest regions on them one after the other")
+    predicted = {}
+    for folder in found or []:
+        manifest = Manifest.load(folder)
+        if manifest is None:
+            raise InputError(f"{folder} holds no prediction; give the folder of one slide")
+        predicted[str(manifest.identity["slide"]["name"])] = folder
+    learned = []
+    if not is_starter and not ((run if run.is_dir() else run.parent) / SOURCE).is_file():
+        complain("warning", f"{run} does not record its marks, so what is unlike them is unknown")
+    elif not is_starter:
+        try:
+            learned = run_data(run).load()[0]
+        except SparseshotError as error:
+            complain("warning", f"what is unlike the marks is unknown, because they cannot be read: {error}")
+    with progress_bars() as begin:
+        bar = begin("looking at regions")
+        suggestions = suggest_regions(
+            model,
+            opened,
+            regions=regions,
+            marks=marks_by_slide(learned),
+            learned=learned,
+            found=predicted,
+            side_um=side_um,
+            candidates=max(candidates, regions),
+            seed=seed,
+            report=bar,
+        )
+    files = {
+        name: out if len(names) == 1 else out.with_name(f"{out.stem} {safe_name(name)}{out.suffix}")
+        for name in names
+    }
+    for name, file in files.items():
+        write_suggestions(file, [each for each in suggestions if each.slide == name])
+    if as_json:
+        print_json({"files": list(files.values()), "regions": suggestions})
+        return
+    _show(suggestions)
+    for file in files.values():
+        echo(f"{file}: drop it on the open slide in QuPath")
+
+
+def _show(suggestions: "list[Suggestion]") -> None:
+    rows = [
+        (number, each.slide, f"{each.box[0]:.0f}, {each.box[1]:.0f}", each.reason)
+        for number, each in enumerate(suggestions, 1)
+    ]
+    print_table(("", "slide", "x, y", "why"), rows)

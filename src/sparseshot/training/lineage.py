@@ -1,0 +1,175 @@
+"""Where a run comes from: the models it continues, and what changed in the marks since."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.errors import CheckpointError, FormatError
+from sparseshot.files import read_json
+from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.checkpoint import Checkpoint, fingerprint
+from sparseshot.training.config import SCRATCH, STARTER, TrainConfig
+from sparseshot.training.loop import LAST
+from sparseshot.training.starting import MODEL, STARTER_NAMES
+
+SOURCE, MARKS = "source.json", "marks"
+_SAME_CELL_UM = 3.0
+"""How far a mark may have moved and still be that of the same cell."""
+
+
+class Parent(NamedTuple):
+    """A model that a run continues: its path, or the name of a starter, and its fingerprint."""
+
+    path: str
+    fingerprint: str
+
+
+def check_parent(config: TrainConfig, folder: Path) -> None:
+    """Raise before anything is loaded if the model to start from is gone, unless it is no longer needed."""
+    known = config.start in {SCRATCH, STARTER, *STARTER_NAMES}
+    if known or (folder / LAST).exists() or (folder / MODEL).exists():
+        return
+    path = Path(config.start)
+    if not path.exists():
+        raise CheckpointError(
+            path, "there is no such run or model to start from; if it was deleted, start from another"
+        )
+    if path.is_dir() and not (path / MODEL).exists():
+        raise CheckpointError(path, f"has no {MODEL} to start from; finish its training first")
+
+
+def parents_of(start: Checkpoint | None, config: TrainConfig) -> list[Parent]:
+    """Return the model that a run starts from, then the parents of that one, as they are recorded there."""
+    if start is None:
+        return []
+    if config.start in {STARTER, *STARTER_NAMES}:
+        return [Parent(config.start, fingerprint(start))]
+    own = Parent(str(start.path.absolute()), fingerprint(start))
+    return [own, *recorded_parents(start.path.parent)]
+
+
+def recorded_parents(run: Path) -> list[Parent]:
+    """Return the parents that a run has recorded; none if an earlier version trained it."""
+    path = run / SOURCE
+    if not path.is_file():
+        return []
+    source = read_json(path)
+    try:
+        return [Parent(str(each["path"]), str(each["fingerprint"])) for each in source.get("parents", [])]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise FormatError(path, f"its parents cannot be understood ({error!r})") from error
+
+
+def keep_marks(folder: Path, slides: Sequence[AnnotatedSlide]) -> None:
+    """Write the marks of each slide into the folder of a run, as ``marks/0 NAME.parquet`` and so on."""
+    (folder / MARKS).mkdir(parents=True, exist_ok=True)
+    for number, item in enumerate(slides):
+        write_cells(item.marks, folder / MARKS / f"{number} {_plain(item.slide.name)}.parquet")
+
+
+def kept_marks(run: Path) -> dict[str, Cells]:
+    """Return the marks that a run has learned from, by the name of their slide; empty if it kept none."""
+    files = sorted((run / MARKS).glob("*.parquet"), key=lambda file: int(file.stem.partition(" ")[0] or 0))
+    tables: dict[str, list[Cells]] = {}
+    for file in files:
+        tables.setdefault(file.stem.partition(" ")[2], []).append(read_cells(file))
+    return {name: Cells.concatenate(own) for name, own in tables.items()}
+
+
+@dataclass(frozen=True)
+class MarkChanges:
+    """How marks differ from earlier ones.
+
+    Attributes:
+        new: without an earlier one near.
+        gone: earlier ones without one near.
+        moved: at most 3 µm.
+        renamed: of another class than before.
+    """
+
+    new: int = 0
+    gone: int = 0
+    moved: int = 0
+    renamed: int = 0
+
+    def __add__(self, other: Self) -> "MarkChanges":
+        return MarkChanges(
+            self.new + other.new,
+            self.gone + other.gone,
+            self.moved + other.moved,
+            self.renamed + other.renamed,
+        )
+
+    def __str__(self) -> str:
+        """Return the changes in words.
+
+        >>> print(MarkChanges(new=12, moved=1))
+        12 new, 1 moved
+        """
+        names = {"new": self.new, "gone": self.gone, "moved": self.moved, "of another class": self.renamed}
+        return ", ".join(f"{count:,} {name}" for name, count in names.items() if count) or "none changed"
+
+
+def changes_since(before: Cells, after: Cells) -> MarkChanges:
+    """Compare the marks of a slide with earlier ones.
+
+    >>> changes_since(Cells([[0, 0], [50, 0], [90, 0]], mpp=0.5), Cells([[0, 0], [52, 0], [70, 0]], mpp=0.5))
+    MarkChanges(new=1, gone=1, moved=1, renamed=0)
+    """
+    old, fresh = _rounded(before), _rounded(after)
+    there = {place: row for row, place in enumerate(old)}
+    pairs = {row: there.pop(place) for row, place in enumerate(fresh) if place in there}
+    lone = np.array([row for row in range(len(fresh)) if row not in pairs], np.intp)
+    left = np.array(sorted(there.values()), np.intp)
+    moved = 0
+    if len(lone) and len(left):
+        reach = _SAME_CELL_UM / (after.mpp or before.mpp or 1.0)
+        distance, nearest = cKDTree(before.xy[left]).query(after.xy[lone], distance_upper_bound=reach)
+        taken: set[int] = set()
+        for k in np.argsort(distance, kind="stable").tolist():
+            if np.isfinite(distance[k]) and nearest[k] not in taken:
+                taken.add(int(nearest[k]))
+                pairs[int(lone[k])] = int(left[nearest[k]])
+                moved += 1
+    renamed = sum(_class(after, row) != _class(before, other) for row, other in pairs.items())
+    return MarkChanges(len(after) - len(pairs), len(before) - len(pairs), moved, renamed)
+
+
+def marks_by_slide(slides: Sequence[AnnotatedSlide]) -> dict[str, Cells]:
+    """Return the marks of slides by the names of these."""
+    tables: dict[str, list[Cells]] = {}
+    for item in slides:
+        tables.setdefault(item.slide.name, []).append(item.marks)
+    return {name: Cells.concatenate(own) for name, own in tables.items()}
+
+
+def changes_since_parent(run: Path, slides: Sequence[AnnotatedSlide]) -> MarkChanges | None:
+    """Compare marks with those that a run has learned from; None if it kept none."""
+    before = kept_marks(run)
+    if not before:
+        return None
+    after = {_plain(name): marks for name, marks in marks_by_slide(slides).items()}
+    total = MarkChanges()
+    for name in {*before, *after}:
+        table = before[name] if name in before else after[name]
+        total += changes_since(before.get(name, table[:0]), after.get(name, table[:0]))
+    return total
+
+
+def _rounded(cells: Cells) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in np.round(cells.xy, 2).tolist()]
+
+
+def _class(cells: Cells, row: int) -> str:
+    return cells.classes[cells.label[row]] if cells.label[row] >= 0 else ""
+
+
+def _plain(name: str) -> str:
+    """Return a name that is part of a file name on every system."""
+    return re.sub(r"[^\w .-]+", "_", name)[:60].strip(" .") or "slide"

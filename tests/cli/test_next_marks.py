@@ -1,0 +1,108 @@
+"""The commands of the loop: suggest, quality, train --from."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.prediction.networks import random_detector, save
+from tests.training.blobs import blobs
+
+from sparseshot.cli import main
+from sparseshot.metrics import Evidence, ScoreHistogram
+from sparseshot.metrics.intervals import Interval
+from sparseshot.training.checkpoint import Checkpoint
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an image, its marks, and a model with evidence."""
+    folder = tmp_path_factory.mktemp("loop")
+    slide, cells = blobs(0, size=320, count=80)
+    Image.fromarray(slide.pixels).save(folder / "a.png")
+    Image.fromarray(slide.pixels[::-1]).save(folder / "b.png")
+    cells[:30].write(folder / "a.geojson")
+    random = np.random.default_rng(0)
+    scores = np.concatenate([random.uniform(0.4, 1, 100), random.uniform(0, 0.5, 500)])
+    evidence = Evidence(
+        ScoreHistogram.of(scores[:40]),
+        ScoreHistogram.of(scores),
+        40,
+        interval=Interval(0.3, 0.6),
+        marked_share=0.4,
+    )
+    model = random_detector(threshold=0.5)
+    save(Checkpoint(model.config, model.weights, 1, threshold=0.5, evidence=evidence), folder / "run")
+    save(model, folder / "old")
+    return folder
+
+
+def test_evidence_is_in_the_checkpoint(place: Path) -> None:
+    evidence = Checkpoint.load(place / "run" / "model.pt").evidence
+    assert evidence is not None
+    assert (evidence.marks, evidence.of_marks.total, evidence.of_all.total) == (40, 40, 600)
+    assert (evidence.interval, evidence.marked_share, evidence.held_out) == (Interval(0.3, 0.6), 0.4, True)
+    assert Checkpoint.load(place / "old" / "model.pt").evidence is None
+
+
+def test_suggest_writes_a_file_for_each_slide(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slides = [str(place / "a.png"), str(place / "b.png"), "--mpp", "0.5"]
+    more = ["--out", str(tmp_path / "next.geojson"), "--regions", "4", "--side-um", "40", "--json"]
+    assert main(["suggest", str(place / "run"), *slides, *more]) == 0
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert len(told["regions"]) == 4
+    assert "does not record its marks" in err
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == ["next a.png.geojson", "next b.png.geojson"]
+    assert main(["suggest", str(place / "run"), *slides[:1], *slides[2:], *more[:-1]]) == 0
+    assert "next.geojson: drop it on" in capsys.readouterr().out
+    assert main(["suggest", str(place / "gone"), *slides, *more]) == 1
+    assert main(["suggest", str(place / "run"), *slides, *more, "--found", str(place)]) == 2
+    assert "holds no prediction" in capsys.readouterr().err
+
+
+def test_quality_of_a_model_and_of_slides(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, found = str(place / "run"), str(tmp_path / "found")
+    assert main(["predict", run, str(place / "a.png"), "--mpp", "0.5", "--out", found]) == 0
+    assert "from 40 held-out marks" in capsys.readouterr().out
+    assert main(["quality", run, found]) == 0
+    out = capsys.readouterr().out
+    assert "of the cells are found" in out
+    assert "a.png" in out
+    assert main(["quality", run, f"{found}/a.png", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (slide,) = told["slides"]
+    cells, low, high = slide["expected"]["cells"]
+    assert low <= cells <= high
+    assert told["quality"]["marks"] == 40
+    assert main(["quality", str(place / "old"), found]) == 0
+    assert "unknown: no mark was held out" in capsys.readouterr().out
+    assert main(["quality", run, str(place)]) == 1
+    assert "holds no prediction" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default::sparseshot.errors.SparseshotWarning")
+def test_training_goes_on_from_a_run(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny.toml").write_text(
+        "width = 4\nsteps = 2\nbatch = 2\ncrop_px = 64\nvalidations = 1\nlog_every = 1\n"
+    )
+    for name in ("a.png", "a.geojson"):
+        shutil.copy(place / name, tmp_path)
+    common = ["--slide", str(tmp_path / "a.png"), "--marks", str(tmp_path / "a.geojson"), "--mpp", "0.5"]
+    common += ["--task", "detect", "--config", str(tmp_path / "tiny.toml"), "--device", "cpu"]
+    assert main(["train", *common, "--from", "scratch", "--out", str(tmp_path / "one")]) == 0
+    again = ["train", *common, "--from", str(tmp_path / "one"), "--out", str(tmp_path / "two")]
+    assert main(again) == 0
+    assert "marks since then: none changed" in capsys.readouterr().err
+    assert main(["quality", str(tmp_path / "two")]) == 0
+    shutil.rmtree(tmp_path / "one")
+    assert main(again) == 0  # finished: the parent is not needed
+    assert main([*again[:-1], str(tmp_path / "three")]) == 1
+    assert "no such file or folder" in capsys.readouterr().err
