@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_o
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import Cells
-from sparseshot.errors import FormatError, InputError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
 
 KEY = b"sparseshot"
 """Key of the metadata for what columns cannot hold."""
@@ -30,19 +31,7 @@ _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read files of sparseshot in full, of others geometry, class, score, id and columns of numbers."""
-    try:
-        file = pq.ParquetFile(source.file)
-        rows = file.metadata.num_rows
-        if rows > MOST_ROWS:
-            raise FormatError(source.name, f"has {rows:,} rows; at most {MOST_ROWS:,} are read")
-        layout = _layout(file.schema_arrow, source.name)
-        tables = [
-            _cells(batch, layout, source.name, options.repairs)
-            for batch in file.iter_batches(ROWS, columns=layout.columns, use_threads=False)
-        ]
-    except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # raised by pyarrow
-        raise FormatError(source.name, f"is not readable GeoParquet: {error}") from None
-    cells = Cells.concatenate(tables or [Cells([], classes=layout.classes)])
+    cells, layout = _read(source.file, source.name, options.repairs)
     try:
         return replace(
             cells,
@@ -56,6 +45,37 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         raise FormatError(
             source.name, f"its metadata {KEY.decode()!r} cannot be understood: {error}"
         ) from None
+
+
+def read_places(path: Path) -> Cells:
+    """Read everything but the outlines, for millions of cells of which only the places are needed."""
+    if not path.is_file():
+        raise DataNotFoundError(path, "there is no such file")
+    cells, layout = _read(path, path.name, Repairs(), outlines=False)
+    colors = layout.own.get("colors")
+    return replace(cells, mpp=layout.own.get("mpp"), colors=colors and tuple(map(tuple, colors)))
+
+
+def _read(
+    file: BinaryIO | Path, name: str, repairs: Repairs, *, outlines: bool = True
+) -> tuple[Cells, "_Layout"]:
+    """Read the columns."""
+    try:
+        parquet = pq.ParquetFile(file)
+        rows = parquet.metadata.num_rows
+        if rows > MOST_ROWS:
+            raise FormatError(name, f"has {rows:,} rows; at most {MOST_ROWS:,} are read")
+        layout = _layout(parquet.schema_arrow, name)
+        if not outlines and {"x", "y"} <= set(layout.columns):
+            columns = [each for each in layout.columns if each not in {layout.geometry, "nucleus"}]
+            layout = layout._replace(columns=columns, geometry=None)
+        tables = [
+            _cells(batch, layout, name, repairs)
+            for batch in parquet.iter_batches(ROWS, columns=layout.columns, use_threads=False)
+        ]
+    except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # raised by pyarrow
+        raise FormatError(name, f"is not readable GeoParquet: {error}") from None
+    return Cells.concatenate(tables or [Cells([], classes=layout.classes)]), layout
 
 
 class _Layout(NamedTuple):
