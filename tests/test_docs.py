@@ -42,6 +42,7 @@ NOT_RUN = {
     "data fetch": "downloads",
     "demo": "takes minutes, and has its own tests",
     "starter": "takes half an hour, and has its own tests",
+    "studio": "serves until it is ended, and has its own tests",
 }
 SMALLER = {
     'TrainConfig(task="detect", loss="ece", steps=200)': 'TrainConfig(task="detect", width=4, steps=2)'

@@ -24,6 +24,7 @@ PACKAGES = (
     "active",
     "experiments",
     "demo",
+    "studio",
     "cli",
 )
 PACKAGE = Path(sparseshot.__file__).parent

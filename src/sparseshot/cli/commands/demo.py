@@ -68,3 +68,4 @@ def _show(done: "Demo") -> None:
     echo()
     echo(f"  sparseshot predict {model} {slide} --out found     # or any other slide")
     echo("  sparseshot train --slide YOURS.svs --marks YOURS.geojson --task detect --out run")
+    echo(f"  sparseshot studio {slide} {shlex.quote(str(best.found))}     # mark and train in the browser")

@@ -1,0 +1,1 @@
+"""The studio: a page in the browser to mark cells, train, and see what is found."""

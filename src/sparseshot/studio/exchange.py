@@ -1,0 +1,42 @@
+"""Marks and found cells as files, in and out."""
+
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.errors import InputError, SparseshotWarning, unknown_name
+from sparseshot.prediction.naming import safe_name
+
+ENDINGS = {"geojson": "QuPath GeoJSON", "parquet": "GeoParquet", "csv": "CSV"}
+MOST_BYTES = 256 * 2**20
+MOST_MARKS = 200_000
+
+
+def read_marks(content: bytes, name: str, size_px: tuple[int, int]) -> tuple[Cells, list[str]]:
+    """Return the cells in an uploaded file that lie on a slide, and what was repaired or left out."""
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{name}: is larger than {MOST_BYTES // 2**20} MB")
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        path = Path(folder, safe_name(Path(name).name))
+        path.write_bytes(content)
+        cells = read_cells(path, size_px=size_px)
+    if len(cells) > MOST_MARKS:
+        raise InputError(f"{name}: has {len(cells):,} cells; at most {MOST_MARKS:,} become marks")
+    said = [str(each.message).replace(str(path), name) for each in caught]
+    return cells, said
+
+
+@contextmanager
+def written(cells: Cells, ending: str) -> Iterator[Path]:
+    """Write cells to a temporary file in the format of an ending."""
+    if ending not in ENDINGS:
+        raise InputError(unknown_name("format", ending, ENDINGS))
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", SparseshotWarning)  # a CSV holds no outlines
+        path = Path(folder, f"cells.{ending}")
+        write_cells(cells, path)
+        yield path

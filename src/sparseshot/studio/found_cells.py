@@ -1,0 +1,126 @@
+"""Found cells in memory, by place: what a screen shows costs what it shows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells
+from sparseshot.cells.buckets import MARGIN, Buckets, sorted_keys
+
+_BUCKET_PX = 256.0
+
+Area = tuple[float, float, float, float]
+"""x0, y0, x1, y1 in level-0 pixels."""
+
+
+@dataclass(frozen=True, eq=False)
+class FoundCells:
+    """An immutable index of found cells: 22 bytes each.
+
+    Attributes:
+        xy: ``(N, 2)`` float32, sorted by buckets.
+        label: ``(N,)`` int16, index into ``classes``.
+        score: ``(N,)`` float32.
+        source: ``(N,)`` int32, the row in the table it was made of.
+        classes: names of the classes.
+        colors: ``(C, 3)`` uint8 red, green and blue.
+        mpp: µm per level-0 pixel.
+    """
+
+    xy: NDArray[np.float32]
+    label: NDArray[np.int16]
+    score: NDArray[np.float32]
+    source: NDArray[np.int32]
+    classes: tuple[str, ...]
+    colors: NDArray[np.uint8]
+    mpp: float
+    _grid: Buckets
+    _keys: NDArray[np.signedinteger]
+    _sorted_scores: tuple[NDArray[np.float32], ...]
+
+    @classmethod
+    def of(cls, cells: Cells, *, mpp: float) -> "FoundCells":
+        """Sort a table of cells.
+
+        >>> FoundCells.of(Cells([[5, 5], [900, 900]], score=[0.9, 0.2]), mpp=0.5).counts(threshold=0.5)
+        {'cell': 1}
+        """
+        grid = Buckets.over(cells.xy, side=_BUCKET_PX)
+        order, keys = sorted_keys(grid.keys(cells.xy))
+        label = np.maximum(cells.label[order], 0)
+        score = np.ones(len(cells), np.float32) if cells.score is None else cells.score[order]
+        colors = cells.colors or ((230, 159, 0),) * len(cells.classes)
+        return cls(
+            xy=cells.xy[order].astype(np.float32),
+            label=label,
+            score=score,
+            source=order,
+            classes=cells.classes or ("cell",),
+            colors=np.array(colors or ((230, 159, 0),), np.uint8),
+            mpp=mpp,
+            _grid=grid,
+            _keys=keys,
+            _sorted_scores=tuple(np.sort(score[label == k]) for k in range(max(1, len(cells.classes)))),
+        )
+
+    def __len__(self) -> int:
+        return len(self.xy)
+
+    def ranges(self, area: Area) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return first and last rows of the buckets that meet an area: one range a row of buckets."""
+        grid = self._grid
+        far_x, far_y = grid.stride - 2 * MARGIN - 1, grid.rows - 2 * MARGIN - 1
+        columns = np.clip((np.array(area[::2]) - grid.x0) / grid.side, -1, far_x + 1).astype(int) + MARGIN
+        first, last = (
+            np.clip((np.array(area[1::2]) - grid.y0) / grid.side, -1, far_y + 1).astype(int) + MARGIN
+        )
+        rows = np.arange(first, last + 1) * grid.stride
+        starts = np.searchsorted(self._keys, rows + columns[0], side="left")
+        ends = np.searchsorted(self._keys, rows + columns[1], side="right")
+        return starts[ends > starts], ends[ends > starts]
+
+    def rows_in(self, area: Area, *, threshold: float) -> NDArray[np.intp]:
+        """Return the rows of the cells of at least a score in a half-open area."""
+        starts, ends = self.ranges(area)
+        rows = np.concatenate([*map(np.arange, starts, ends), np.empty(0, int)]).astype(np.intp)
+        x, y = self.xy[rows].T
+        x0, y0, x1, y1 = area
+        inside: NDArray[np.intp] = rows[
+            (x >= x0) & (x < x1) & (y >= y0) & (y < y1) & (self.score[rows] >= threshold)
+        ]
+        return inside
+
+    def counts(self, *, threshold: float, area: Area | None = None) -> dict[str, int]:
+        """Return the number of cells of each class and at least a score, in an area or everywhere."""
+        if area is None:
+            numbers = [len(each) - int(np.searchsorted(each, threshold)) for each in self._sorted_scores]
+        else:
+            labels = self.label[self.rows_in(area, threshold=threshold)]
+            numbers = np.bincount(labels, minlength=len(self.classes)).tolist()
+        return dict(zip(self.classes, numbers, strict=False))
+
+
+def joined(parts: Sequence[Cells], first: Cells | None, area: Area | None) -> Cells:
+    """Return the cells of shards, with those inside an area replaced by a table that came first."""
+    if first is None or area is None:
+        return Cells.concatenate(parts)
+    x0, y0, x1, y1 = area
+    outside = []
+    for part in parts:
+        x, y = part.xy.T
+        outside.append(part[~((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1))])
+    return Cells.concatenate([first, *outside])
+
+
+def outline_rows(rows: NDArray[np.int32], sizes: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield for each table of a row of tables those of its own rows that are among ``rows``.
+
+    >>> list(outline_rows(np.array([0, 5, 6]), [5, 5]))
+    [(0, array([0])), (1, array([0, 1]))]
+    """
+    ends = np.cumsum(sizes)
+    table = np.searchsorted(ends, rows, side="right")
+    for number in np.unique(table):
+        yield int(number), (rows[table == number] - (ends[number] - sizes[number])).astype(np.int64)

@@ -1,0 +1,76 @@
+"""Who may talk to the studio: pages of its own address and, beyond this machine, those who have the token."""
+
+import secrets
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+COOKIE = "sparseshot-studio"
+_LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Guard:
+    """ASGI middleware that refuses strangers, for HTTP and WebSocket alike.
+
+    The name in ``Host`` must be one of ours, or a foreign page could reach us by a name of its own that it
+    makes point here. A request that another site's page makes names that site in ``Origin`` or says so in
+    ``Sec-Fetch-Site``. With a token, every request needs it: in the address once, then in a cookie.
+    """
+
+    def __init__(self, app: ASGIApp, *, host: str, port: int, token: str | None = None) -> None:
+        self._app, self._token = app, token
+        names = {host, *_LOCAL_NAMES} if token is None else None
+        self._hosts = None if names is None else {f"{name}:{port}" for name in names} | names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        reason = self._refusal(headers)
+        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[-1]
+        if reason is None and self._token is not None:
+            if scope["type"] == "http" and _same(given, self._token):
+                await self._welcome(scope, receive, send)
+                return
+            if not _same(_cookie(headers), self._token):
+                reason = "open the address with the token that `sparseshot studio` printed"
+        if reason is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await PlainTextResponse(f"refused: {reason}\n", 403)(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    def _refusal(self, headers: Headers) -> str | None:
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if self._hosts is not None and host.lower() not in self._hosts:
+            return "this is not the address of the studio"
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            return "the request comes from another site's page"
+        foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+        if foreign and headers.get("sec-fetch-mode") != "navigate":
+            return "the request comes from another site's page"
+        return None
+
+    async def _welcome(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Keep the token in a cookie, and take it out of the address."""
+        response = RedirectResponse(scope["path"], 303)
+        response.set_cookie(COOKIE, self._token or "", httponly=True, samesite="strict")
+        await response(scope, receive, send)
+
+
+def _same(given: str, token: str) -> bool:
+    return secrets.compare_digest(given.encode(), token.encode())
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""

@@ -1,0 +1,178 @@
+"""An append-only journal of JSON lines, shared by processes and safe against their death."""
+
+import errno
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any, BinaryIO
+
+import orjson
+
+from sparseshot.errors import FormatError, OutputError
+from sparseshot.files import replacing
+
+Event = dict[str, Any]
+
+_FORMAT = "sparseshot marks"
+_VERSION = 1
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Journal:
+    """Events, one JSON line each, in the order in which they happened.
+
+    An event counts once :meth:`append` has returned: it is then on disk. What a killed process left of a
+    line was never confirmed and is cut off by the next one that appends. Every process folds all events,
+    those of other processes included, in the same order.
+
+    Attributes:
+        path: the file; created with the first event.
+        generation: changes when the journal is compacted.
+        events: number of events read so far.
+    """
+
+    def __init__(self, path: Path, *, fold: Callable[[Event], None], clear: Callable[[], None]) -> None:
+        """Read a journal.
+
+        Args:
+            path: the file.
+            fold: called with every event, in order.
+            clear: called before the journal is read anew, because it was compacted.
+        """
+        self.path, self.generation, self.events = path, "", 0
+        self._fold, self._clear = fold, clear
+        self._offset, self._inode = 0, -1
+        self._mutex = RLock()
+        self.follow()
+
+    def append(self, events: Iterable[Event]) -> None:
+        """Write events to disk and fold them, after those that other processes wrote in the meantime.
+
+        Raises:
+            OutputError: the disk is full or the file cannot be written. None of the events was kept.
+        """
+        lines = b"".join(orjson.dumps(event) + b"\n" for event in events)
+        with self._mutex:
+            try:
+                with self._locked() as file:
+                    self._catch_up(file)
+                    _write(file, self._offset, lines)
+                    self._catch_up(file)
+            except OSError as error:
+                raise self._not_written(error) from error
+
+    def follow(self) -> None:
+        """Fold what other processes appended since."""
+        with self._mutex, suppress(FileNotFoundError), self.path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size != self._offset or self._is_another(file):
+                self._catch_up(file)
+
+    def compact(self, snapshot: Callable[[], Iterable[Event]]) -> None:
+        """Replace everything by fewer events with the same outcome.
+
+        Args:
+            snapshot: called when every event is folded and nobody can append; returns the fewer events.
+        """
+        with self._mutex:
+            try:
+                with self._locked() as file:
+                    self._catch_up(file)
+                    with replacing(self.path) as temporary:
+                        lines = [_header(), *map(orjson.dumps, snapshot())]
+                        temporary.write_bytes(b"".join(line + b"\n" for line in lines))
+            except OSError as error:
+                raise self._not_written(error) from error
+            self.follow()
+
+    @contextmanager
+    def _locked(self) -> Iterator[BinaryIO]:
+        """Open the journal, created if missing, with an exclusive lock."""
+        while True:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            with os.fdopen(handle, "rb+", buffering=0) as raw:
+                _lock(handle)
+                if not self.path.exists() or self.path.stat().st_ino != os.fstat(handle).st_ino:
+                    continue  # it was compacted while we waited for the lock
+                file: BinaryIO = raw
+                if os.fstat(handle).st_size == 0:
+                    _write(file, 0, _header() + b"\n")
+                    _sync_folder(self.path.parent)
+                yield file
+                return
+
+    def _catch_up(self, file: BinaryIO) -> None:
+        """Fold the whole lines after those that are known."""
+        if self._is_another(file):
+            self._clear()
+            self._offset, self.events = 0, 0
+            self._inode = os.fstat(file.fileno()).st_ino
+        file.seek(self._offset)
+        lines = file.read()
+        for line in lines[: lines.rfind(b"\n") + 1].splitlines(keepends=True):
+            start, self._offset = self._offset, self._offset + len(line)
+            try:
+                event = orjson.loads(line)
+                if start == 0:
+                    self.generation = _generation(event)
+                else:
+                    self._fold(event)
+                    self.events += 1
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise FormatError(
+                    self.path,
+                    f"byte {start:,} begins a line that is no event ({error}); remove that line",
+                ) from error
+
+    def _is_another(self, file: BinaryIO) -> bool:
+        status = os.fstat(file.fileno())
+        return status.st_ino != self._inode or status.st_size < self._offset
+
+    def _not_written(self, error: OSError) -> OutputError:
+        if error.errno in _NO_ROOM:
+            return OutputError(self.path, "the disk is full; make room, nothing was lost so far")
+        return OutputError(self.path, f"cannot be written ({error.strerror or error})")
+
+
+def _header() -> bytes:
+    return orjson.dumps({"journal": _FORMAT, "version": _VERSION, "generation": secrets.token_hex(8)})
+
+
+def _generation(header: Event) -> str:
+    if header["journal"] != _FORMAT or header["version"] != _VERSION:
+        raise ValueError(f"it is version {header['version']} of {header['journal']!r}")
+    return str(header["generation"])
+
+
+def _write(file: BinaryIO, end: int, lines: bytes) -> None:
+    """Write after the last whole line, and wait for the disk; if that fails, nothing stays."""
+    try:
+        file.truncate(end)
+        file.seek(end)
+        view = memoryview(lines)
+        while view:
+            view = view[file.write(view) :]
+        os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            file.truncate(end)
+        raise
+
+
+def _lock(handle: int) -> None:
+    with suppress(ImportError):  # not on Windows
+        import fcntl  # noqa: PLC0415
+
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make sure that the name of a new file is on disk too."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,209 @@
+"""The marks of a project: changes, undo and redo, and what they add up to."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import shapely
+
+from sparseshot.cells import Cells
+from sparseshot.studio.journal import Event, Journal
+
+NEGATIVE = "not a cell"
+"""Class of the marks that say where no cell is."""
+
+FIRST_CLASS = "cell"
+_PALETTE = ("#f0e442", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00")
+"""Okabe and Ito's colours, those first that stand out from stained tissue."""
+
+MANY_EVENTS = 20_000
+"""A journal with more events than this, and four times its marks, is compacted when it is opened."""
+
+Item = dict[str, Any]
+"""A mark with ``id``, ``class``, and ``at`` (x, y) or ``outline``; or a region with ``id`` and ``region``."""
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What one event changed."""
+
+    removed: tuple[Item, ...]
+    added: tuple[Item, ...]
+
+
+@dataclass
+class _SlideMarks:
+    items: dict[str, Item] = field(default_factory=dict)
+    done: list[Delta] = field(default_factory=list)
+    undone: list[Delta] = field(default_factory=list)
+    deltas: list[Delta] = field(default_factory=list)
+
+    def change(self, remove: Sequence[str], add: Sequence[Item]) -> None:
+        gone = tuple(self.items[each] for each in dict.fromkeys(remove) if each in self.items)
+        self.done.append(Delta(gone, tuple(add)))
+        self.undone.clear()
+        self._apply(self.done[-1])
+
+    def step_back(self) -> None:
+        if self.done:
+            self.undone.append(self.done.pop())
+            self._apply(Delta(self.undone[-1].added, self.undone[-1].removed))
+
+    def step_forward(self) -> None:
+        if self.undone:
+            self.done.append(self.undone.pop())
+            self._apply(self.done[-1])
+
+    def _apply(self, delta: Delta) -> None:
+        for item in delta.removed:
+            self.items.pop(item["id"], None)
+        self.items |= {item["id"]: item for item in delta.added}
+        self.deltas.append(delta)
+
+
+class MarkBook:
+    """All marks of a project, kept in a :class:`~sparseshot.studio.journal.Journal`.
+
+    An event is a dict with a ``key`` that its sender chose: an event that is sent twice counts once.
+
+    >>> import tempfile
+    >>> book = MarkBook(Path(tempfile.mkdtemp(), "marks.jsonl"))
+    >>> book.record([{"key": "k1", "slide": "1", "add": [{"class": "cell", "at": [5, 6]}]}])
+    >>> book.items("1")
+    [{'id': 'k1:0', 'class': 'cell', 'at': [5, 6]}]
+    >>> book.record([{"key": "k2", "slide": "1", "undo": True}])
+    >>> book.items("1")
+    []
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._mutex = RLock()
+        self._clear()
+        self._journal = Journal(path, fold=self._fold, clear=self._clear)
+        marks = sum(len(slide.items) for slide in self._slides.values())
+        if self._journal.events > MANY_EVENTS and self._journal.events > 4 * marks:
+            self._journal.compact(self._snapshot)
+
+    def record(self, events: Sequence[Event]) -> None:
+        """Write events to disk and apply them; those that are known already are left out."""
+        with self._mutex:
+            self._journal.follow()
+            new = {event["key"]: event for event in events if event["key"] not in self._keys}
+            if new:
+                self._journal.append(new.values())
+
+    def items(self, slide: str) -> list[Item]:
+        """Return the marks and regions of a slide."""
+        with self._mutex:
+            self._journal.follow()
+            return list(self._slides[slide].items.values())
+
+    def version(self, slide: str) -> str:
+        """Return a name of the present state of a slide's marks."""
+        return self.since(slide, "")[0]
+
+    def since(self, slide: str, version: str) -> tuple[str, list[Delta] | None]:
+        """Return the present version, and what happened after another; None if that cannot be told."""
+        with self._mutex:
+            self._journal.follow()
+            generation, _, number = version.partition(".")
+            deltas = self._slides[slide].deltas
+            present = f"{self._journal.generation}.{len(deltas)}"
+            if generation != self._journal.generation or not number.isdecimal() or len(number) > 9:
+                return present, None
+            return present, deltas[int(number) :] if int(number) <= len(deltas) else None
+
+    @property
+    def classes(self) -> dict[str, str]:
+        """Names and colours of the classes, in the order of their keys; ``not a cell`` is none of them."""
+        with self._mutex:
+            self._journal.follow()
+            return dict(self._classes)
+
+    def missing_classes(self, names: Sequence[str]) -> list[Event]:
+        """Return the events that add the classes which are not there yet, with colours of the palette."""
+        new = [name for name in dict.fromkeys(names) if name not in {NEGATIVE, *self.classes}]
+        start = len(self.classes)
+        colors = (_PALETTE[(start + i) % len(_PALETTE)] for i in range(len(new)))
+        return [
+            {"key": f"class {name}", "class": name, "color": color}
+            for name, color in zip(new, colors, strict=True)
+        ]
+
+    def cells(self, slide: str, *, mpp: float | None = None) -> Cells:
+        """Return the marks of a slide as a table; regions become exhaustively marked ones."""
+        items = self.items(slide)
+        marks = [item for item in items if "class" in item]
+        colors = self.classes | {NEGATIVE: "#000000"}
+        names = [*self.classes, NEGATIVE]
+        shapes = [shapely.Polygon(item["outline"]) if "outline" in item else None for item in marks]
+        places = [place_of(item) for item in marks]
+        return Cells(
+            np.array(places, np.float64).reshape(-1, 2),
+            classes=names,
+            label=[names.index(item["class"]) for item in marks],
+            outline=np.array(shapes, object) if any(shapes) else None,
+            regions=[shapely.Polygon(item["region"]) for item in items if "region" in item],
+            mpp=mpp,
+            colors=[bytes.fromhex(colors[name][1:]) for name in names],  # type: ignore[misc]
+        )
+
+    def _clear(self) -> None:
+        self._slides: dict[str, _SlideMarks] = defaultdict(_SlideMarks)
+        self._classes: dict[str, str] = {FIRST_CLASS: _PALETTE[0]}
+        self._keys: set[str] = set()
+
+    def _fold(self, event: Event) -> None:
+        key = event["key"]
+        if key in self._keys:
+            return
+        self._keys.add(key)
+        if "class" in event:
+            self._classes[event["class"]] = event["color"]
+            return
+        slide = self._slides[event["slide"]]
+        if event.get("undo"):
+            slide.step_back()
+        elif event.get("redo"):
+            slide.step_forward()
+        else:
+            added = [{"id": f"{key}:{i}"} | item for i, item in enumerate(event.get("add", ()))]
+            slide.change(event.get("remove", ()), added)
+
+    def _snapshot(self) -> Iterator[Event]:
+        """Yield events that lead to the present state, without its history."""
+        for name, color in self._classes.items():
+            yield {"key": f"class {name}", "class": name, "color": color}
+        for slide, marks in self._slides.items():
+            yield {"key": f"all of {slide}", "slide": slide, "add": list(marks.items.values())}
+
+
+def place_of(item: Item) -> tuple[float, float]:
+    """Return where a mark is: its point, or the centroid of its outline."""
+    if "at" in item:
+        return item["at"][0], item["at"][1]
+    centre = shapely.Polygon(item["outline"]).centroid
+    return centre.x, centre.y
+
+
+def items_of(cells: Cells) -> list[Item]:
+    """Return cells and exhaustive regions as marks; a cell without a class gets the first one."""
+    items: list[Item] = []
+    for row in range(len(cells)):
+        name = cells.classes[cells.label[row]] if cells.label[row] >= 0 else FIRST_CLASS
+        shape = None if cells.outline is None else cells.outline[row]
+        if shape is None:
+            items.append({"class": name, "at": np.round(cells.xy[row], 2).tolist()})
+        else:
+            largest = max(shapely.get_parts(shape), key=shapely.area)
+            ring = shapely.get_coordinates(shapely.get_exterior_ring(largest))[:-1]
+            items.append({"class": name, "outline": np.round(ring, 2).tolist()})
+    for region in cells.regions:
+        for part in shapely.get_parts(region):
+            ring = shapely.get_coordinates(shapely.get_exterior_ring(part))[:-1]
+            items.append({"region": np.round(ring, 2).tolist()})
+    return items

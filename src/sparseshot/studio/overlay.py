@@ -1,0 +1,161 @@
+"""Transparent tiles of found cells, drawn on the server."""
+
+import io
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.ndimage import gaussian_filter, zoom
+
+from sparseshot.compiled import compiled
+from sparseshot.studio.found_cells import FoundCells
+from sparseshot.studio.slide_tiles import TILE_PX
+
+Paint = Literal["class", "score", "density"]
+
+RADIUS_UM = 4.0
+_LEAST_RADIUS_PX = 0.8
+_CROWD = 30_000
+"""Of more cells than this in a tile, each is one pixel: the picture is their density."""
+_RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
+"""Viridis: even in lightness, and for every kind of colour vision."""
+
+_DENSITY_BINS = 32
+_BLUR_BINS = 1.5
+
+
+def overlay_png(
+    cells: FoundCells, z: int, x: int, y: int, *, threshold: float, paint: Paint = "class"
+) -> bytes:
+    """Draw a tile of found cells.
+
+    Args:
+        cells: the index.
+        z: level; its pixels are 2ᶻ level-0 pixels.
+        x: column of the tile.
+        y: row of the tile.
+        threshold: lowest score of a cell that is drawn.
+        paint: colour by class or by score, or the density of cells.
+    """
+    if paint == "density":
+        return _png(_density(cells, z, x, y, threshold))
+    side, scale = float(TILE_PX * 2**z), 2.0**-z
+    radius = max(_LEAST_RADIUS_PX, RADIUS_UM / cells.mpp * scale)
+    reach = (radius + 2) / scale
+    x0, y0 = x * side, y * side
+    starts, ends = cells.ranges((x0 - reach, y0 - reach, x0 + side + reach, y0 + side + reach))
+    if (ends - starts).sum() > _CROWD:
+        radius = 0.0
+    out = np.zeros((TILE_PX, TILE_PX, 4), np.float32)
+    colors, by_score = (ramp(), True) if paint == "score" else (cells.colors, False)
+    drawn = _draw(
+        out,
+        cells.xy,
+        cells.label,
+        cells.score,
+        starts,
+        ends,
+        colors,
+        by_score,
+        x0,
+        y0,
+        scale,
+        radius,
+        threshold,
+    )
+    return _png(_bytes(out)) if drawn else _nothing()
+
+
+@cache
+def ramp() -> NDArray[np.uint8]:
+    """Return 256 colours from the lowest to the highest score."""
+    stops = np.array(_RAMP, float)
+    at = np.linspace(0, len(stops) - 1, 256)
+    return np.stack([np.interp(at, range(len(stops)), each) for each in stops.T], axis=1).astype(np.uint8)
+
+
+@compiled
+def _draw(  # noqa: PLR0917  compiled code takes arrays one by one
+    out: NDArray[np.float32],
+    xy: NDArray[np.float32],
+    label: NDArray[np.int16],
+    score: NDArray[np.float32],
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    colors: NDArray[np.uint8],
+    by_score: bool,
+    x0: float,
+    y0: float,
+    scale: float,
+    radius: float,
+    threshold: float,
+) -> int:
+    """Blend a disc, or a ring with a light inside where it is large, over ``out`` for each cell."""
+    height, width = out.shape[:2]
+    drawn = 0
+    for k in range(len(starts)):
+        for i in range(starts[k], ends[k]):
+            if score[i] < threshold:
+                continue
+            cx, cy = (xy[i, 0] - x0) * scale - 0.5, (xy[i, 1] - y0) * scale - 0.5
+            beyond = 1 if radius > 0 else 0
+            left, right = max(0, int(cx - radius)), min(width - 1, int(cx + radius + beyond))
+            top, bottom = max(0, int(cy - radius)), min(height - 1, int(cy + radius + beyond))
+            if cx < -radius - beyond or cy < -radius - beyond or left > right or top > bottom:
+                continue
+            drawn += 1
+            color = int(score[i] * 255) if by_score else label[i]
+            for row in range(top, bottom + 1):
+                for col in range(left, right + 1):
+                    distance = np.sqrt((col - cx) ** 2 + (row - cy) ** 2)
+                    cover = 0.5 if radius == 0 else min(1.0, max(0.0, radius + 0.5 - distance))
+                    if radius > 3:
+                        ring = min(1.0, max(0.0, 1.5 - abs(distance - radius + 1)))
+                        cover = max(0.95 * ring, 0.15 * cover)
+                    if cover > 0:
+                        for c in range(3):
+                            out[row, col, c] += cover * (colors[color, c] - out[row, col, c])
+                        out[row, col, 3] += cover * (1 - out[row, col, 3])
+    return drawn
+
+
+def _bytes(blended: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """Turn colours that were blended over black into those of a transparent picture."""
+    alpha = blended[..., 3:]
+    rgb = np.divide(blended[..., :3], alpha, out=np.zeros_like(blended[..., :3]), where=alpha > 0)
+    return np.concatenate([np.minimum(rgb, 255), alpha * 255], axis=2).astype(np.uint8)
+
+
+def _density(cells: FoundCells, z: int, x: int, y: int, threshold: float) -> NDArray[np.uint8]:
+    """Return the smoothed number of cells, from none (clear) to as many as fit side by side."""
+    margin = 4
+    step = TILE_PX * 2**z / _DENSITY_BINS
+    count = _DENSITY_BINS + 2 * margin
+    x0, y0 = x * TILE_PX * 2**z - margin * step, y * TILE_PX * 2**z - margin * step
+    rows = cells.rows_in((x0, y0, x0 + count * step, y0 + count * step), threshold=threshold)
+    place = ((cells.xy[rows] - (x0, y0)) / step).astype(np.intp).clip(0, count - 1)
+    counts = np.bincount(place[:, 1] * count + place[:, 0], minlength=count**2).reshape(count, count)
+    # Fine bins hold few cells: smooth over at least 25 µm.
+    blur = max(_BLUR_BINS, 25 / (step * cells.mpp)) if step * cells.mpp < 25 else _BLUR_BINS
+    smooth = gaussian_filter(counts.astype(np.float32), min(blur, margin / 2), mode="nearest")
+    crowded = (step * cells.mpp / (2 * RADIUS_UM)) ** 2
+    share = zoom(smooth, TILE_PX / _DENSITY_BINS, order=1, grid_mode=True, mode="nearest")
+    share = share[margin * TILE_PX // _DENSITY_BINS :][:TILE_PX, margin * TILE_PX // _DENSITY_BINS :][
+        :, :TILE_PX
+    ]
+    level = np.clip(share / crowded * 255, 0, 255).astype(np.uint8)
+    alpha = np.clip(level.astype(np.float32) * 4, 0, 200).astype(np.uint8)
+    return np.concatenate([ramp()[level], alpha[..., None]], axis=2)
+
+
+def _png(rgba: NDArray[np.uint8]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(rgba, "RGBA").save(file, "png", compress_level=1)
+    return file.getvalue()
+
+
+@cache
+def _nothing() -> bytes:
+    return _png(np.zeros((TILE_PX, TILE_PX, 4), np.uint8))

@@ -1,0 +1,183 @@
+"""Projects: which slides they hold, and where marks, runs and results are."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
+from sparseshot.files import make_folder, read_as, write_json
+from sparseshot.images import open_slide
+from sparseshot.images.pixel_size import image_mpp
+from sparseshot.images.pyramid import PyramidSlide
+from sparseshot.images.slide import check_mpp
+from sparseshot.prediction.manifest import Manifest
+
+PROJECT = "project.json"
+SUFFIX = ".studio"
+_FORMAT = "sparseshot studio"
+
+
+@dataclass(frozen=True)
+class SlideEntry:
+    """A slide of a project.
+
+    Attributes:
+        id: by which the page knows it.
+        path: of the file; relative to the project's parent if it lies there, so that both move together.
+        mpp: µm per pixel that a person gave, for files that state none.
+        found: folders of finished predictions that were opened with it.
+    """
+
+    id: str
+    path: str
+    mpp: float | None = None
+    found: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _ProjectFile:
+    format: str = _FORMAT
+    version: int = 1
+    slides: tuple[SlideEntry, ...] = ()
+
+
+@dataclass
+class Project:
+    """A folder with a project file.
+
+    Attributes:
+        folder: of the project.
+        slides: its slides by id.
+    """
+
+    folder: Path
+    slides: dict[str, SlideEntry]
+    _open: dict[str, PyramidSlide] = field(default_factory=dict, init=False)
+    _mutex: Lock = field(default_factory=Lock, init=False)
+
+    @classmethod
+    def open(
+        cls, paths: Sequence[Path], *, folder: Path | None = None, mpp: float | None = None
+    ) -> "Project":
+        """Open a project, or make one of slides.
+
+        Args:
+            paths: slides, folders of results of ``predict`` for the slide before them, or one project folder.
+            folder: of the project; by default beside the first slide, with its name and ``.studio``.
+            mpp: µm per pixel of slides that state none.
+        """
+        if mpp is not None:
+            check_mpp(mpp)
+        if folder is None:
+            if not paths:
+                raise InputError("nothing to open; give a slide, or the folder of a project")
+            first = paths[0].absolute()
+            is_project = (first / PROJECT).is_file()
+            folder = first if is_project else first.with_name(first.name + SUFFIX)
+            paths = paths[1:] if is_project else paths
+        folder = folder.absolute()
+        project = cls(folder, {entry.id: entry for entry in _read(folder).slides})
+        before = dict(project.slides)
+        entry: SlideEntry | None = None
+        for path in paths:
+            if (path / "manifest.json").is_file():
+                entry = project._with_found(entry, path.absolute())
+            else:
+                entry = project._with_slide(path.absolute(), mpp)
+            project.slides[entry.id] = entry
+        if not project.slides:
+            raise InputError(f"{folder}: the project has no slides; give one")
+        if project.slides != before or not (folder / PROJECT).exists():
+            project._save()
+        return project
+
+    def _with_slide(self, path: Path, mpp: float | None) -> SlideEntry:
+        if not path.exists():
+            raise DataNotFoundError(path, "no such slide; check the path")
+        if path.is_dir():
+            raise InputError(f"{path}: is neither a slide, a project, nor a result of predict")
+        for entry in self.slides.values():
+            if self._path(entry) == path:
+                return replace(entry, mpp=mpp or entry.mpp)
+        number = 1 + max((int(each) for each in self.slides), default=0)
+        own = path.relative_to(self.folder.parent) if path.is_relative_to(self.folder.parent) else path
+        entry = SlideEntry(str(number), os.fspath(own), mpp)
+        self.slides[entry.id] = entry
+        if not needs_mpp(self, entry.id):
+            self.slide(entry.id)  # a file that is no slide is refused now
+        return entry
+
+    def _with_found(self, entry: SlideEntry | None, found: Path) -> SlideEntry:
+        if entry is None:
+            if len(self.slides) != 1:
+                raise InputError(
+                    f"{found}: give the slide before its result: studio slide.svs found/slide.svs"
+                )
+            entry = next(iter(self.slides.values()))
+        manifest = Manifest.load(found)
+        size = manifest and manifest.identity["slide"].get("size_px")
+        own = list(self.slide(entry.id).size)
+        if size != own:
+            raise InputError(f"{found}: is the result of a slide of {size} pixels; {entry.path} has {own}")
+        return replace(entry, found=tuple(dict.fromkeys([*entry.found, str(found)])))
+
+    def _save(self) -> None:
+        make_folder(self.folder)
+        write_json(self.folder / PROJECT, _ProjectFile(slides=tuple(self.slides.values())))
+
+    def entry(self, slide: str) -> SlideEntry:
+        """Return a slide by its id."""
+        if slide not in self.slides:
+            raise DataNotFoundError(self.folder, "the project has no such slide")
+        return self.slides[slide]
+
+    def path(self, slide: str) -> Path:
+        """Return the file of a slide."""
+        return self._path(self.entry(slide))
+
+    def _path(self, entry: SlideEntry) -> Path:
+        return self.folder.parent / entry.path  # an absolute path replaces the folder
+
+    def slide(self, slide: str) -> PyramidSlide:
+        """Return a slide, opened when it is first needed."""
+        entry = self.entry(slide)
+        with self._mutex:
+            if slide not in self._open:
+                self._open[slide] = open_slide(self._path(entry), mpp=entry.mpp)
+            return self._open[slide]
+
+    def set_mpp(self, slide: str, mpp: float) -> None:
+        """Store the pixel size that a person gave for a slide."""
+        check_mpp(mpp)
+        self.slides[slide] = replace(self.entry(slide), mpp=mpp)
+        self._save()
+        with self._mutex:
+            if opened := self._open.pop(slide, None):
+                opened.mpp = mpp
+                self._open[slide] = opened
+
+
+def _read(folder: Path) -> _ProjectFile:
+    path = folder / PROJECT
+    if not path.exists():
+        if folder.is_dir() and any(folder.iterdir()):
+            raise OutputError(folder, f"holds other files and no {PROJECT}; give another --project")
+        return _ProjectFile()
+    content = read_as(path, _ProjectFile)
+    ids = [entry.id for entry in content.slides]
+    if content.format != _FORMAT or content.version != 1 or len(set(ids)) < len(ids):
+        raise FormatError(path, "is not a project of this sparseshot")
+    if not all(each.isascii() and each.isdecimal() for each in ids):
+        raise FormatError(path, f"has slides with the ids {ids}; ids are numbers")
+    return content
+
+
+def needs_mpp(project: Project, slide: str) -> bool:
+    """Return whether a slide states no pixel size and nobody gave one."""
+    entry, path = project.entry(slide), project.path(slide)
+    if entry.mpp is not None or not path.exists():
+        return False
+    with open_slide(path, mpp=1.0) as opened:
+        return not (opened.stated_mpp or image_mpp(path))

@@ -1,0 +1,137 @@
+"""Results of a project: what runs and opened folders of ``predict`` found on each slide."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow.parquet as pq
+import shapely
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells, read_cells
+from sparseshot.cells.formats.geoparquet import read_places
+from sparseshot.errors import DataNotFoundError, FormatError
+from sparseshot.files import read_json
+from sparseshot.prediction.manifest import MANIFEST, Manifest
+from sparseshot.studio.found_cells import Area, FoundCells, joined, outline_rows
+
+VIEW = ".view.parquet"
+"""Ending of the file with the cells of the part in view, which is predicted first."""
+
+_MOST_INDEXES = 3
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a model found on a slide, as far as it has got.
+
+    Attributes:
+        folder: of the prediction.
+        mpp: µm per level-0 pixel.
+    """
+
+    folder: Path
+    mpp: float
+
+    @property
+    def view(self) -> Path:
+        """File with the cells of the part in view; may be missing."""
+        return self.folder.with_name(self.folder.name + VIEW)
+
+    @property
+    def version(self) -> str:
+        """Name of the present state; empty if there is nothing yet."""
+        stamps = []
+        for path in (self.view, self.folder / MANIFEST):
+            try:
+                stamps.append(f"{path.stat().st_mtime_ns:x}")
+            except OSError:
+                stamps.append("")
+        return "-".join(stamps) if any(stamps) else ""
+
+    def manifest(self) -> Manifest | None:
+        """Return the manifest; None before the first shard."""
+        return Manifest.load(self.folder)
+
+    def parts(self) -> list[Path]:
+        """Return the tables that make up the result: the part in view, unless all is done, and shards."""
+        manifest = self.manifest()
+        shards = [self.folder / shard.file.name for shard in manifest.shards] if manifest else []
+        is_partial = manifest is None or not manifest.finished
+        return [self.view, *shards] if is_partial and self.view.is_file() else shards
+
+    def index(self) -> FoundCells:
+        """Read all there is and sort it by place."""
+        return FoundCells.of(self._places(), mpp=self.mpp)
+
+    def _places(self) -> Cells:
+        files = self.parts()
+        parts = [read_places(file) for file in files]
+        if files and files[0] == self.view:
+            return joined(parts[1:], parts[0], self.area_in_view())
+        return Cells.concatenate(parts)
+
+    def area_in_view(self) -> Area | None:
+        """Return the area that was predicted first; None if there is none."""
+        path = self.view.with_suffix(".json")
+        if not path.is_file():
+            return None
+        x0, y0, x1, y1 = map(float, read_json(path))
+        return x0, y0, x1, y1
+
+    def cells(self) -> Cells:
+        """Read all there is, outlines included."""
+        files = self.parts()
+        if not files:
+            raise DataNotFoundError(self.folder, "nothing has been found yet; train first")
+        parts = [read_cells(file) for file in files]
+        if files[0] == self.view:
+            return joined(parts[1:], parts[0], self.area_in_view())
+        return Cells.concatenate(parts)
+
+    def outlines(self, rows: NDArray[Any]) -> list[Any]:
+        """Return the outlines of some rows of the index in the order of the rows; empty for points."""
+        files = self.parts()
+        if files and files[0] == self.view:
+            shapes = self.cells().outline
+            return [] if shapes is None else list(shapes[rows])
+        sizes = [pq.read_metadata(file).num_rows for file in files]
+        found: dict[int, Any] = {}
+        starts = [sum(sizes[:k]) for k in range(len(sizes))]
+        for number, own in outline_rows(rows, sizes):
+            column = pq.read_table(files[number], columns=["geometry"])["geometry"].combine_chunks()
+            shapes = shapely.from_wkb(column.take(own).to_numpy(zero_copy_only=False))
+            found |= dict(zip((own + starts[number]).tolist(), shapes, strict=True))
+        return [found[row] for row in rows.tolist()]
+
+
+@dataclass
+class FoundIndexes:
+    """The indexes that were asked for last."""
+
+    _kept: "OrderedDict[Path, tuple[str, FoundCells]]" = field(default_factory=OrderedDict)
+    _mutex: Lock = field(default_factory=Lock)
+
+    def of(self, result: Result) -> tuple[str, FoundCells]:
+        """Return the version of a result and its index, read anew if the result has grown.
+
+        Raises:
+            DataNotFoundError: there is nothing yet.
+        """
+        with self._mutex:
+            version = result.version
+            if not version:
+                raise DataNotFoundError(result.folder, "nothing has been found yet")
+            kept = self._kept.get(result.folder)
+            if kept is None or kept[0] != version:
+                try:
+                    kept = version, result.index()
+                except (OSError, KeyError, TypeError, ValueError) as error:
+                    raise FormatError(result.folder, f"cannot be read ({error})") from error
+                self._kept[result.folder] = kept
+            self._kept.move_to_end(result.folder)
+            while len(self._kept) > _MOST_INDEXES:
+                self._kept.popitem(last=False)
+            return kept

@@ -1,0 +1,80 @@
+"""The server of the studio."""
+
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+from nicegui import ui
+
+from sparseshot.errors import InputError
+from sparseshot.studio.api import make_api
+from sparseshot.studio.guard import Guard
+from sparseshot.studio.page import show_page
+from sparseshot.studio.studio import Studio
+
+FIRST_PORT = 8686
+_LOCAL = {"127.0.0.1", "localhost", "::1"}
+
+
+def serve(
+    studio: Studio, *, host: str, port: int, browser: bool, say: Callable[[str], None] = lambda _: None
+) -> None:
+    """Serve the page until Ctrl-C.
+
+    Args:
+        studio: what to show.
+        host: address to bind to; one beyond this machine asks for a token.
+        port: 0 for a free one.
+        browser: open the page in the browser.
+        say: called with the address.
+    """
+    listening = _listening(host, port)
+    port = int(listening.getsockname()[1])
+    token = None if host in _LOCAL else secrets.token_urlsafe(24)
+    api = make_api(studio)
+    css = Path(__file__).with_name("studio.css").read_text(encoding="utf-8")
+
+    @ui.page("/", title="sparseshot studio")
+    def page(slide: str = "") -> None:
+        ui.add_css(css)
+        show_page(studio, slide)
+
+    ui.run_with(
+        api, title="sparseshot studio", favicon="🔬", show_welcome_message=False, reconnect_timeout=30
+    )
+    address = f"http://{host}:{port}/" + (f"?token={token}" if token else "")
+    say(address)
+    if browser:
+        threading.Timer(1.0, webbrowser.open, [address]).start()
+    studio.jobs.warm_up()
+    try:
+        guarded = Guard(api, host=host, port=port, token=token)
+        uvicorn.Server(uvicorn.Config(guarded, log_level="warning")).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass  # uvicorn ended in order, and raises it again
+    finally:
+        listening.close()
+        studio.jobs.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that takes connections, at the first free port if none is given."""
+    problem = ""
+    for each in [port] if port else [*range(FIRST_PORT, FIRST_PORT + 20), 0]:
+        opened = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind((host, each))
+            opened.listen(128)
+        except OSError as error:
+            problem = error.strerror or str(error)
+            opened.close()
+        else:
+            return opened
+    raise InputError(
+        f"cannot serve at {host}, port {port or 'any'} ({problem}); give another --host or --port"
+    )

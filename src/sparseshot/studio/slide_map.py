@@ -1,0 +1,40 @@
+"""The map of a slide, as an element of the page."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import nicegui.elements.leaflet.leaflet  # noqa: F401  the page then knows the module nicegui-leaflet
+from nicegui import ui
+
+_LEAFLET = find_spec("nicegui.elements.leaflet")
+
+
+class SlideMap(ui.element, component="slide_map.js"):
+    """A slide to look at and to mark; ``slide_map.js`` is its part in the browser.
+
+    It sends and fetches marks, tiles and found cells by itself. Events: ``view`` (the area in view),
+    ``counted`` (found cells in view and in the slide), ``marked`` (marks by class), ``asked`` (a key).
+    """
+
+    def __init__(self, slide: dict[str, Any]) -> None:
+        super().__init__()
+        assert _LEAFLET is not None
+        assert _LEAFLET.origin is not None
+        self.add_resource(Path(_LEAFLET.origin).parent / "dist")
+        self.show(
+            slide=slide,
+            result="",
+            version="",
+            threshold=0.5,
+            paint="class",
+            strength=0.9,
+            **{"show-slide": True, "show-marks": True, "show-found": True, "overview": True},
+        )
+
+    def show(self, **values: Any) -> None:
+        """Set properties; the page hears only of those that change."""
+        changed = {name: value for name, value in values.items() if self._props.get(name) != value}
+        if changed:
+            self._props.update(changed)
+            self.update()

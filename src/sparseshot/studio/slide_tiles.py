@@ -1,0 +1,100 @@
+"""Tiles of slides for the page: JPEG, straight from the reader."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from threading import Lock, Semaphore
+
+import numpy as np
+import simplejpeg
+
+from sparseshot.errors import SlideError
+from sparseshot.images.damaged import read_undamaged
+from sparseshot.images.slide import Box, Grid, Slide
+
+TILE_PX = 256
+_QUALITY = 85
+_CACHE_BYTES = 128 * 2**20
+_READERS = 4
+_PIECE_PX = 64
+
+
+class ByteCache:
+    """The bytes that were made last, by key, up to a number of bytes; any number of threads may ask.
+
+    >>> cache = ByteCache(10)
+    >>> cache.get("a", lambda: b"12345678"), cache.get("a", lambda: b"other")
+    (b'12345678', b'12345678')
+    >>> cache.get("b", lambda: b"123"), cache.get("a", lambda: b"anew")
+    (b'123', b'anew')
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self._used = most_bytes, 0
+        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._mutex = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
+        """Return the bytes of a key, made by ``make`` if they are not kept."""
+        with self._mutex:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = make()
+        with self._mutex:
+            self._used += len(made) - len(self._kept.pop(key, b""))
+            self._kept[key] = made
+            while self._used > self._most:
+                self._used -= len(self._kept.popitem(last=False)[1])
+        return made
+
+
+class SlideTiles:
+    """Tiles of any slide; level z has pixels of 2ᶻ level-0 pixels."""
+
+    def __init__(self, most_bytes: int = _CACHE_BYTES) -> None:
+        self._cache = ByteCache(most_bytes)
+        self._readers = Semaphore(_READERS)  # more threads than cores only wait for each other
+
+    def jpeg(self, key: Hashable, slide: Slide, z: int, x: int, y: int) -> bytes:
+        """Return a tile; white outside the slide and, if only parts can be read, where it is damaged.
+
+        Args:
+            key: of the slide in the cache.
+            slide: the slide.
+            z: level.
+            x: column of the tile.
+            y: row of the tile.
+
+        Raises:
+            SlideError: nothing of the tile can be read.
+        """
+        return self._cache.get((key, z, x, y), lambda: self._made(slide, z, x, y))
+
+    def _made(self, slide: Slide, z: int, x: int, y: int) -> bytes:
+        grid = Grid.over(slide, slide.mpp * 2**z)
+        box = Box(x * TILE_PX, y * TILE_PX, (x + 1) * TILE_PX, (y + 1) * TILE_PX)
+        with self._readers:
+            try:
+                pixels = slide.read(grid, box)
+            except SlideError:
+                pixels, broken = read_undamaged(slide, grid, box, piece_px=_PIECE_PX)
+                if len(broken) == len(list(box.blocks(_PIECE_PX, _PIECE_PX))):
+                    raise
+        return jpeg(pixels)
+
+
+def jpeg(pixels: np.ndarray) -> bytes:
+    """Compress RGB."""
+    encoded: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality=_QUALITY)
+    return encoded
+
+
+def levels_of(slide: Slide) -> int:
+    """Return the coarsest level: the one whose tile holds the whole slide.
+
+    >>> from types import SimpleNamespace
+    >>> levels_of(SimpleNamespace(size=(100_000, 80_000))), levels_of(SimpleNamespace(size=(200, 200)))
+    (9, 0)
+    """
+    return max(0, math.ceil(math.log2(max(slide.size) / TILE_PX)))

@@ -1,0 +1,196 @@
+"""The process that trains and predicts for the studio: ``python -m sparseshot.studio.worker PROJECT``.
+
+It loads what it needs, waits for the folder of a job on standard input, does the job at low priority and
+ends. Without a job it ends with the process that started it; with one it goes on alone.
+"""
+
+import os
+import sys
+import threading
+import time
+import traceback
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from sparseshot.cells import Cells, read_cells
+from sparseshot.errors import SparseshotError
+from sparseshot.files import locked, read_as, read_json, write_json
+from sparseshot.images import Box, Grid
+from sparseshot.images.pyramid import PyramidSlide
+from sparseshot.models.finder import LOWEST_SCORE, SlideFrame
+from sparseshot.models.inference import look_at
+from sparseshot.prediction import Model, Progress, Throughput, predict_slide
+from sparseshot.studio.jobs import FOUND, JOB, MARKS, RUN, SAID, STATE, STOP, Job, Stage, State
+from sparseshot.studio.marks import NEGATIVE
+from sparseshot.studio.project import Project
+from sparseshot.studio.results import Result
+from sparseshot.training.annotated import TrainingData
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import STARTER, TrainConfig
+from sparseshot.training.labelling import Labelling
+from sparseshot.training.logs import read_log
+from sparseshot.training.loop import CONFIG
+from sparseshot.training.mark_checks import task_of_marks
+from sparseshot.training.runs import train_run
+from sparseshot.training.starting import load_model
+
+_NICE = 10
+_WATCH_S = 0.3
+_LOG_STEPS = 5
+_FEW_MARKS_THRESHOLD = 0.5
+
+
+class Worker:
+    """One job."""
+
+    def __init__(self, project: Project, folder: Path) -> None:
+        self.project, self.folder = project, folder
+        self.job = read_as(folder / JOB, Job)
+        self.state = State(begun=time.time())
+        self._mutex = threading.Lock()
+
+    def run(self) -> None:
+        """Do the job; whatever happens is written to the folder."""
+        with locked(self.folder):
+            threading.Thread(target=self._watch, daemon=True).start()
+            try:
+                checkpoint = self._train()
+                self._predict(checkpoint)
+                self._tell("done", f"{self.job.marks:,} marks", share=1.0)
+            except (SparseshotError, OSError) as error:
+                self._tell("failed", str(error))
+            except Exception as error:
+                traceback.print_exc()
+                self._tell("failed", f"{type(error).__name__}: {error}")
+
+    def _tell(self, stage: Stage, message: str = "", **values: float) -> None:
+        with self._mutex:
+            is_late = stage == "training" and self.state.stage not in {"waiting", "training"}
+            if self.state.stage != "stopped" and not is_late:
+                changes = {"share": 0.0} | values
+                self.state = replace(
+                    self.state,
+                    stage=stage,
+                    message=message,
+                    changed=time.time(),
+                    **changes,
+                )
+                write_json(self.folder / STATE, self.state)
+
+    def _watch(self) -> None:
+        """Tell how far the training is, and end the process when it is asked to."""
+        while True:
+            if (self.folder / STOP).exists():
+                self._tell("stopped", "stopped")
+                os._exit(0)  # every file is written whole, and a run resumes from its last checkpoint
+            config, log = self.folder / RUN / CONFIG, read_log(self.folder / RUN / "log.csv")
+            if self.state.stage == "training" and config.is_file() and log:
+                steps, step = int(read_json(config)["steps"]), int(log[-1]["step"])
+                self._tell("training", f"step {step} of {steps}", share=min(1.0, step / steps))
+            time.sleep(_WATCH_S)
+
+    def _train(self) -> Checkpoint:
+        pairs = tuple(
+            (self.project.path(path.stem), path) for path in sorted((self.folder / MARKS).glob("*.parquet"))
+        )
+        tables = [read_cells(path) for _, path in pairs]
+        names = {name for cells in tables for name, count in cells.counts().items() if count}
+        classes = tuple(name for name in tables[0].classes if name in names and name != NEGATIVE)
+        labelling = Labelling(negative=(NEGATIVE,) if NEGATIVE in names else ())
+        task, _ = task_of_marks([labelling.positives(cells) for cells in tables])
+        config = TrainConfig(
+            task=task,
+            start=self.job.start if _task_of(self.job.start) == task else STARTER,
+            classes=classes if len(classes) > 1 else (),
+            negative_classes=labelling.negative,
+            steps=self.job.steps,
+            log_every=_LOG_STEPS,
+            validations=1,
+        )
+        self._tell("training", "reading the marks")
+        mpps = {entry.mpp for entry in self.project.slides.values()}
+        data = TrainingData(pairs=pairs, mpp=mpps.pop() if len(mpps) == 1 else None)
+        return train_run(config, data, self.folder / RUN, show=False)
+
+    def _predict(self, checkpoint: Checkpoint) -> None:
+        """Predict the part in view, then its slide, then the others."""
+        threshold = _FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
+        # Weaker cells are found too, so that the page can show what a lower threshold would find.
+        # A lower threshold would change outlines, but not points.
+        lowest = max(LOWEST_SCORE, threshold / 3) if checkpoint.config.task == "detect" else threshold
+        model = Model.load(checkpoint, threshold=lowest, device="cpu")
+        self._tell("view", "predicting the part in view", threshold=threshold)
+        first, *others = [self.job.slide, *(each for each in self.project.slides if each != self.job.slide)]
+        if self.job.view is not None:
+            self._predict_view(model, first)
+        (self.folder / FOUND).mkdir(exist_ok=True)
+        for slide in [first, *others]:
+            if not self.project.path(slide).exists():
+                continue
+            opened = self.project.slide(slide)
+
+            def report(progress: Progress, name: str = opened.name) -> None:
+                share = progress.tiles / max(1, progress.of_tiles)
+                self._tell("slides", f"{name}: {progress.cells:,} cells so far", share=share)
+
+            predict_slide(
+                opened,
+                model,
+                self.folder / FOUND / slide,
+                pace=Throughput(threads=1),
+                tile_px=512,
+                report=report,
+            )
+
+    def _predict_view(self, model: Model, name: str) -> None:
+        slide = self.project.slide(name)
+        frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+        assert self.job.view is not None
+        result = Result(self.folder / FOUND / name, slide.mpp)
+        result.view.parent.mkdir(exist_ok=True)
+        cells = cells_in_view(model, slide, frame, self.job.view)
+        write_json(result.view.with_suffix(".json"), list(self.job.view))
+        cells.write(result.view)
+
+
+def cells_in_view(
+    model: Model, slide: PyramidSlide, frame: SlideFrame, view: tuple[float, float, float, float]
+) -> Cells:
+    """Find the cells of an area given in level-0 pixels."""
+    grid: Grid = frame.grid
+    x0, y0, x1, y1 = (int(each) for each in grid.from_level0(view))
+    box = Box(x0, y0, x1 + 1, y1 + 1).meet(grid.box)
+    if not (box.width and box.height):
+        return frame.no_cells()
+    return look_at(model.network, model.task, slide, frame, threshold=model.threshold, box=box).cells
+
+
+def _task_of(start: str) -> str | None:
+    """Return the task of a model; None for one that is gone, or for a starter, which there is for each."""
+    if start == STARTER:
+        return None
+    try:
+        return load_model(start).config.task
+    except SparseshotError:
+        return None
+
+
+def main() -> None:
+    """Wait for a job and do it."""
+    os.nice(_NICE)
+    project = Project.open([], folder=Path(sys.argv[1]))
+    torch.set_num_threads(os.cpu_count() or 2)
+    line = sys.stdin.readline().strip()
+    if not line:
+        return
+    folder = Path(line)
+    log = (folder / SAID).open("a", buffering=1)
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    Worker(project, folder).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""A small slide, a project around it, and a result without a network."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from sparseshot.cells import Cells, write_cells
+from sparseshot.images import open_slide
+from sparseshot.models.windows import WindowLayout
+from sparseshot.prediction.manifest import SHARDS, File, Manifest, Shard
+from sparseshot.prediction.naming import slide_identity
+from sparseshot.studio.project import Project
+from sparseshot.studio.studio import Studio
+
+MPP = 0.5
+
+
+def small_slide(folder: Path, *, width: int = 1000, height: int = 700) -> tuple[Path, NDArray[np.float64]]:
+    """Write pink tissue with dark discs; return the file and the centres of the discs."""
+    rng = np.random.default_rng(0)
+    pixels = np.full((height, width, 3), (235, 190, 215), np.uint8)
+    pixels += rng.integers(0, 12, pixels.shape, np.uint8)
+    x, y = np.meshgrid(np.arange(30, width - 20, 40), np.arange(30, height - 20, 40))
+    centres = np.stack([x.ravel(), y.ravel()], axis=1) + rng.uniform(-8, 8, (x.size, 2))
+    rows, cols = np.mgrid[:height, :width]
+    for cx, cy in centres:
+        near = np.s_[int(cy) - 10 : int(cy) + 11, int(cx) - 10 : int(cx) + 11]
+        disc = (rows[near] + 0.5 - cy) ** 2 + (cols[near] + 0.5 - cx) ** 2 < 49
+        pixels[near][disc] = (90, 50, 130)
+    path = folder / "small.png"
+    Image.fromarray(pixels).save(path)
+    return path, centres
+
+
+def small_studio(folder: Path) -> tuple[Studio, NDArray[np.float64]]:
+    """Open a studio on a small slide."""
+    slide, centres = small_slide(folder)
+    return Studio.of(Project.open([slide], folder=folder / "project", mpp=MPP)), centres
+
+
+def made_result(folder: Path, slide: Path, cells: Cells) -> None:
+    """Write cells as a finished prediction of two shards."""
+    (folder / SHARDS).mkdir(parents=True)
+    shards = []
+    half = len(cells) // 2
+    for number, part in enumerate((cells[:half], cells[half:])):
+        names = f"{SHARDS}/{number:05d}.parquet", f"{SHARDS}/{number:05d}.undecided.parquet"
+        for name, table in zip(names, (part, part[:0]), strict=True):
+            write_cells(table, folder / name)
+        file, carried = (File.of(folder, name) for name in names)
+        shards.append(Shard(number, len(part), file, carried))
+    with open_slide(slide, mpp=MPP) as opened:
+        identity = {"slide": slide_identity(opened), "threshold": 0.5}
+    layout = WindowLayout(tile_px=1024, window_px=1024, halo_px=0, band_windows=0)
+    Manifest(identity, layout, 2, tuple(shards), (), finished=True).save(folder)

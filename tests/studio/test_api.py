@@ -1,0 +1,272 @@
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from numpy.typing import NDArray
+from PIL import Image
+from tests.studio.small_project import MPP, made_result, small_slide
+
+from sparseshot.cells import Cells, read_cells
+from sparseshot.studio.api import make_api
+from sparseshot.studio.guard import Guard
+from sparseshot.studio.project import Project
+from sparseshot.studio.studio import Studio
+
+HERE = "http://127.0.0.1:8686"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, NDArray[np.float64]]:
+    folder = tmp_path_factory.mktemp("slide")
+    slide, centres = small_slide(folder)
+    score = np.linspace(0.2, 0.99, len(centres)).astype(np.float32)
+    cells = Cells(centres, classes=("T", "B"), label=np.arange(len(centres)) % 2, score=score, mpp=MPP)
+    made_result(folder / "found", slide, cells)
+    return slide, centres
+
+
+@pytest.fixture
+def studio(place: tuple[Path, NDArray[np.float64]], tmp_path: Path) -> Studio:
+    slide, _ = place
+    return Studio.of(Project.open([slide, slide.parent / "found"], folder=tmp_path / "project", mpp=MPP))
+
+
+@pytest.fixture
+def client(studio: Studio) -> Iterator[TestClient]:
+    app = Guard(make_api(studio), host="127.0.0.1", port=8686)
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as opened:
+        yield opened
+
+
+def click(client: TestClient, key: str, x: float, y: float, name: str = "cell", *, since: str = "") -> Any:
+    change = {"key": key, "add": [{"class": name, "at": [x, y]}]}
+    return client.post(f"/slides/1/marks?since={since}", json=[change]).json()
+
+
+def test_tiles_are_the_pixels_of_the_slide(client: TestClient, place: tuple[Path, Any]) -> None:
+    tile = Image.open(io.BytesIO(client.get("/slides/1/tiles/0/1/1.jpg").content))
+    whole = np.asarray(Image.open(place[0]), np.int16)[256:512, 256:512]
+    assert tile.size == (256, 256)
+    assert np.abs(np.asarray(tile, np.int16) - whole).mean() < 4
+    coarse = Image.open(io.BytesIO(client.get("/slides/1/tiles/2/0/0.jpg").content))
+    halves = np.asarray(coarse, np.int16)
+    assert (halves[:, 254:] > 250).all()  # white right of the slide, whose 1000 pixels are 250 here
+    assert client.get("/slides/1/tiles/0/9/0.jpg").status_code == 404
+    assert client.get("/slides/1/thumbnail.jpg").content[:2] == b"\xff\xd8"
+
+
+def test_marks_come_and_go(client: TestClient) -> None:
+    first = click(client, "aaaaaaaa", 10, 20)
+    assert first["all"] == [{"id": "aaaaaaaa:0", "class": "cell", "at": [10, 20]}]
+    second = click(client, "bbbbbbbb", 30, 40, "T", since=first["version"])
+    assert second["changes"] == [
+        {"removed": [], "added": [{"id": "bbbbbbbb:0", "class": "T", "at": [30, 40]}]}
+    ]
+    assert list(second["classes"]) == ["cell", "T", "not a cell"]
+    undone = client.post("/slides/1/marks", json=[{"key": "cccccccc", "undo": True}]).json()
+    assert [item["id"] for item in undone["all"]] == ["aaaaaaaa:0"]
+    again = client.get(f"/slides/1/marks?since={undone['version']}").json()
+    assert again["changes"] == []
+    gone = client.post("/slides/1/marks", json=[{"key": "dddddddd", "remove": ["aaaaaaaa:0"]}]).json()
+    assert gone["all"] == []
+
+
+def test_marks_become_cells_with_outlines_and_regions(client: TestClient, studio: Studio) -> None:
+    ring = [[10, 10], [30, 10], [30, 30]]
+    items = [{"class": "T", "outline": ring}, {"region": ring}, {"class": "not a cell", "at": [50, 60]}]
+    assert client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": items}]).status_code == 200
+    cells = studio.book.cells("1", mpp=0.5)
+    assert cells.counts() == {"cell": 0, "T": 1, "not a cell": 1}
+    assert cells.outline is not None
+    assert cells.outline[0].area == 200
+    assert len(cells.regions) == 1
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"class": "cell", "at": [-1, 5]},
+        {"class": "cell", "at": [1e9, 5]},
+        {"class": "cell", "at": [None, 5]},
+        {"class": "cell", "at": ["../", 5]},
+        {"class": "cell", "at": [1, 2, 3]},
+        {"class": "cell"},
+        {"at": [1, 2]},
+        {"class": "x" * 101, "at": [1, 2]},
+        {"class": "cell", "outline": [[0, 0], [9, 9], [9, 0], [0, 9]]},
+        {"region": [[0, 0], [1, 1]]},
+        {"class": "cell", "at": [1, 2], "id": "mine"},
+    ],
+)
+def test_a_mark_that_is_none_is_refused_and_nothing_is_kept(client: TestClient, item: Any) -> None:
+    answer = client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": [item]}])
+    assert answer.status_code == 422
+    assert client.get("/slides/1/marks").json()["all"] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/slides/../project.json",
+        "/slides/..%2f..%2fetc%2fpasswd",
+        "/slides/%2e%2e/tiles/0/0/0.jpg",
+        "/slides/999/tiles/0/0/0.jpg",
+        "/slides/1/tiles/0/0/..%2f0.jpg",
+        "/slides/1/tiles/99/0/0.jpg",
+        "/slides/1/tiles/-1/0/0.jpg",
+        "/slides/1/tiles/0/99999999999999999999/0.jpg",
+        "/slides/1/tiles/0/1e3/0.jpg",
+        "/slides/1/found/f7/0/0/0.png",
+        "/slides/1/found/r1/0/0/0.png",
+        "/slides/1/found/..%2fr1/0/0/0.png",
+        "/slides/1/found/f0/0/0/0.png?threshold=nan",
+        "/slides/1/found/f0/0/0/0.png?paint=../x",
+        "/slides/1/found/f0/cells?area=1,2,3",
+        "/slides/1/found/f0/cells?area=a,b,c,d",
+        "/slides/1/export/..%2fmarks.csv",
+        "/slides/1/export/marks.exe",
+        "/slides/1/export/r9.csv",
+    ],
+)
+def test_hostile_addresses_are_refused(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code in {404, 422}
+    assert "/tmp" not in answer.text
+
+
+def test_an_area_without_sense_holds_no_cells(client: TestClient) -> None:
+    for area in ("nan,nan,nan,nan", "1e300,0,inf,1", "500,500,-5,-5"):
+        assert sum(client.get(f"/slides/1/found/f0/cells?area={area}").json()["in_view"].values()) == 0
+
+
+def test_overlays_show_found_cells(client: TestClient, place: tuple[Path, NDArray[np.float64]]) -> None:
+    def alpha(path: str) -> NDArray[np.uint8]:
+        answer = client.get(f"/slides/1/found/f0/{path}")
+        assert answer.headers["content-type"] == "image/png"
+        return np.asarray(Image.open(io.BytesIO(answer.content)))[..., 3]
+
+    x, y = place[1][-1]
+    column, row = int(x) // 256, int(y) // 256
+    tile = alpha(f"0/{column}/{row}.png?threshold=0.9")
+    inside = tile[int(y) % 256, int(x) % 256]
+    assert inside > 0
+    assert (tile > 0).mean() < 0.5
+    assert alpha(f"0/{column}/{row}.png?threshold=1").max() == 0
+    everything = alpha("2/0/0.png?threshold=0")
+    assert (everything > 0).sum() > len(place[1])
+    assert alpha("2/0/0.png?threshold=0&paint=density").max() > 50
+    assert alpha("2/0/0.png?threshold=0&paint=score").max() > 50
+
+
+def test_counts_and_vectors_follow_the_threshold(
+    client: TestClient, place: tuple[Path, NDArray[np.float64]]
+) -> None:
+    centres, score = place[1], np.linspace(0.2, 0.99, len(place[1]))
+    answer = client.get("/slides/1/found/f0/cells?area=0,0,500,300&threshold=0.5&vectors=true").json()
+    wanted = (centres < (500, 300)).all(axis=1) & (score >= 0.5)
+    assert len(answer["cells"]) == sum(answer["in_view"].values()) == wanted.sum()
+    assert sum(answer["in_slide"].values()) == (score >= 0.5).sum()
+    assert sorted(each[0] for each in answer["cells"]) == pytest.approx(sorted(centres[wanted, 0]), abs=0.06)
+    assert client.get("/slides/1/found/f0/cells?area=0,0,500,300").json()["cells"] is None
+
+
+def test_a_box_of_found_cells_is_judged_once(client: TestClient, place: tuple[Path, Any]) -> None:
+    x, y = place[1][0]
+    click(client, "mymark00", float(x) + 1, float(y))
+    verdict = {"key": "aaaaaaaa", "result": "f0", "area": [0, 0, 200, 200], "threshold": 0, "accept": False}
+    inside = int((place[1] < 200).all(axis=1).sum())
+    assert client.post("/slides/1/judge", json=verdict).json() == {"marked": inside - 1}
+    assert client.post("/slides/1/judge", json=verdict | {"key": "bbbbbbbb"}).json() == {"marked": 0}
+    assert client.post("/slides/1/judge", json=verdict | {"area": [0, 0, 1]}).status_code == 422
+
+
+@pytest.mark.parametrize("ending", ["geojson", "parquet", "csv"])
+def test_marks_and_found_cells_leave_and_return(
+    client: TestClient, place: tuple[Path, Any], tmp_path: Path, ending: str
+) -> None:
+    click(client, "aaaaaaaa", 10, 20, "T")
+    click(client, "bbbbbbbb", 30, 40, "not a cell")
+    file = tmp_path / f"marks.{ending}"
+    file.write_bytes(client.get(f"/slides/1/export/marks.{ending}").content)
+    assert read_cells(file).counts()["T"] == 1
+    client.post("/slides/1/marks", json=[{"key": "cccccccc", "remove": ["aaaaaaaa:0", "bbbbbbbb:0"]}])
+    with file.open("rb") as content:
+        answer = client.post(
+            "/slides/1/import?key=dddddddd", files={"file": (f"../../evil.{ending}", content)}
+        )
+    assert answer.json()["marks"] == 2
+    items = client.get("/slides/1/marks").json()["all"]
+    assert sorted((item["class"], *item["at"]) for item in items) == [("T", 10, 20), ("not a cell", 30, 40)]
+    found = tmp_path / f"found.{ending}"
+    found.write_bytes(client.get(f"/slides/1/export/f0.{ending}?threshold=0.5").content)
+    score = np.linspace(0.2, 0.99, len(place[1]))
+    assert len(read_cells(found)) == (score >= 0.5).sum()
+
+
+def test_files_that_are_no_marks_are_refused(client: TestClient) -> None:
+    answer = client.post("/slides/1/import?key=dddddddd", files={"file": ("a.geojson", b"{]")})
+    assert answer.status_code in {422, 500}
+    assert "error" in answer.json()
+    large = client.post("/slides/1/import?key=dddddddd", content=b"", headers={"content-length": "9" * 11})
+    assert large.status_code == 413
+
+
+def test_a_slide_that_disappears_is_reported(client: TestClient, tmp_path: Path) -> None:
+    slide, _ = small_slide(tmp_path)
+    studio = Studio.of(Project.open([slide], folder=tmp_path / "other", mpp=MPP))
+    with TestClient(make_api(studio), base_url=HERE) as other:
+        assert other.get("/slides/1/tiles/0/0/0.jpg").status_code == 200
+        slide.rename(tmp_path / "away.png")
+        answer = other.get("/slides/1/tiles/0/1/0.jpg")
+        assert answer.status_code == 410
+        assert "disappeared" in answer.json()["error"]
+        assert click(other, "aaaaaaaa", 5, 5)["all"]
+
+
+def test_classes_have_names_and_colours(client: TestClient) -> None:
+    assert client.post("/classes", json={"name": "T cell", "color": "#112233"}).json()["T cell"] == "#112233"
+    for name, color in (("", "#112233"), ("a\nb", "#112233"), ("not a cell", "#112233"), ("x", "red")):
+        assert client.post("/classes", json={"name": name, "color": color}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example"},
+        {"host": "evil.example:8686"},
+        {"host": "127.0.0.1:9999"},
+        {"origin": "http://evil.example"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"},
+    ],
+)
+def test_strangers_are_refused(client: TestClient, headers: dict[str, str]) -> None:
+    assert client.get("/slides/1", headers=headers).status_code == 403
+    assert client.post("/slides/1/marks", json=[], headers=headers).status_code == 403
+
+
+def test_own_pages_and_links_are_served(client: TestClient) -> None:
+    assert client.get("/slides/1", headers={"origin": HERE}).status_code == 200
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert client.get("/slides/1", headers=link).status_code == 200
+
+
+def test_beyond_this_machine_a_token_is_needed(studio: Studio) -> None:
+    app = Guard(make_api(studio), host="0.0.0.0", port=8686, token="secret")
+    with TestClient(app, base_url="http://10.0.0.7:8686", follow_redirects=False) as client:
+        assert client.get("/slides/1").status_code == 403
+        assert client.get("/slides/1?token=wrong").status_code == 403
+        assert client.get("/slides/1?token=").status_code == 403
+        assert client.get("/slides/1", headers={"cookie": "sparseshot-studio=wrong"}).status_code == 403
+        assert client.get("/slides/1", headers={b"cookie": "sparseshot-studio=é".encode()}).status_code == 403
+        welcome = client.get("/slides/1?token=secret")
+        assert welcome.status_code == 303
+        assert welcome.headers["location"] == "/slides/1"
+        assert client.get("/slides/1").status_code == 200
+        assert client.get("/slides/1", headers={"origin": "http://evil.example"}).status_code == 403

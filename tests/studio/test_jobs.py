@@ -1,0 +1,136 @@
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.studio.small_project import small_studio
+
+from sparseshot.errors import InputError
+from sparseshot.files import read_json, write_json
+from sparseshot.prediction import read_prediction
+from sparseshot.studio.jobs import FOUND, RUN, STATE, Job, Jobs, State
+from sparseshot.studio.results import Result
+from sparseshot.studio.studio import Studio
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Iterator[Studio]:
+    opened, centres = small_studio(tmp_path)
+    marks = [{"class": "cell", "at": list(map(float, xy))} for xy in centres[::12]]
+    marks.append({"class": "not a cell", "at": [50.0, 50.0]})
+    opened.book.record([{"key": "marks", "slide": "1", "add": marks}])
+    opened.jobs.steps = 3
+    yield opened
+    opened.jobs.close()
+
+
+def wait(jobs: Jobs, stages: set[str], seconds: float = 240) -> tuple[Job, State]:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        job, state = jobs.history()[0]
+        if state.stage in stages:
+            return job, state
+        assert state.stage not in {"failed", "stopped"}, state.message
+        time.sleep(0.1)
+    raise AssertionError(f"still {jobs.history()[0]} after {seconds} s")
+
+
+def test_without_marks_there_is_nothing_to_learn(tmp_path: Path) -> None:
+    studio, _ = small_studio(tmp_path)
+    with pytest.raises(InputError, match="no marks yet"):
+        studio.jobs.train("1")
+    assert studio.jobs.history() == []
+
+
+def test_a_run_trains_predicts_the_view_and_then_the_slide(studio: Studio) -> None:
+    view = (0.0, 0.0, 300.0, 200.0)
+    studio.jobs.train("1", view)
+    with pytest.raises(InputError, match="under way"):
+        studio.jobs.train("1", view)
+    job, state = wait(studio.jobs, {"done"})
+    assert (job.number, job.marks, job.start) == (1, len(studio.book.items("1")), "starter")
+    config = read_json(studio.jobs.folder(1) / RUN / "config.json")
+    assert (config["task"], config["start"], config["negative_classes"]) == (
+        "detect",
+        "starter",
+        ["not a cell"],
+    )
+    result = studio.jobs.result(1, "1")
+    first = result.area_in_view()
+    assert first == view
+    assert result.view.is_file()
+    found = read_prediction(studio.jobs.folder(1) / FOUND / "1")
+    _, index = studio.found("1", "r1")
+    assert len(index) == len(found)
+    assert studio.results("1") == {"r1": f"run 1, {job.marks} marks"}
+    assert 0 < state.threshold < 1
+    # The next one goes on from it.
+    studio.jobs.train("1", None)
+    job, _ = wait(studio.jobs, {"training", "view", "slides", "done"})
+    assert job.start == str(studio.jobs.folder(1) / RUN)
+    studio.jobs.stop(2)
+    assert wait_for_end(studio.jobs) in {"stopped", "done"}
+
+
+def wait_for_end(jobs: Jobs) -> str:
+    for _ in range(2400):
+        stage = jobs.history()[0][1].stage
+        if stage in {"done", "stopped", "failed"}:
+            return stage
+        time.sleep(0.1)
+    return "never"
+
+
+def test_a_worker_that_dies_is_reported_and_its_run_goes_on(studio: Studio) -> None:
+    studio.jobs.steps = 100_000
+    studio.jobs.train("1")
+    wait(studio.jobs, {"training"})
+    (worker,) = [each for each in _workers() if str(studio.project.folder) in _command(each)]
+    os.kill(worker, signal.SIGKILL)
+    assert wait_for_end(studio.jobs) == "failed"
+    assert "ended while training" in studio.jobs.state(1).message
+    studio.jobs.resume(1)
+    wait(studio.jobs, {"training"})
+    studio.jobs.stop(1)
+    assert wait_for_end(studio.jobs) == "stopped"
+
+
+def test_a_run_that_fails_says_why(studio: Studio) -> None:
+    studio.project.path("1").rename(studio.project.folder / "gone.png")
+    studio.jobs.train("1")
+    assert wait_for_end(studio.jobs) == "failed"
+    assert "no such slide" in studio.jobs.state(1).message
+
+
+def test_the_spare_process_ends_with_the_studio(studio: Studio) -> None:
+    studio.jobs.warm_up()
+    spare = studio.jobs._spare
+    assert spare is not None
+    studio.jobs.close()
+    assert spare.poll() is not None
+
+
+def test_a_result_grows_from_the_part_in_view(tmp_path: Path) -> None:
+    from sparseshot.cells import Cells
+
+    result = Result(tmp_path / "found", 0.5)
+    assert result.version == ""
+    Cells([[10, 10], [20, 20]], score=[0.9, 0.8], mpp=0.5).write(result.view)
+    write_json(result.view.with_suffix(".json"), [0, 0, 100, 100])
+    assert len(result.index()) == 2
+    assert result.version
+    assert STATE.endswith(".json")
+
+
+def _workers() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
+
+
+def _command(process: int) -> str:
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return ""
+    return " ".join(words) if "sparseshot.studio.worker" in words else ""

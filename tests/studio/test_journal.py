@@ -1,0 +1,166 @@
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparseshot.errors import FormatError, OutputError
+from sparseshot.studio import journal as journal_module
+from sparseshot.studio import marks as marks_module
+from sparseshot.studio.marks import MarkBook
+
+
+def add(key: str, x: float, name: str = "cell") -> dict[str, Any]:
+    return {"key": key, "slide": "1", "add": [{"class": name, "at": [x, 1]}]}
+
+
+def xs(book: MarkBook) -> list[float]:
+    return [item["at"][0] for item in book.items("1")]
+
+
+def test_a_journal_keeps_what_it_confirmed(tmp_path: Path) -> None:
+    book = MarkBook(tmp_path / "marks.jsonl")
+    book.record([add("a", 1), add("b", 2)])
+    book.record([{"key": "c", "slide": "1", "remove": ["a:0"]}])
+    assert xs(MarkBook(tmp_path / "marks.jsonl")) == xs(book) == [2]
+
+
+def test_an_event_that_comes_twice_counts_once(tmp_path: Path) -> None:
+    book = MarkBook(tmp_path / "marks.jsonl")
+    book.record([add("a", 1), add("a", 1)])
+    book.record([add("a", 1)])
+    assert xs(book) == [1]
+
+
+def test_undo_and_redo_go_all_the_way(tmp_path: Path) -> None:
+    book = MarkBook(tmp_path / "marks.jsonl")
+    book.record([add(f"m{i}", i) for i in range(50)])
+    book.record([{"key": "gone", "slide": "1", "remove": ["m3:0", "m4:0"]}])
+    for i in range(60):
+        book.record([{"key": f"u{i}", "slide": "1", "undo": True}])
+    assert xs(book) == []
+    book.record([{"key": f"r{i}", "slide": "1", "redo": True} for i in range(60)])
+    assert sorted(xs(book)) == [x for x in range(50) if x not in {3, 4}]
+    book.record([{"key": "u", "slide": "1", "undo": True}, add("new", 99)])
+    book.record([{"key": "nothing", "slide": "1", "redo": True}])
+    assert sorted(xs(MarkBook(tmp_path / "marks.jsonl"))) == [*range(50), 99]
+
+
+def test_two_processes_see_each_others_marks(tmp_path: Path) -> None:
+    ours, theirs = MarkBook(tmp_path / "marks.jsonl"), MarkBook(tmp_path / "marks.jsonl")
+    ours.record([add("a", 1)])
+    version, _ = theirs.since("1", "")
+    theirs.record([add("b", 2)])
+    assert xs(ours) == xs(theirs) == [1, 2]
+    present, deltas = ours.since("1", version)
+    assert [item["at"] for delta in deltas or [] for item in delta.added] == [[2, 1]]
+    assert present == theirs.version("1")
+
+
+def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "marks.jsonl"
+    MarkBook(path).record([add("a", 1)])
+    with path.open("ab") as file:
+        file.write(b'{"key": "half", "slide": "1", "add": [{"cl')
+    book = MarkBook(path)
+    assert xs(book) == [1]
+    book.record([add("b", 2)])
+    assert xs(MarkBook(path)) == [1, 2]
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "marks.jsonl"
+    MarkBook(path).record([add("a", 1)])
+    with path.open("ab") as file:
+        file.write(b"what?\n")
+    with pytest.raises(FormatError, match=r"byte \d+ begins a line that is no event"):
+        MarkBook(path)
+
+
+def test_a_full_disk_keeps_nothing_of_a_change_and_everything_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "marks.jsonl"
+    book = MarkBook(path)
+    book.record([add("a", 1)])
+    before = path.read_bytes()
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="disk is full"):
+        book.record([add("b", 2)])
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert xs(book) == [1]
+    book.record([add("b", 2)])
+    assert xs(MarkBook(path)) == [1, 2]
+
+
+def test_compacting_changes_nothing_but_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "marks.jsonl"
+    book = MarkBook(path)
+    book.record([{"key": "class T", "class": "T", "color": "#112233"}, add("keep", 7, "T")])
+    book.record([{"key": f"u{i}{k}", "slide": "1", k: True} for i in range(50) for k in ("undo", "redo")])
+    old_size, version = path.stat().st_size, book.version("1")
+    monkeypatch.setattr(marks_module, "MANY_EVENTS", 50)
+    compacted = MarkBook(path)
+    assert path.stat().st_size < old_size / 4
+    for each in (compacted, book):  # the other one notices and reads anew
+        assert each.items("1") == [{"id": "keep:0", "class": "T", "at": [7, 1]}]
+        assert each.classes["T"] == "#112233"
+        assert each.since("1", version)[1] is None
+    book.record([{"key": "gone", "slide": "1", "remove": ["keep:0"]}])
+    assert compacted.items("1") == []
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from sparseshot.studio.marks import MarkBook
+book = MarkBook(Path(sys.argv[1]))
+for i in range(10**9):
+    book.record([{"key": f"{sys.argv[2]}-{i}", "slide": "1", "add": [{"class": "cell", "at": [i, 1]}]}])
+    print(i, flush=True)
+"""
+
+
+def test_marks_survive_kill_9_at_any_moment(tmp_path: Path) -> None:
+    path, rng = tmp_path / "marks.jsonl", random.Random(0)
+    confirmed: set[str] = set()
+    for turn in range(4):
+        names = [f"{turn}a", f"{turn}b"]  # two processes at once
+        writers = [
+            subprocess.Popen([sys.executable, "-c", _WRITER, str(path), name], stdout=subprocess.PIPE)
+            for name in names
+        ]
+        for writer in writers:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+        time.sleep(rng.uniform(0.02, 0.3))
+        for name, writer in zip(names, writers, strict=True):
+            writer.send_signal(signal.SIGKILL)
+            said = writer.communicate()[0].split()
+            confirmed |= {f"{name}-{int(i)}:0" for i in said}
+            confirmed.add(f"{name}-0:0")
+    kept = {item["id"] for item in MarkBook(path).items("1")}
+    assert len(confirmed) > 8
+    assert confirmed <= kept
+
+
+def test_the_journal_is_locked_while_it_is_written(tmp_path: Path) -> None:
+    """Without the lock, lines of two processes would overwrite each other."""
+    path = tmp_path / "marks.jsonl"
+    books = [MarkBook(path) for _ in range(3)]
+    for i in range(30):
+        for number, book in enumerate(books):
+            book.record([add(f"{number}-{i}", i)])
+    assert len(MarkBook(path).items("1")) == 90
+    assert journal_module.Journal(path, fold=lambda _: None, clear=lambda: None).events == 90
