@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.calibration import MODELS, Model
 from benchmarks.timing import print_table
 from sparseshot.metrics import calibrate_threshold
-from sparseshot.metrics.expected_quality import Evidence, expected_quality
+from sparseshot.metrics.quality_estimate import Evidence, expected_quality
 from sparseshot.metrics.score_histogram import ScoreHistogram
 
 MARKS = (15, 40, 120, 400)

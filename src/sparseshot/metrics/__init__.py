@@ -3,7 +3,6 @@
 from sparseshot.metrics.calibration import Calibration, calibrate_threshold, mark_scores
 from sparseshot.metrics.counts import Counts, exclusive_recall, f1_score, mask_counts
 from sparseshot.metrics.curves import ScoredHits, scored_hits
-from sparseshot.metrics.expected_quality import Evidence, ExpectedQuality, expected_quality
 from sparseshot.metrics.intervals import Interval, bootstrap_interval, wilson_interval
 from sparseshot.metrics.matching import Matching, counts_by_class, exclusive_counts, match_cells, match_points
 from sparseshot.metrics.overlaps import (
@@ -13,6 +12,7 @@ from sparseshot.metrics.overlaps import (
     overlaps_of_labels,
     overlaps_of_outlines,
 )
+from sparseshot.metrics.quality_estimate import Evidence, ExpectedQuality, expected_quality
 from sparseshot.metrics.score_histogram import ScoreHistogram
 
 __all__ = [
