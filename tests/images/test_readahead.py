@@ -2,8 +2,6 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import pytest
@@ -13,11 +11,12 @@ from tests.images import slide_files
 from sparseshot.errors import InputError, SlideError
 from sparseshot.images import Box, Grid, open_slide
 from sparseshot.images.readahead import read_ahead
+from sparseshot.images.slide import SlideDefaults
 
 BOXES = [Box(x, y, x + 40, y + 40) for y in range(0, 300, 40) for x in range(0, 400, 40)]
 
 
-class SlowSlide:
+class SlowSlide(SlideDefaults):
     """A slide of which some places cannot be read; counts what it is asked for."""
 
     name = "slow"
@@ -44,18 +43,6 @@ class SlowSlide:
                 SlideError("slow", f"broken at {box.x0}") if self.error is SlideError else self.error("bug")
             )
         return np.full((box.height, box.width, 3), box.x0 % 251, np.uint8)
-
-    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        raise NotImplementedError
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 GRID = Grid.over(SlowSlide())

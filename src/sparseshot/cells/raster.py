@@ -141,10 +141,54 @@ def _fill(image: Any, value: Any, xy: Any, rings: Any) -> bool:
                 free[row - top] += 1
     drawn = False
     for row in range(bottom - top):
-        span = np.sort(crossings[begin[row] : begin[row + 1]])
+        span = crossings[begin[row] : begin[row + 1]]
+        _sort_few(span)
         for k in range(0, len(span) - 1, 2):
             left, right = _row_range(span[k], span[k + 1], width)
             for column in range(left, right):
                 image[top + row, column] = value
                 drawn = True
     return drawn
+
+
+@compiled
+def _sort_few(values: Any) -> None:
+    """Sort in place by insertion: a row crosses an outline twice, rarely more often."""
+    for i in range(1, len(values)):
+        value, k = values[i], i
+        while k and values[k - 1] > value:
+            values[k] = values[k - 1]
+            k -= 1
+        values[k] = value
+
+
+@compiled
+def draw_cell(place: Any, radius: float, xy: Any, rings: Any) -> tuple[Any, int, int]:
+    """Draw one cell alone into an array as large as it; return the array, and its first column and row.
+
+    Which pixels are drawn does not depend on where the image begins.
+    """
+    first, last = rings[0], rings[-1]
+    if first == last:
+        low_x, low_y, high_x, high_y = (
+            place[0] - radius,
+            place[1] - radius,
+            place[0] + radius,
+            place[1] + radius,
+        )
+    else:
+        low_x, low_y = xy[first:last, 0].min(), xy[first:last, 1].min()
+        high_x, high_y = xy[first:last, 0].max(), xy[first:last, 1].max()
+    low_x, low_y = min(low_x, place[0]), min(low_y, place[1])
+    high_x, high_y = max(high_x, place[0]), max(high_y, place[1])
+    left, top = math.floor(low_x), math.floor(low_y)
+    patch = np.zeros((math.floor(high_y) - top + 1, math.floor(high_x) - left + 1), np.uint8)
+    x, y = place[0] - left, place[1] - top
+    if first == last:
+        drawn = _disc(patch, 1, x, y, radius)
+    else:
+        corner = np.array([left, top], np.float64)
+        drawn = _fill(patch, 1, xy[first:last] - corner, rings - first)
+    if not drawn:
+        patch[int(y), int(x)] = 1
+    return patch, left, top

@@ -56,36 +56,47 @@ def settle(
     grid = Buckets.over(xy, side=1.001 * radius)
     place, keys = sorted_keys(grid.keys(xy))
     xy, score = xy.take(place, axis=0), score.take(place)
-    order = np.lexsort((xy[:, 1], xy[:, 0], -score))
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))  # keys are positive, so the first one counts
+    order = np.argsort(-score)
+    ranked = score[order]
+    if (ranked[1:] == ranked[:-1]).any():  # as seldom as it can be, since it takes several times as long
+        order = np.lexsort((xy[:, 1], xy[:, 0], -score))
+    begins = np.diff(keys, prepend=-1) != 0  # keys are positive, so the first one counts
+    starts, bucket = np.flatnonzero(begins), np.cumsum(begins) - 1
     state = np.empty(len(xy), np.int8)
-    state[place] = _settled(xy, keys, starts, order, grid.stride, radius, edge_y)
+    state[place] = _settled(xy, bucket, keys[starts], starts, order, grid.stride, radius, edge_y)
     return state
 
 
 @compiled
 def _settled(  # noqa: PLR0917  compiled code takes arrays one by one
     xy: NDArray[np.float64],
-    keys: NDArray[np.int64],
+    bucket: NDArray[np.int64],
+    keys: NDArray[np.signedinteger],
     starts: NDArray[np.int64],
     order: NDArray[np.int64],
     stride: int,
     radius: float,
     edge_y: float,
 ) -> NDArray[np.int8]:
-    """Decide points that are sorted by bucket; ``starts`` is where each bucket begins.
+    """Decide points that are sorted by bucket; ``keys`` and ``starts`` are those of each bucket.
 
     Each bucket lists its points that were not dropped, so that crowds cost no more than scattered points.
     """
-    bucket_key = keys[starts]
+    first = np.zeros((len(starts), 3), np.int64)  # in each of three rows of buckets, where neighbours begin
+    for row in range(3):
+        b = 0
+        for own in range(len(starts)):
+            while b < len(starts) and keys[b] < keys[own] + (row - 1) * stride - 1:
+                b += 1
+            first[own, row] = b
     state = np.full(len(xy), DROPPED, np.int8)
     member, alive = np.empty(len(xy), np.int64), np.zeros(len(starts), np.int64)
     for p in order:
+        own = bucket[p]
         verdict = KEPT if xy[p, 1] + radius < edge_y else OPEN
-        for row in range(-1, 2):
-            first = keys[p] + row * stride - 1
-            b = np.searchsorted(bucket_key, first)
-            while b < len(starts) and bucket_key[b] <= first + 2 and verdict != DROPPED:
+        for row in range(3):
+            b = first[own, row]
+            while b < len(starts) and keys[b] <= keys[own] + (row - 1) * stride + 1 and verdict != DROPPED:
                 for q in member[starts[b] : starts[b] + alive[b]]:
                     dx, dy = xy[q, 0] - xy[p, 0], xy[q, 1] - xy[p, 1]
                     if dx * dx + dy * dy <= radius * radius:
@@ -96,7 +107,6 @@ def _settled(  # noqa: PLR0917  compiled code takes arrays one by one
                 b += 1
         state[p] = verdict
         if verdict != DROPPED:
-            own = np.searchsorted(bucket_key, keys[p])
             member[starts[own] + alive[own]] = p
             alive[own] += 1
     return state

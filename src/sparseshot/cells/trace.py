@@ -72,7 +72,11 @@ def follow(pieces: NDArray[np.int32]) -> Ways:
     """Follow the boundaries of pieces, numbered from 1, whose pixels are connected by edges."""
     xy, lengths, piece = _followed(pieces)
     begin = offsets(lengths)
-    return Ways(xy, begin, piece, _runs_left(xy, begin))
+    x, y = xy.T.astype(np.int64)
+    doubled = x[:-1] * y[1:] - x[1:] * y[:-1]
+    doubled[begin[1:-1] - 1] = 0  # from one boundary to the next
+    # Those of holes run anticlockwise on the screen.
+    return Ways(xy, begin, piece, np.add.reduceat(doubled, begin[:-1]) < 0)
 
 
 def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
@@ -120,18 +124,6 @@ _LEFT = np.array([[0, -1], [0, 0], [-1, 0], [-1, -1]])
 @compiled
 def _is(pieces: Any, x: int, y: int, piece: int) -> Any:
     return 0 <= x < pieces.shape[1] and 0 <= y < pieces.shape[0] and pieces[y, x] == piece
-
-
-@compiled
-def _runs_left(xy: Any, begin: Any) -> Any:
-    """Return which boundaries run anticlockwise on the screen, as those of holes do."""
-    left = np.empty(len(begin) - 1, np.bool_)
-    for way in range(len(left)):
-        area = 0
-        for k in range(begin[way], begin[way + 1] - 1):
-            area += np.int64(xy[k, 0]) * xy[k + 1, 1] - np.int64(xy[k + 1, 0]) * xy[k, 1]
-        left[way] = area < 0
-    return left
 
 
 @compiled

@@ -48,7 +48,7 @@ def download(
     part = target.with_name(target.name + ".part")
     for attempt in range(_ATTEMPTS):
         try:
-            _transfer(address, part, progress or _quiet)
+            _transfer(address, part, progress or (lambda done, total: None))  # noqa: ARG005
             break
         except (_BrokenOffError, HTTPException, URLError, ConnectionError, TimeoutError, SSLError) as error:
             if attempt == _ATTEMPTS - 1 or (isinstance(error, HTTPError) and error.code < 500):
@@ -154,7 +154,3 @@ def _failed(address: str, target: Path, part: Path, error: Exception) -> DataNot
         cure = "the publisher moved it or asks for a login; get it with a browser"
     reason = error.reason if isinstance(error, URLError) else error
     return DataNotFoundError(target, f"cannot get {address} ({reason or type(error).__name__}); {cure}")
-
-
-def _quiet(_done: int, _total: int | None) -> None:
-    """Show nothing."""

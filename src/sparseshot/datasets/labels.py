@@ -1,11 +1,10 @@
 """Readers of the labels of one image: common formats, and formats that only one set uses."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,8 @@ _SAME_PLACE_PX = 3.0
 """A classified point within this distance of a detected one is the same nucleus."""
 
 
-class LabelReader(Protocol):
-    """Reads the labels of an image of ``size_px`` (width, height) into cells of the given classes."""
-
-    def __call__(self, path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
-        """Read."""
+LabelReader = Callable[[Path, tuple[str, ...], tuple[int, int]], Cells]
+"""Reads the labels in a file into cells of the given classes; their image has this width and height."""
 
 
 def _in_a_known_format(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:

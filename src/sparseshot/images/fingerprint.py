@@ -24,9 +24,11 @@ def file_fingerprint(path: Path, start: str = "") -> str:
 
     Both ends and 512 evenly spread samples are hashed: the ends hold the directories of most formats, the
     samples differ even between uncompressed slides with equal margins. The names and sizes of the files in
-    the folder of an MRXS slide are included.
+    the folder of an MRXS slide are included. OME-Zarr is a folder.
     """
     digest = hashlib.sha256(start.encode())
+    if path.is_dir():
+        return _folder_fingerprint(path, digest)
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         digest.update(str(size).encode())
@@ -39,4 +41,20 @@ def file_fingerprint(path: Path, start: str = "") -> str:
     folder = path.with_suffix("")
     for part in sorted(folder.glob("*")) if path.suffix.lower() == ".mrxs" else ():
         digest.update(f"{part.name} {part.stat().st_size}".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _folder_fingerprint(folder: Path, digest: "hashlib._Hash") -> str:
+    """Hash the names and sizes of all files of an OME-Zarr folder, and the content of evenly spread ones."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for number, path in enumerate(files):
+        name = path.relative_to(folder).as_posix()
+        digest.update(f"{name} {path.stat().st_size}\n".encode(errors="surrogateescape"))
+        if (
+            number % max(1, len(files) // _SAMPLES) == 0
+            or path.suffix == ".json"
+            or path.name.startswith(".z")
+        ):
+            with path.open("rb") as file:
+                digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()

@@ -4,21 +4,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.errors import InputError, SlideError, utf8
 from sparseshot.images.resample import resample
-from sparseshot.images.slide import Box, Grid
+from sparseshot.images.slide import Box, Grid, SlideDefaults
 
 _PIECE_PX = 2**25
 """Pixels of a level in memory at once; a slide without coarse levels is reduced piece by piece."""
 
 
-class PyramidSlide(ABC):
+class PyramidSlide(SlideDefaults, ABC):
     """A :class:`~sparseshot.images.slide.Slide` over the levels of a file.
 
     Attributes:
@@ -64,11 +62,6 @@ class PyramidSlide(ABC):
             out[inside.within(box)] = self._resampled(grid.downsample, inside)
         return out
 
-    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        """Read the whole slide, its longer side at most ``max_px``."""
-        grid = Grid.thumbnail(self, max_px)
-        return self.read(grid, grid.box)
-
     def _resampled(self, downsample: float, box: Box) -> NDArray[np.uint8]:
         if self._closed:
             raise SlideError(self.path, "the slide has been closed; open it again to read from it")
@@ -106,14 +99,6 @@ class PyramidSlide(ABC):
     def close(self) -> None:
         """Close the file."""
         self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def downsamples(sizes: Sequence[tuple[int, int]]) -> tuple[float, ...]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Literal, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -53,9 +52,25 @@ class Slide(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+class SlideDefaults:
+    """What most slides have in common: a thumbnail from ``read``, nothing to close, a context manager."""
+
+    def thumbnail(self: Slide, max_px: int) -> NDArray[np.uint8]:
+        """Read the whole slide as ``(H, W, 3)`` RGB, its longer side at most ``max_px``."""
+        grid = Grid.thumbnail(self, max_px)
+        return self.read(grid, grid.box)
+
+    def close(self) -> None:
+        """Do nothing; there is no file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Box(NamedTuple):

@@ -103,12 +103,11 @@ def _level(pages: Sequence[tifffile.TiffPage]) -> TiffLevel:
         raise BrokenLayout(f"it is {page.imagewidth} × {page.imagelength} pixels")
     if not 0 < page.tilewidth * page.tilelength <= _MAX_TILE_PX:
         raise BrokenLayout(f"its tiles are {page.tilewidth} × {page.tilelength} pixels")
-    level = TiffLevel(page.imagewidth, page.imagelength, page.tilewidth, page.tilelength, ())
-    tiles = level.across * math.ceil(level.height / level.tile_height)
-    planes = [plane for one in pages for plane in _planes(one, tiles)]
+    tiles = math.ceil(page.imagewidth / page.tilewidth) * math.ceil(page.imagelength / page.tilelength)
+    planes = tuple(plane for one in pages for plane in _planes(one, tiles))
     if len(planes) not in {1, 3}:
         raise UnknownLayout(f"it stores {len(planes)} colours separately")
-    return TiffLevel(level.width, level.height, level.tile_width, level.tile_height, tuple(planes))
+    return TiffLevel(page.imagewidth, page.imagelength, page.tilewidth, page.tilelength, planes)
 
 
 def _planes(page: tifffile.TiffPage, tiles: int) -> list[Plane]:

@@ -239,3 +239,9 @@ def test_text_in_utf16_is_named(tmp_path: Path, name: str, text: str) -> None:
     path.write_text(text, encoding="utf-16")
     with pytest.raises(FormatError, match="UTF-16; save it in UTF-8"):
         read_cells(path)
+
+
+def test_text_in_latin_1_names_the_cure(tmp_path: Path) -> None:
+    (tmp_path / "cells.csv").write_bytes("x,y,class\n1,2,Gewebestück\n".encode("latin-1"))
+    with pytest.raises(FormatError, match="save it in UTF-8"):
+        read_cells(tmp_path / "cells.csv")

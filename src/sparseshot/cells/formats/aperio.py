@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells.formats.gathered import Color, Gathered, first_unique
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
-from sparseshot.cells.formats.xml_text import (
-    attribute,
-    elements,
-    id_text,
-    one_polygon,
-    positions,
-    vertices,
-    written_shape,
-)
+from sparseshot.cells.formats.xml_text import attribute, elements, positions, vertices, written_shapes
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
 
@@ -116,20 +108,17 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     losses = options.losses
     mpp = "" if cells.mpp is None else f' MicronsPerPixel="{cells.mpp}"'
     file.write(f"<Annotations{mpp}>\n".encode())
-    colors = [_GREEN] * len(cells.classes) if cells.colors is None else cells.colors
-    layers: list[tuple[str, Color, list[tuple[str, shapely.Geometry]]]] = []
-    for label, (name, color) in enumerate([*zip(cells.classes, colors, strict=True), ("", _GREEN)]):
-        rows = np.flatnonzero(cells.label == (label if label < len(cells.classes) else -1)).tolist()
-        if name or rows:
-            layers.append((name, color, [(id_text(cells, k), written_shape(cells, k, losses)) for k in rows]))
-    regions = [(f"exhaustive {k + 1}", one_polygon(each, losses)) for k, each in enumerate(cells.regions)]
-    layers += [(options.exhaustive_class, _GREEN, regions)] if regions else []
-    for number, (name, (red, green, blue), shapes) in enumerate(layers, 1):
+    colors = dict(zip(cells.classes, cells.colors or [_GREEN] * len(cells.classes), strict=True))
+    layers: dict[str, list[bytes]] = {name: [] for name in cells.classes}
+    for layer, own_id, shape in written_shapes(cells, options):
+        layers.setdefault(layer or "", []).append(_region(own_id, shape, losses))
+    for number, (name, regions) in enumerate(layers.items(), 1):
+        red, green, blue = colors.get(name, _GREEN)
         packed = red | green << 8 | blue << 16
         head = f'<Annotation Id="{number}" Name={attribute(name, losses)} ReadOnly="0" Type="4"'
         more = f'LineColor="{packed}" Visible="1" Selected="0"><Attributes/><Regions>'
         file.write(f"{head} {more}\n".encode())
-        file.writelines(_region(own_id, shape, losses) for own_id, shape in shapes)
+        file.writelines(regions)
         file.write(b"</Regions></Annotation>\n")
     file.write(b"</Annotations>\n")
 

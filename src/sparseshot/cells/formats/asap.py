@@ -6,15 +6,7 @@ import shapely
 
 from sparseshot.cells.formats.gathered import Color, Gathered, first_unique, web_color
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
-from sparseshot.cells.formats.xml_text import (
-    attribute,
-    elements,
-    id_text,
-    one_polygon,
-    positions,
-    vertices,
-    written_shape,
-)
+from sparseshot.cells.formats.xml_text import attribute, elements, positions, vertices, written_shapes
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
 
@@ -59,13 +51,8 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     options.count_lost(cells, "score", "measurements", "nucleus", "name", "region_notes")
     colors = dict(zip(cells.classes, cells.colors or [_YELLOW] * len(cells.classes), strict=True))
     file.write(b'<?xml version="1.0"?>\n<ASAP_Annotations>\n<Annotations>\n')
-    for row in range(len(cells)):
-        group = "None" if cells.label[row] < 0 else cells.classes[cells.label[row]]
-        shape = written_shape(cells, row, options.losses)
-        file.write(_annotation(id_text(cells, row), group, shape, colors.get(group, _YELLOW), options))
-    for row, region in enumerate(cells.regions):
-        shape = one_polygon(region, options.losses)
-        file.write(_annotation(f"exhaustive {row}", options.exhaustive_class, shape, _YELLOW, options))
+    for group, name, shape in written_shapes(cells, options):
+        file.write(_annotation(name, group or "None", shape, colors.get(group or "", _YELLOW), options))
     file.write(b"</Annotations>\n<AnnotationGroups>\n")
     for name, color in colors.items():
         group = f'<Group Name={attribute(name, options.losses)} PartOfGroup="None" Color="{_web(color)}">'

@@ -10,15 +10,13 @@ import shapely
 
 from sparseshot.cells.formats.gathered import Color, Gathered, web_color
 from sparseshot.cells.formats.geojson_stream import parsed
-from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
+from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.formats.run_lengths import outline_of_runs
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
 
-MEMBER = "sparseshot"
-"""Member of the file, ignored by others, for what COCO cannot hold: µm per pixel and exhaustive regions."""
 BATCH_ROWS = 20_000
 _NOT_UNDERSTOOD = (
     AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, shapely.GEOSException,

@@ -3,16 +3,15 @@
 import atexit
 import contextlib
 import io
+import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.io
@@ -56,22 +55,21 @@ class _Child:
 
     def read(self, source: OpenFile) -> dict[str, NDArray[Any]]:
         """Return the wanted variables of a file."""
-        with self._lock, _on_disk(source) as path:
+        with self._lock:
             if self._process is None:
                 command = [sys.executable, "-I", str(Path(matlab_child.__file__))]
                 self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             stop = threading.Timer(LONGEST_S, self._process.kill)
             stop.start()
             try:
-                answer = _answer(self._process, path)
+                answer = _answer(self._process, os.path.realpath(source.name))
             except OSError:
-                answer = b""
+                self.close()
+                raise FormatError(
+                    source.name, "cannot be read as .mat: the reader crashed or took too long"
+                ) from None
             finally:
                 stop.cancel()
-            if not answer:
-                self.close()
-        if not answer:
-            raise FormatError(source.name, "cannot be read as .mat: the reader crashed or took too long")
         if answer.startswith(b"error: "):
             raise FormatError(source.name, answer.decode(errors="replace").removeprefix("error: "))
         with np.load(io.BytesIO(answer), allow_pickle=False) as content:
@@ -81,35 +79,22 @@ class _Child:
         """End the process, if there is one."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                with contextlib.suppress(OSError):  # a request that could not be sent
-                    cast(BinaryIO, pipe).close()
+            with contextlib.suppress(OSError):  # a request that could not be sent
+                self._process.communicate()
             self._process = None
 
 
 def _answer(process: "subprocess.Popen[bytes]", path: str) -> bytes:
-    """Ask the child for a file; nothing comes back if it dies."""
+    """Ask the child for a file; OSError if it dies."""
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(os.fsencode(path) + b"\n")
+    process.stdin.write(json.dumps(path).encode() + b"\n")  # a name may hold a line end
     process.stdin.flush()
     size = int.from_bytes(process.stdout.read(8), "little")
     answer = process.stdout.read(size)
-    return answer if len(answer) == size else b""
-
-
-@contextlib.contextmanager
-def _on_disk(source: OpenFile) -> Iterator[str]:
-    """Return a path without a line end by which another process can read the file."""
-    path = os.path.realpath(source.name)
-    if "\n" not in path:
-        yield path
-        return
-    with tempfile.NamedTemporaryFile(suffix=".mat") as copy:
-        shutil.copyfileobj(source.file, copy)
-        copy.flush()
-        yield copy.name
+    if not size or len(answer) < size:
+        raise BrokenPipeError
+    return answer
 
 
 _CHILD = _Child()

@@ -1,10 +1,12 @@
 """Reads .mat files in a process of its own, since SciPy's reader can be crashed by a damaged file.
 
-Run as a script, it answers each path on its input by a number of bytes and these bytes: an ``.npz`` of the
-wanted variables, or ``error: `` and a message. It imports nothing of sparseshot, so that it starts fast.
+Run as a script, it answers each path on its input, a line of JSON, by a number of bytes and these bytes: an
+``.npz`` of the wanted variables, or ``error: `` and a message. It imports nothing of sparseshot, so that it
+starts fast.
 """
 
 import io
+import json
 import sys
 from typing import Any
 
@@ -22,7 +24,7 @@ def main() -> None:
         pass  # a lower limit is in force
     for line in sys.stdin:
         try:
-            answer = _variables(line.rstrip("\n"))
+            answer = _variables(json.loads(line))
         except NotImplementedError:
             answer = b"error: is MATLAB 7.3; save it with -v7"
         except Exception as error:

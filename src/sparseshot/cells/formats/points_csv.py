@@ -91,7 +91,8 @@ def _parsed(data: bytes, names: list[str], delimiter: str, *, has_header: bool, 
             ),
         )
     except pa.ArrowException as error:
-        raise FormatError(where, f"cannot be read as a table of {', '.join(names)}: {error}") from None
+        cure = "; save it in UTF-8" if "UTF8" in str(error) else ""
+        raise FormatError(where, f"cannot be read as a table of {', '.join(names)}: {error}{cure}") from None
 
 
 def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
@@ -136,10 +137,10 @@ def _without_apostrophe(text: str) -> str:
     return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
 
 
-def _with_apostrophe(text: str) -> str:
+def with_apostrophe(text: str) -> str:
     """Return a text that no spreadsheet takes for a formula.
 
-    >>> _with_apostrophe("=1+2"), _with_apostrophe("CD3+")
+    >>> with_apostrophe("=1+2"), with_apostrophe("CD3+")
     ("'=1+2", 'CD3+')
     """
     return f"'{text}" if _FORMULA.match(text) else text
@@ -151,11 +152,11 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     columns: dict[str, Any] = {}
     for name, column in columns_of_cells(cells).items():
         is_text = name in _TEXTS and not pa.types.is_integer(column.type)
-        texts = (text and _with_apostrophe(text) for text in column.to_pylist()) if is_text else ()
+        texts = (text and with_apostrophe(text) for text in column.to_pylist()) if is_text else ()
         columns[name] = pa.array(texts, pa.string()) if is_text else column
     for name, column in cells.measurements.items():
         taken = name.casefold() in _MEANING or name.startswith(_PREFIX)
-        columns[_with_apostrophe(_PREFIX + name if taken else name)] = column
+        columns[with_apostrophe(_PREFIX + name if taken else name)] = column
     if cells.outline is not None:
         area_px2 = shapely.area(cells.outline)
         columns.setdefault("area_px2", area_px2)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
 from sparseshot.cells.formats.geojson_stream import Batch, FeatureStream, parsed
-from sparseshot.cells.formats.options import OpenFile, ReadOptions
+from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.rings import Rings, expanded
 from sparseshot.cells.table import GREY, KINDS, Cells
@@ -19,8 +19,6 @@ from sparseshot.errors import FormatError
 
 SCORE = "Detection probability"
 """Name of the measurement that holds the score; QuPath's own detectors use it."""
-MEMBER = "sparseshot"
-"""Member of the collection, ignored by QuPath, for what features cannot hold."""
 
 NAME = "name"
 """Note of a region that is the name of its annotation in QuPath; the others are its metadata."""

@@ -9,8 +9,8 @@ import orjson
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.options import WriteOptions
-from sparseshot.cells.formats.qupath import MEMBER, NAME, SCORE
+from sparseshot.cells.formats.options import MEMBER, WriteOptions
+from sparseshot.cells.formats.qupath import NAME, SCORE
 from sparseshot.cells.outlines import FARTHEST_PX
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import KINDS, Cells

@@ -11,7 +11,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.options import OpenFile
+from sparseshot.cells.formats.options import OpenFile, WriteOptions
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
@@ -60,25 +60,26 @@ def positions(parent: Element | None, tags: tuple[str, ...], what: str, where: s
         raise FormatError(where, f"{what} has a {tags[0]} without coordinates: {error}") from None
 
 
-def written_shape(cells: Cells, row: int, losses: Repairs) -> shapely.Geometry:
-    """Return the polygon of a cell, or its point."""
-    outline = None if cells.outline is None else cells.outline[row]
-    return shapely.Point(cells.xy[row]) if outline is None else one_polygon(outline, losses)
+def written_shapes(cells: Cells, options: WriteOptions) -> Iterator[tuple[str | None, str, shapely.Geometry]]:
+    """Yield class, id and polygon or point of each cell, then of the exhaustive regions.
+
+    These formats hold one polygon for each, so the largest of several is taken. Cells without ids are
+    numbered from 1.
+    """
+    shapes = shapely.points(cells.xy) if cells.outline is None else cells.outline
+    ids = range(1, len(cells) + 1) if cells.id is None else cells.id.tolist()
+    names = (*cells.classes, None)
+    for label, own_id, shape, xy in zip(cells.label.tolist(), ids, shapes, cells.xy, strict=True):
+        text = own_id.decode() if isinstance(own_id, bytes) else str(own_id)
+        yield names[label], text, shapely.Point(xy) if shape is None else _largest(shape, options.losses)
+    for number, region in enumerate(cells.regions, 1):
+        yield options.exhaustive_class, f"exhaustive {number}", _largest(region, options.losses)
 
 
-def one_polygon(outline: shapely.Geometry, losses: Repairs) -> shapely.Polygon:
-    """Return the largest polygon of an outline, for formats that hold only one."""
-    parts = shapely.get_parts(outline)
+def _largest(shape: shapely.Geometry, losses: Repairs) -> shapely.Geometry:
+    parts = shapely.get_parts(shape)
     losses.count("outlines of several parts cut to the largest", len(parts) > 1)
     return parts[np.argmax(shapely.area(parts))]
-
-
-def id_text(cells: Cells, row: int) -> str:
-    """Return the id of a cell, or its number from 1 where there are no ids."""
-    if cells.id is None:
-        return str(row + 1)
-    name = cells.id[row]
-    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def attribute(text: str, losses: Repairs) -> str:

@@ -1,18 +1,20 @@
 """Writing a slide as a pyramidal TIFF that OpenSlide and QuPath open."""
 
 import os
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from fractions import Fraction
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
 
+import numpy as np
 import simplejpeg
+import tifffile
 
 from sparseshot.errors import InputError, SlideError
 from sparseshot.files import replacing
-from sparseshot.images import Box, Grid, Slide, read_ahead
+from sparseshot.images import Grid, Slide, read_ahead
+
+_JPEG, _YCBCR = 7, 6
+_HALF_CHROMA = (530, "H", 2, (2, 2), True)  # TIFF tag
 
 
 def write_pyramid(
@@ -45,106 +47,46 @@ def write_pyramid(
     if not 1 <= quality <= 100:
         raise InputError(f"quality is {quality}; give 1 to 100, e.g. 85")
     threads = threads or os.cpu_count() or 1
-    grids = _levels(slide, tile_px)
-    total = sum(len(_tiles(grid, tile_px)) for grid in grids)
-    levels = []
-    done = 0
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(
-            struct.pack("<2sHHHQ", b"II", 43, 8, 0, 0)
-        )  # BigTIFF; the first directory is not placed yet
-        for grid in grids:
-            level = _Level(grid, [], [])
-            boxes = _tiles(grid, tile_px)
-            reading = read_ahead(slide, grid, boxes, threads=threads, ahead=2 * threads)
-            with closing(reading) as tiles:
-                for _, pixels in tiles:
-                    if isinstance(pixels, SlideError):
-                        raise pixels
-                    tile = simplejpeg.encode_jpeg(
-                        pixels, quality=quality, colorspace="RGB", colorsubsampling="420"
-                    )
-                    level.offsets.append(file.tell())
-                    level.lengths.append(len(tile))
-                    file.write(tile)
-                    done += 1
-                    if progress:
-                        progress(done, total)
-            levels.append(level)
-        _write_directories(file, levels, tile_px=tile_px, description=slide.name)
-
-
-class _Level(NamedTuple):
-    grid: Grid
-    offsets: list[int]
-    lengths: list[int]
-
-
-def _levels(slide: Slide, tile_px: int) -> list[Grid]:
     grids = [Grid.over(slide)]
     while max(grids[-1].width, grids[-1].height) > tile_px:
         grids.append(Grid.over(slide, slide.mpp * 2 ** len(grids)))
-    return grids
+    # TIFF tiles are whole, so the last extend past the edge.
+    boxes = {grid: list(grid.box.blocks(tile_px, tile_px)) for grid in grids}
+    total, done = sum(map(len, boxes.values())), 0
 
+    def tiles(grid: Grid) -> Iterator[bytes]:
+        nonlocal done
+        with closing(read_ahead(slide, grid, boxes[grid], threads=threads, ahead=2 * threads)) as read:
+            for _, pixels in read:
+                if isinstance(pixels, SlideError):
+                    raise pixels
+                done += 1
+                if progress:
+                    progress(done, total)
+                yield simplejpeg.encode_jpeg(
+                    pixels, quality=quality, colorspace="RGB", colorsubsampling="420"
+                )
 
-def _tiles(grid: Grid, tile_px: int) -> list[Box]:
-    """Return the tiles of a level, row by row; TIFF tiles are whole, so the last extend past the edge."""
-    return [
-        Box(x0, y0, x0 + tile_px, y0 + tile_px)
-        for y0 in range(0, grid.height, tile_px)
-        for x0 in range(0, grid.width, tile_px)
-    ]
-
-
-_ASCII, _SHORT, _LONG, _RATIONAL, _LONG8 = 2, 3, 4, 5, 16
-_CODES = {_ASCII: "B", _SHORT: "H", _LONG: "I", _RATIONAL: "I", _LONG8: "Q"}
-
-
-def _write_directories(file: BinaryIO, levels: Sequence[_Level], *, tile_px: int, description: str) -> None:
-    """Write a directory for each level after the tiles; the header points to the first, each to the next."""
-    pointer = 8
-    for number, level in enumerate(levels):
-        per_cm = Fraction(1e4 / level.grid.mpp).limit_denominator(10_000)
-        resolution = (per_cm.numerator, per_cm.denominator)
-        tags = {
-            254: (_LONG, (1 if number else 0,)),  # reduced resolution
-            256: (_LONG, (level.grid.width,)),
-            257: (_LONG, (level.grid.height,)),
-            258: (_SHORT, (8, 8, 8)),
-            259: (_SHORT, (7,)),  # JPEG
-            262: (_SHORT, (6,)),  # YCbCr
-            270: (_ASCII, (*description.encode(), 0)),
-            277: (_SHORT, (3,)),
-            282: (_RATIONAL, resolution),
-            283: (_RATIONAL, resolution),
-            284: (_SHORT, (1,)),
-            296: (_SHORT, (3,)),  # per centimetre
-            305: (_ASCII, (*b"sparseshot", 0)),
-            322: (_LONG, (tile_px,)),
-            323: (_LONG, (tile_px,)),
-            324: (_LONG8, tuple(level.offsets)),
-            325: (_LONG8, tuple(level.lengths)),
-            530: (_SHORT, (2, 2)),  # chroma at half the resolution
-        }
-        entries = []
-        for tag, (kind, values) in tags.items():
-            packed = struct.pack(f"<{len(values)}{_CODES[kind]}", *values)
-            count = len(values) // (2 if kind == _RATIONAL else 1)
-            if len(packed) > 8:  # too long for the entry itself
-                place = _aligned(file)
-                file.write(packed)
-                packed = struct.pack("<Q", place)
-            entries.append(struct.pack("<HHQ8s", tag, kind, count, packed))
-        start = _aligned(file)
-        file.seek(pointer)
-        file.write(struct.pack("<Q", start))
-        file.seek(start)
-        file.write(struct.pack("<Q", len(entries)) + b"".join(entries) + bytes(8))
-        pointer = file.tell() - 8
-
-
-def _aligned(file: BinaryIO) -> int:
-    """Pad the end of the file to a multiple of 8 and return its position."""
-    file.seek(0, os.SEEK_END)
-    file.write(bytes(-file.tell() % 8))
-    return file.tell()
+    with replacing(path) as temporary:
+        with tifffile.TiffWriter(temporary, bigtiff=True) as writer:
+            for number, grid in enumerate(grids):
+                writer.write(
+                    tiles(grid),
+                    shape=(grid.height, grid.width, 3),
+                    dtype=np.uint8,
+                    tile=(tile_px, tile_px),
+                    photometric="rgb",
+                    compression="zlib",
+                    subfiletype=int(number > 0),
+                    resolution=(1e4 / grid.mpp, 1e4 / grid.mpp),
+                    resolutionunit="CENTIMETER",
+                    description=slide.name,
+                    software="sparseshot",
+                    metadata=None,
+                    extratags=[_HALF_CHROMA],
+                )
+        # tifffile takes packed tiles of any kind, but declares only those that it could pack itself.
+        with tifffile.TiffFile(temporary, mode="r+") as file:
+            for page in file.pages:
+                page.aspage().tags["Compression"].overwrite(_JPEG)
+                page.aspage().tags["PhotometricInterpretation"].overwrite(_YCBCR)

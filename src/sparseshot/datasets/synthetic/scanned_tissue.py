@@ -3,8 +3,6 @@
 import io
 import math
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +12,7 @@ from scipy import ndimage
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic.synthetic_tissue import Mix, SyntheticTissue
 from sparseshot.images import Box, Grid
+from sparseshot.images.slide import SlideDefaults
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def _structure(shape: tuple[int, int], random: np.random.Generator) -> NDArray[n
 
 
 @dataclass(frozen=True)
-class ScannedTissue:
+class ScannedTissue(SlideDefaults):
     """A synthetic slide seen through a scanner; a :class:`~sparseshot.images.slide.Slide`.
 
     Blur and compression act on each region as it is read, so a pixel near the border of a region may differ
@@ -105,22 +104,6 @@ class ScannedTissue:
         seen = replace(grid, mpp=grid.mpp / self.scanner.magnification)
         random = np.random.default_rng([self.tissue.seed, box.x0 & 0xFFFFFFFF, box.y0 & 0xFFFFFFFF])
         return self.scanner.scan(self.tissue.read(seen, box), random)
-
-    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        """Read the whole slide, its longer side at most ``max_px``."""
-        grid = Grid.thumbnail(self, max_px)
-        return self.read(grid, grid.box)
-
-    def close(self) -> None:
-        """Do nothing; there is no file."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def varied_tissue(seed: int, number: int, *, size_px: int, mpp: float) -> ScannedTissue:

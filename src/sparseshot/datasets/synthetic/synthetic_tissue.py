@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import shapely
@@ -19,7 +18,7 @@ from sparseshot.datasets.synthetic.noise import between, uniform
 from sparseshot.datasets.synthetic.population import CLASSES, REACH_UM, Sites
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
-from sparseshot.images.slide import check_mpp
+from sparseshot.images.slide import SlideDefaults, check_mpp
 
 OBJECTS_UP_TO_UM = 4.0
 """In coarser pixels cells are not painted one by one; their average stain is added to the ground."""
@@ -41,7 +40,7 @@ DEFAULT_MIX = Mix()
 
 
 @dataclass(frozen=True)
-class SyntheticTissue:
+class SyntheticTissue(SlideDefaults):
     """An H&E-like slide of any size in which every cell is known; a :class:`~sparseshot.images.slide.Slide`.
 
     A region is a pure function of these values, computed when it is read. Nothing is stored, so a slide of
@@ -126,11 +125,6 @@ class SyntheticTissue:
             np.moveaxis(image, axis, 0)[(place < 0) | (place >= length)] = 255
         return image
 
-    def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
-        """Generate the whole slide, its longer side at most ``max_px``."""
-        grid = Grid.thumbnail(self, max_px)
-        return self.read(grid, grid.box)
-
     def cells(self, box: tuple[float, float, float, float] | None = None, *, outlines: bool = False) -> Cells:
         """Return every cell whose centre lies in a half-open box.
 
@@ -163,17 +157,6 @@ class SyntheticTissue:
             mpp=self.mpp,
             colors=_COLORS,
         )
-
-    def close(self) -> None:
-        """Do nothing; there is no file."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @cached_property
     def _land(self) -> Landscape:
