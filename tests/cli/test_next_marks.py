@@ -6,14 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shapely
 from PIL import Image
 from tests.prediction.networks import random_detector, save
 from tests.training.blobs import blobs
 
+from sparseshot.cells import Cells, read_cells
 from sparseshot.cli import main
 from sparseshot.metrics import Evidence, ScoreHistogram
 from sparseshot.metrics.intervals import Interval
 from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.lineage import kept_marks
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +109,45 @@ def test_training_goes_on_from_a_run(place: Path, tmp_path: Path, capsys: pytest
     assert main(again) == 0  # finished: the parent is not needed
     assert main([*again[:-1], str(tmp_path / "three")]) == 1
     assert "no such file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default::sparseshot.errors.SparseshotWarning")
+def test_bad_marks_and_parents_are_named_and_nothing_is_lost(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tiny.toml").write_text("width = 4\nsteps = 2\nbatch = 2\ncrop_px = 64\nvalidations = 1\n")
+    cells = read_cells(place / "a.geojson")
+    denied = Cells(cells.xy[:1], classes=("Rejected",), mpp=0.5, regions=[shapely.box(-90, -90, -10, -10)])
+    marks = Cells.concatenate([Cells(cells.xy, mpp=0.5), denied])
+    marks.write(tmp_path / "a.geojson")
+    written = (tmp_path / "a.geojson").read_bytes()
+    common = ["--slide", str(place / "a.png"), "--marks", str(tmp_path / "a.geojson"), "--mpp", "0.5"]
+    common += ["--config", str(tmp_path / "tiny.toml"), "--device", "cpu"]
+
+    def train(out: str, *more: str) -> tuple[int, str]:
+        code = main(["train", *common, *more, "--out", str(tmp_path / out)])
+        return code, " ".join(capsys.readouterr().err.split())
+
+    code, said = train("one", "--task", "detect", "--from", "scratch")
+    assert code == 0
+    assert "1 cell is marked as positive and as negative" in said
+    assert "1 region is declared exhaustive and without any mark" in said
+    (kept,) = kept_marks(tmp_path / "one").values()
+    assert kept.counts() == marks.counts(), "the run keeps both marks"
+
+    code, said = train("two", "--task", "segment", "--from", str(tmp_path / "one"))
+    assert code == 1
+    assert "is a model for the task detect, this run has the task segment" in said
+    code, said = train("two", "--task", "detect", "--from", str(tmp_path / "gone"))
+    assert code == 1
+    assert "no such file or folder" in said
+    assert not (tmp_path / "two").exists()
+
+    halves = np.arange(len(cells)) % 2
+    Cells(cells.xy, classes=("a", "b"), label=halves, mpp=0.5).write(tmp_path / "a.geojson")
+    code, said = train("two", "--task", "detect", "--classes", "a,b", "--from", str(tmp_path / "one"))
+    assert code == 0
+    assert "with a new last layer for the classes a, b" in said
+    assert f"{len(cells)} of another class" in said
+    (tmp_path / "a.geojson").write_bytes(written)
+    assert train("one", "--task", "detect", "--from", "scratch")[0] == 0, "the parent is as it was"

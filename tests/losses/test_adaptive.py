@@ -109,6 +109,12 @@ def test_marks_in_exhaustive_regions_do_not_raise_the_marked_share(share: float,
     assert told[True]["alpha"] == pytest.approx(max(share / 2 / (1 - share / 2), 1e-3), rel=0.1)
 
 
+def test_locations_without_a_mark_of_their_own_have_a_finite_f1() -> None:
+    """The mark lies in an exhaustive region, and a location that also teaches it beside the region."""
+    marked, everything = torch.tensor([0.0, 3.0, 0.0]), torch.tensor([900.0, 5.0, 0.0])
+    assert attainable_f1(marked, everything, torch.tensor(0.0), torch.tensor(0.6)) == 1
+
+
 @pytest.mark.parametrize(("size", "rho"), [(1, 0.9), (4, 0.75)])
 def test_points_and_areas_have_their_own_threshold(size: int, rho: float) -> None:
     loss = AdaptiveExclusiveCrossEntropy(warm_up=0.0, every=1)

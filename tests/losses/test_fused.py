@@ -47,19 +47,17 @@ def test_agrees_with_plain_in_every_memory_format(shape: tuple[int, ...], reduct
     weights = torch.rand(max(shape[1], 2), generator=generator)
     every_masks = [(None, None), (annotated, None), (annotated, excluded)]
     for certain, more in every_masks:
-        for changes, class_weights in (
-            ({}, None),
-            ({}, weights),
-            ({"max_excluded": 0.1}, None),
-            ({"gamma": 0.0, "alpha": 1.0}, None),
+        for changes in (
+            {},
+            {"class_weights": weights},
+            {"class_weights": weights, "max_excluded": 0.1},
+            {"gamma": 0.0, "alpha": 1.0},
         ):
             results = {}
             for name, logits in {"plain": original.double(), **layouts(original)}.items():
                 z = logits.detach().requires_grad_()
                 assert fused.can_fuse(z) == (name != "plain")
-                value = compute(
-                    Call(z, target, certain), terms(excluded=more, **changes), reduction, class_weights
-                )
+                value = compute(Call(z, target, certain), terms(excluded=more, **changes), reduction)
                 value.backward(slope.to(value))  # type: ignore[no-untyped-call]
                 assert z.grad is not None
                 results[name] = (value.detach().double(), z.grad.double())

@@ -144,6 +144,16 @@ def test_a_prior_decides_among_few_marks_and_not_among_many() -> None:
     assert many_with_prior.threshold - many.threshold < (few_with_prior.threshold - few.threshold) / 2
 
 
+def test_a_prior_holds_areas_less_than_points() -> None:
+    random = np.random.default_rng(4)
+    cells, background = sigmoid(random.normal(3, 0.7, 100)), sigmoid(random.normal(0, 1, 30_000))
+    everything = np.concatenate([cells, background])
+    free, points = (calibrate_threshold(cells, everything, prior=prior).threshold for prior in (None, 0.5))
+    pixels, every_pixel = np.repeat(cells, 9), np.repeat(everything, 9)
+    areas = calibrate_threshold(pixels, every_pixel, marks=100, prior=0.5).threshold
+    assert 0.5 < points < areas < free
+
+
 @pytest.mark.parametrize("marks", [[0.3], [0.3, 0.3, 0.0]])
 def test_very_few_marks(marks: list[float]) -> None:
     chosen = calibrate_threshold(marks, [0.3] * 3 + [0.01] * 50)

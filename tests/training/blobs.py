@@ -1,19 +1,17 @@
 """Pictures so easy that a tiny network learns them in seconds: dark discs on a bright ground."""
 
-from types import TracebackType
-from typing import Self
-
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid
+from sparseshot.images.slide import SlideDefaults
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.config import TrainConfig
 
 
-class ArraySlide:
+class ArraySlide(SlideDefaults):
     """A slide that is an array; counts how often it is read."""
 
     def __init__(self, pixels: NDArray[np.uint8], mpp: float = 0.5) -> None:
@@ -33,15 +31,6 @@ class ArraySlide:
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
         return self.pixels
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def blobs(seed: int, *, size: int = 192, count: int = 30, mpp: float = 0.5) -> tuple[ArraySlide, Cells]:

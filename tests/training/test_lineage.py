@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from sparseshot.training.annotated import TrainingData
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
 from sparseshot.training.lineage import MarkChanges, changes_since, kept_marks, recorded_parents
 from sparseshot.training.runs import train_run
+from sparseshot.training.starting import load_model
 
 
 def image_with_marks(folder: Path, *, keep: int) -> TrainingData:
@@ -54,6 +56,22 @@ def test_a_run_records_its_parents_and_its_marks(tmp_path: Path) -> None:
         train_run(again, TrainingData(pairs=((tmp_path / "a.png", tmp_path / "b"),)), tmp_path / "four")
 
 
+def test_a_run_that_goes_on_is_short_and_resumes(tmp_path: Path) -> None:
+    said: list[str] = []
+    first = tiny_config("detect", steps=2, validations=1, loss="adaptive")
+    train_run(first, image_with_marks(tmp_path, keep=12), tmp_path / "one", show=False)
+    more = tiny_config("detect", steps=0, validations=3, loss="adaptive", start=str(tmp_path / "one"))
+    data = image_with_marks(tmp_path, keep=15)
+    checkpoint = train_run(more, data, tmp_path / "two", show=False, say=said.append)
+    assert said[-1] == f"from {tmp_path / 'one'}, 25 steps"
+    config = checkpoint.config
+    assert (config.steps, config.validations) == (25, 1)
+    assert config.loss_options["warm_up"] == 0
+    assert config.loss_options["first_alpha"] <= 0.05, "few marks do not unlearn what is unmarked"
+    again = train_run(more, data, tmp_path / "two", show=False)  # the same command finds its choices
+    assert fingerprint(again) == fingerprint(checkpoint)
+
+
 def test_the_starter_is_a_parent(tmp_path: Path) -> None:
     data = image_with_marks(tmp_path, keep=12)
     config = tiny_config("detect", steps=1, validations=1, start="starter", width=16, depth=3)
@@ -61,6 +79,36 @@ def test_the_starter_is_a_parent(tmp_path: Path) -> None:
     (parent,) = recorded_parents(tmp_path / "run")
     assert parent.path == "starter"
     assert len(parent.fingerprint) == 64
+
+
+def test_a_run_from_a_relative_path_is_resumed_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = image_with_marks(tmp_path, keep=12)
+    train_run(tiny_config("detect", steps=2, validations=1), data, tmp_path / "parent", show=False)
+    child = tmp_path / "child"
+    monkeypatch.chdir(tmp_path)
+    train_run(tiny_config("detect", steps=2, validations=1, start="parent"), data, child, show=False)
+    (child / "model.pt").unlink()  # as if it had been killed before its first checkpoint
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = tiny_config("detect", steps=2, validations=1, start="../parent")
+    train_run(again, data, child, show=False)
+    assert (child / "model.pt").exists()
+
+
+def test_the_model_to_start_from_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, config = image_with_marks(tmp_path, keep=12), tiny_config("detect", steps=2, validations=1)
+    train_run(config, data, tmp_path / "parent", show=False)
+    loaded: list[Path | str] = []
+
+    def watched(name: Path | str) -> Checkpoint:
+        loaded.append(name)
+        return load_model(name)
+
+    monkeypatch.setattr("sparseshot.training.starting.load_model", watched)
+    train_run(replace(config, start=str(tmp_path / "parent")), data, tmp_path / "child", show=False)
+    assert loaded == [str(tmp_path / "parent")]
 
 
 def test_damaged_records_are_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shapely
 import torch
 from tests.training.blobs import blobs, marked_blobs, tiny_config
 from torch import nn
@@ -226,6 +227,22 @@ def test_ones_own_network_trains_through_the_same_call(tmp_path: Path) -> None:
     assert torch.equal(again.state_dict()["0.weight"], checkpoint.weights["0.weight"])
 
 
+@pytest.mark.parametrize("task", ["segment", "detect"])
+def test_it_learns_from_exhaustive_regions_alone(task: str, tmp_path: Path) -> None:
+    """Outside them every cell is unmarked, so that α falls to its minimum and only the regions teach."""
+    slide, truth = blobs(0, count=60)
+    region = shapely.box(0, 0, 96, 192)
+    inside = shapely.contains_xy(region, truth.xy)
+    marks = replace(truth[inside], regions=np.array([region]))
+    item = AnnotatedSlide(slide, marks, truth)
+    config = tiny_config(task, steps=80, batch=8, width=8, validations=1, log_every=80)
+    canvases, held_out = prepare([item], [item], config)
+    checkpoint = train(config, canvases, held_out, tmp_path, show=False)
+    assert float(read_log(tmp_path / "log.csv")[-1]["alpha"]) < 0.05  # first 0.2
+    unseen = blobs(1, count=60)
+    assert evaluate(checkpoint, [AnnotatedSlide(*unseen)]).half.pooled > 0.8
+
+
 def test_several_classes_and_certain_negatives(tmp_path: Path) -> None:
     slide, truth = blobs(0)
     marks = replace(
@@ -318,7 +335,7 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not (tmp_path / "hacked").exists()
 
 
-def test_bad_settings_are_told() -> None:
+def test_bad_settings_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="task is 'paint'; there are auto, segment, detect"):
         tiny_config("paint")
     with pytest.raises(InputError, match="not a multiple of the stride 8; take 64"):
@@ -326,7 +343,7 @@ def test_bad_settings_are_told() -> None:
     with pytest.raises(InputError, match="steps is -1"):
         tiny_config(steps=-1)
     with pytest.raises(InputError, match="only train_run resolves"):
-        run(tiny_config(steps=0), Path("never"))
+        run(tiny_config(steps=0), tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:the estimated share")  # so short a training swings

@@ -11,9 +11,8 @@ from sparseshot.cli import options
 from sparseshot.errors import CheckpointError, SparseshotError
 from sparseshot.models.tasks import TASKS
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import SCRATCH, TrainConfig
+from sparseshot.training.config import SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.starting import (
-    STARTER_NAMES,
     begin_from,
     find_start,
     load_model,

@@ -59,15 +59,8 @@ class RegionScout:
         return Box(x, y, x + self.side_px, y + self.side_px).meet(grid.box)
 
     def doubts(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return the probability that a decision is wrong: one half at the threshold, 0 far from it."""
-        far = np.abs(self._above(score))
-        return np.where(far < _SURE_LOGITS, 1 / (1 + np.exp(far)), 0.0)
-
-    def _above(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return how far scores lie above the threshold, in logits."""
-        p = np.clip(np.append(np.asarray(score, np.float64), self.model.threshold), 1e-6, 1 - 1e-6)
-        logit = np.log(p) - np.log1p(-p)
-        return np.asarray(logit[:-1] - logit[-1])
+        """Return the probability that each decision is wrong."""
+        return decision_doubts(score, self.model.threshold)
 
     def look(self, box: Box) -> Look:
         """Run the network over a region, in pixels of the grid."""
@@ -89,13 +82,30 @@ class RegionScout:
             watch.close()
         cells = region.cells
         score = np.zeros(len(cells)) if cells.score is None else cells.score
-        above = self._above(score)
+        above = _above(score, model.threshold)
         return Look(
             found=cells[above >= 0],
             sure=cells[above >= _SURE_LOGITS],
             doubt=float(self.doubts(score).sum()),
             features=watch.features(),
         )
+
+
+def decision_doubts(score: NDArray[np.floating], threshold: float) -> NDArray[np.float64]:
+    """Return the probability that a decision is wrong: one half at the threshold, 0 far from it.
+
+    >>> decision_doubts(np.array([0.1, 0.5, 0.6, 0.99]), 0.5).round(2).tolist()
+    [0.0, 0.5, 0.4, 0.0]
+    """
+    far = np.abs(_above(score, threshold))
+    return np.where(far < _SURE_LOGITS, 1 / (1 + np.exp(far)), 0.0)
+
+
+def _above(score: NDArray[np.floating], threshold: float) -> NDArray[np.float64]:
+    """Return how far scores lie above the threshold, in logits."""
+    p = np.clip(np.append(np.asarray(score, np.float64), threshold), 1e-6, 1 - 1e-6)
+    logit = np.log(p) - np.log1p(-p)
+    return np.asarray(logit[:-1] - logit[-1])
 
 
 class _Watch:

@@ -33,6 +33,9 @@ _MARKED_LOOKS = 64
 _CONFIRMED = 0.1
 """Worth of confirming a confident cell, in corrections of a wrong one."""
 
+_SLIVER = 0.01
+"""Share of a square that may lie in an exhaustive region, because boxes are rounded."""
+
 _FEW_MARKS = 0.1
 """A class is rarely seen if less than this share of the marks is of it."""
 
@@ -150,7 +153,8 @@ def _squares(
     if marks is not None and len(marks.regions) and len(index):
         corners = np.array([grid.to_level0(tiles[k].core) for k in index])
         boxes = shapely.box(*corners.T)
-        index = index[~shapely.intersects(boxes, shapely.union_all(marks.regions))]
+        done = shapely.area(shapely.intersection(boxes, shapely.union_all(marks.regions)))
+        index = index[done <= _SLIVER * shapely.area(boxes)]  # what only touches one is free
     if found is not None and len(index):
         doubt = _doubt_of_found(found, scout, tiles)
         likely = index[np.argsort(-doubt[index], kind="stable")][:most]

@@ -22,6 +22,9 @@ _FEW_MARKS = 20
 
 _SMALLEST_ALPHA = 1e-3
 
+_FEW_MARKED, _TYPICAL_Z = 0.05, 0.4
+"""Marked share and break-even probability of a model that goes on learning, where they are unknown."""
+
 _CONFIDENT = 0.2
 """Share of the marks, from the highest logit down, that an estimate uses."""
 
@@ -76,7 +79,24 @@ def attainable_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tens
     tensor(0.7500)
     """
     hits, cells = reverse_cumsum(marked) / share.unsqueeze(-1), (marks / share).unsqueeze(-1)
-    return (2 * hits / (reverse_cumsum(everything) + cells)).amax(-1).clamp(max=1.0)
+    # Locations of a mark in an exhaustive region may lie outside, so that there are hits without marks.
+    return (2 * hits / (reverse_cumsum(everything) + cells).clamp(min=1e-12)).amax(-1).clamp(max=1.0)
+
+
+def exclusion_probability(share: float, *, points: bool, lowest: float | None = None) -> float:
+    """Return ρ: at least where an unmarked location is as likely a cell as background.
+
+    Args:
+        share: marked share of all cells.
+        points: marks are points.
+        lowest: ρ is not lower; by default 0.9 for points and 0.75 for areas.
+
+    >>> exclusion_probability(0.1, points=True), exclusion_probability(1.0, points=False)
+    (0.9, 1.0)
+    """
+    if lowest is None:
+        lowest = _RHO_OF_POINTS if points else _RHO_OF_AREAS
+    return max(lowest, share / (2.0 - share))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -142,6 +162,16 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         """One half, once there is an estimate."""
         return None if self.share.isnan().all() else 0.5
 
+    def continued(self, marked_share: float | None) -> dict[str, float]:
+        """Estimate from the first steps on, for the model already ranks; until then with the earlier share.
+
+        The usual first α is that of a fifth of the cells. Where far fewer are marked, a short training by it
+        unlearns the cells that nobody marked.
+        """
+        share = _FEW_MARKED if marked_share is None else marked_share
+        alpha = min(max(_TYPICAL_Z * share, _SMALLEST_ALPHA), self.first_alpha)
+        return {"first_alpha": round(alpha, 4), "warm_up": 0.0, "every": 4}
+
     def _reset(self, classes: int) -> None:
         """Start without an estimate for this number of classes."""
         self.histograms = LogitHistograms(classes, objects=True)
@@ -171,12 +201,11 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         return self._terms(call.progress)
 
     def _terms(self, progress: float) -> Terms:
-        # ρ is at least where an unmarked location is as likely a cell as background.
         share = min(float(self.share.nan_to_num(0.0).min()), 1.0)
-        rho = _RHO_OF_POINTS if self.histograms.points else _RHO_OF_AREAS
-        rho = value_at(rho if self.rho is None else self.rho, progress)
+        lowest = None if self.rho is None else value_at(self.rho, progress)
+        rho = exclusion_probability(share, points=bool(self.histograms.points), lowest=lowest)
         return Terms(
-            threshold=threshold_logit(max(rho, share / (2.0 - share))),
+            threshold=threshold_logit(rho),
             alpha=float(self.alpha) if len(self.alpha) == 1 else 1.0,
             gamma=self.gamma,
             max_excluded=self.max_excluded,
@@ -196,7 +225,8 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         marked, everything, certain = self.histograms.counts.cpu()
         share = estimate_marked_share(marked, everything, certain)
         share = torch.where((marked + certain).sum(-1) >= _FEW_MARKS, share, self.share)
-        self._warn_of_swing(share, progress)
+        # Where most marks are inside exhaustive regions, the few outside say little, and decide little.
+        self._warn_of_swing(share.where(marked.sum(-1) >= certain.sum(-1), self.share), progress)
         if self.break_even_probability is not None or not self.histograms.points:
             zc = share * (self.break_even_probability or 1 / 2)
         else:

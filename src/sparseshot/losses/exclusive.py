@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sparseshot.errors import InputError, unknown_name
 from sparseshot.losses.fused import can_fuse, fused_exclusive_cross_entropy
-from sparseshot.losses.locations import IGNORE_INDEX, Call, Reduction, number_of_classes, reduce
+from sparseshot.losses.locations import IGNORE_INDEX, Call, Reduction, number_of_classes
 from sparseshot.losses.parameters import check_choice, class_weight_tensor
 from sparseshot.losses.plain import Terms, excluded_locations, plain_exclusive_cross_entropy
 from sparseshot.losses.schedules import Logistic, Schedule, Sigmoid, value_at
@@ -86,21 +86,19 @@ def exclusive_cross_entropy(
         gamma=gamma,
         max_excluded=max_excluded,
         excluded=excluded,
+        class_weights=class_weights,
     )
-    return compute(call, terms, reduction, class_weights)
+    return compute(call, terms, reduction)
 
 
-def compute(call: Call, terms: Terms, reduction: Reduction, class_weights: Tensor | None = None) -> Tensor:
+def compute(call: Call, terms: Terms, reduction: Reduction) -> Tensor:
     """Compute exclusive cross-entropy by the kernel where it can, else by torch."""
-    if class_weights is not None:
-        channels = number_of_classes(call.logits) + 1
-        if class_weights.shape != (channels,):
-            raise InputError(
-                f"class_weights have shape {tuple(class_weights.shape)}; logits of "
-                f"{tuple(call.logits.shape)} need ({channels},), background first"
-            )
-        locations, losses = call.read(), compute(call, terms, "none")
-        return reduce(losses, locations.counted * class_weights.to(losses)[locations.label], reduction)
+    channels = number_of_classes(call.logits) + 1
+    if terms.class_weights is not None and terms.class_weights.shape != (channels,):
+        raise InputError(
+            f"class_weights have shape {tuple(terms.class_weights.shape)}; logits of "
+            f"{tuple(call.logits.shape)} need ({channels},), background first"
+        )
     if can_fuse(call.logits):
         return fused_exclusive_cross_entropy(call, terms, reduction)
     return plain_exclusive_cross_entropy(call, terms, reduction)
@@ -206,6 +204,7 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
             gamma=self.gamma,
             max_excluded=self.max_excluded,
             excluded=excluded,
+            class_weights=cast(Tensor | None, self.weights),
         )
 
     def reduced(self, call: Call) -> Tensor:
@@ -216,4 +215,4 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
             sampled_out = draws > value_at(self.sampling, call.progress)
             excluded = sampled_out if terms.excluded is None else terms.excluded | sampled_out
             terms = replace(terms, excluded=excluded)
-        return compute(call, terms, self.reduction, cast(Tensor | None, self.weights))
+        return compute(call, terms, self.reduction)

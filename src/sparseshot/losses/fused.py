@@ -44,6 +44,7 @@ class _Fused(torch.autograd.Function):
             dense = dense.contiguous()
         gradient = torch.empty_like(dense)
         losses = dense.new_empty(target.shape if reduction == "none" else 0)
+        weights = dense.new_empty(0) if terms.class_weights is None else terms.class_weights.to(dense)
 
         def run(threshold: float, excluded: Tensor | None) -> tuple[float, float, float, float, float]:
             return exclusive_pass(  # type: ignore[no-any-return]
@@ -51,6 +52,7 @@ class _Fused(torch.autograd.Function):
                 _flat(target.view(torch.uint8) if target.dtype is torch.bool else target),
                 _flat(annotated),
                 _flat(excluded),
+                weights.numpy(),
                 np.float32(threshold),
                 np.float32(terms.alpha),
                 np.float32(terms.gamma),
@@ -59,12 +61,12 @@ class _Fused(torch.autograd.Function):
                 _rows(gradient).numpy(),
             )
 
-        total, counted, n_unannotated, n_excluded, n_wrong = run(terms.threshold, terms.excluded)
+        total, weight, n_unannotated, n_excluded, n_wrong = run(terms.threshold, terms.excluded)
         if n_wrong or n_excluded > terms.max_excluded * n_unannotated:
             call = Call(dense, target, annotated, ignore_index=ignore_index)
             excluded = excluded_locations(call.read(), terms)  # raises for a wrong class
-            total, counted, *_ = run(NEVER, excluded)
-        scale = 1.0 / counted if reduction == "mean" and counted > 0 else 1.0
+            total, weight, *_ = run(NEVER, excluded)
+        scale = 1.0 / weight if reduction == "mean" and weight > 0 else 1.0
         value = losses if reduction == "none" else dense.new_tensor(total * scale)
         return value, gradient, dense.new_tensor(scale)
 

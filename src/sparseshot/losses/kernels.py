@@ -191,6 +191,24 @@ def _spread_classes(z: Any, shares: Any, total: Any, role: Any, slope: Any, loss
 
 
 @_compiled
+def _weigh(class_weights: Any, role: Any, weight: Any, rows: Any, loss: Any) -> Any:
+    """Multiply ``loss`` and all rows by the weight of each location's class; return the sum of weights."""
+    weight[:] = class_weights[0]
+    for y in range(1, class_weights.size):
+        own, w = BACKGROUND + _f(y), class_weights[y]
+        for i in range(role.size):
+            weight[i] = w if role[i] == own else weight[i]
+    for c in range(len(rows)):
+        row = rows[c]
+        for i in range(role.size):
+            row[i] *= weight[i]
+    for i in range(role.size):
+        loss[i] *= weight[i]
+        weight[i] = _ZERO if role[i] == IGNORED else weight[i]
+    return _sum(weight)
+
+
+@_compiled
 def _copy(source: Any, destination: Any) -> None:
     for i in range(destination.size):
         destination[i] = source[i]
@@ -210,6 +228,7 @@ def exclusive_pass(
     target: Any,
     annotated: Any,
     excluded: Any,
+    class_weights: Any,
     threshold: Any,
     alpha: Any,
     gamma: Any,
@@ -227,6 +246,7 @@ def exclusive_pass(
         target: integers ``(N · M,)``.
         annotated: booleans ``(N · M,)``; not given, ``target > 0``.
         excluded: optional booleans ``(N · M,)``: further locations to exclude.
+        class_weights: optional float32 ``(C + 1,)``.
         threshold: foreground logit from which an unannotated location is excluded.
         alpha: weight of the unannotated part.
         gamma: focal exponent of the unannotated part.
@@ -235,20 +255,20 @@ def exclusive_pass(
         gradient: float32, of the shape of ``z``, to be filled: derivative of the sum of the losses.
 
     Returns:
-        Five floats: the sum of the losses, and the numbers of locations that are not ignored, of unannotated
-        ones, of those over the threshold, and of targets of no known class.
+        Five floats: the sum of the losses, the sum of the weights of locations that are not ignored, and the
+        numbers of unannotated ones, of those over the threshold, and of targets of no known class.
     """
     samples, logits, size = z.shape
     classes = _f(max(logits - 1, 1))
     rows, shares = np.empty((logits, BLOCK), np.float32), np.empty((logits, BLOCK), np.float32)
-    lines = np.empty((5, BLOCK), np.float32)
-    summed, n_counted, n_unannotated, n_excluded, n_wrong = 0.0, 0.0, 0.0, 0.0, 0.0
+    lines = np.empty((6, BLOCK), np.float32)
+    summed, weights, n_unannotated, n_excluded, n_wrong = 0.0, 0.0, 0.0, 0.0, 0.0
     for n in range(samples):
         for start in range(0, size, BLOCK):
             stop = min(start + BLOCK, size)
             width, first, last = stop - start, n * size + start, n * size + stop
             loss, role, x = lines[0, :width], lines[1, :width], lines[2, :width]
-            slope, total = lines[3, :width], lines[4, :width]
+            slope, total, weight = lines[3, :width], lines[4, :width], lines[5, :width]
             counts = _fill_roles(
                 role, target[first:last], annotated[first:last], excluded[first:last], classes, ignore_index
             )
@@ -260,13 +280,16 @@ def exclusive_pass(
                 _merge_classes(rows, shares, total, x)
                 over = _fill_locations(x, role, threshold, alpha, gamma, loss, slope)
                 _spread_classes(rows, shares, total, role, slope, loss)
+            if class_weights.size:
+                weights += _weigh(class_weights, role, weight, shares, loss)
+            else:
+                weights += counts[0]
             for c in range(logits):
                 _copy(shares[c, :width], gradient[n, c, start:stop])
             if losses.size:
                 _copy(loss, losses[first:last])
             summed += _sum(loss)
-            n_counted += counts[0]
             n_unannotated += counts[1]
             n_wrong += counts[2]
             n_excluded += over
-    return summed, n_counted, n_unannotated, n_excluded, n_wrong
+    return summed, weights, n_unannotated, n_excluded, n_wrong

@@ -92,7 +92,7 @@ class Call:
             self._raise_wrong_class()
         counted = self.target.long() != self.ignore_index  # an unsigned target would wrap -100 to 156
         certain = (self.target > 0 if self.annotated is None else self.annotated) & counted
-        label = torch.where(certain, self.target, 0).long().clamp(0, number_of_classes(self.logits))
+        label = torch.where(certain, self.target, 0).long().clamp_(0, number_of_classes(self.logits))
         return Locations(self.logits, label, annotated=certain, unannotated=counted & ~certain)
 
     def truth(self) -> Tensor:

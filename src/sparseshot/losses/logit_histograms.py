@@ -83,8 +83,8 @@ class LogitHistograms(nn.Module):
             peak = logit == F.max_pool2d(logit.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
             counted, label = counted & peak, torch.where(peak, label, 0)
         # Clamped before it becomes an integer, which cannot hold an infinite logit.
-        logit = logit.nan_to_num(-self.RANGE).clamp(-self.RANGE, self.RANGE)
-        bins = ((logit + self.RANGE) * (self.BINS / (2 * self.RANGE))).int().clamp_(max=self.BINS - 1)
+        logit = logit.nan_to_num(-self.RANGE).clamp_(-self.RANGE, self.RANGE)
+        bins = logit.add_(self.RANGE).mul_(self.BINS / (2 * self.RANGE)).int().clamp_(max=self.BINS - 1)
         likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
         counts = torch.zeros_like(self.counts)
         outside = torch.ones_like(counted) if inside is None else ~inside

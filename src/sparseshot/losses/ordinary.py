@@ -36,7 +36,8 @@ class CrossEntropy(Loss):
 
     def reduced(self, call: Call) -> Tensor:
         """Compute the loss."""
-        return compute(call, Terms(), self.reduction, cast(Tensor | None, self.weights))
+        terms = Terms(class_weights=cast(Tensor | None, self.weights))
+        return compute(call, terms, self.reduction)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

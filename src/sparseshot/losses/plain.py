@@ -27,6 +27,7 @@ class Terms:
     gamma: float = 0.0
     max_excluded: float = 1.0
     excluded: Tensor | None = None
+    class_weights: Tensor | None = None
 
     def __post_init__(self) -> None:
         NOT_NEGATIVE.check("alpha", self.alpha)
@@ -52,4 +53,7 @@ def plain_exclusive_cross_entropy(call: Call, terms: Terms, reduction: Reduction
     unannotated_loss = -terms.alpha * torch.exp(terms.gamma * log_p) * log_q
     unannotated_loss = torch.where(excluded_locations(locations, terms), 0.0, unannotated_loss)
     losses = torch.where(locations.annotated, label_loss(locations), unannotated_loss)
-    return reduce(losses, locations.counted, reduction)
+    weights = locations.counted
+    if terms.class_weights is not None:
+        weights = weights * terms.class_weights.to(losses)[locations.label]
+    return reduce(losses, weights, reduction)

@@ -83,6 +83,14 @@ class Loss(nn.Module):
         """The threshold that predictions of this loss are made for; None if it depends on the marks."""
         return None
 
+    def continued(self, marked_share: float | None) -> dict[str, float]:  # noqa: ARG002  for those that estimate
+        """Return the options with which to go on from a model that has learned by this loss before.
+
+        Args:
+            marked_share: the share of the cells that was marked, as estimated then; None if unknown.
+        """
+        return {}
+
     def losses(self, locations: Locations, call: Call) -> Tensor:
         """Return the loss of each location, ``(N, *)``; ignored locations may have any value."""
         raise NotImplementedError

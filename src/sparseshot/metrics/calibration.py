@@ -18,8 +18,9 @@ _LOGITS: NDArray[np.float64] = np.arange(BINS) / BINS_PER_LOGIT - HIGHEST_LOGIT
 DOUBT_IN_MARKS = 4.0
 """Predictions added to the predicted positives, in marks; see :func:`calibrate_threshold`."""
 
-PRIOR_SPREAD = 0.5
-"""Standard deviation, in logits, of the best threshold about the one that a loss is built for."""
+PRIOR_SPREAD, PRIOR_SPREAD_OF_AREAS = 0.5, 1.5
+"""Standard deviation, in logits, of the best threshold about the one that a loss is built for. It is larger
+where marks are areas: there confident pixels beside cells are excluded, and their scores stay high."""
 
 ERROR_OF_ONE_MARK = 10.0
 """Standard error, in logits, of a threshold chosen from one mark, beside what resampling shows: marks of one
@@ -82,8 +83,9 @@ def calibrate_threshold(
     vanish as marks grow in number. Of a plateau the middle is chosen. The returned scores are not smoothed.
 
     Resampling the marks and :data:`ERROR_OF_ONE_MARK` tell how far the choice depends on the marks at hand.
-    With a prior, the threshold moves from there towards the choice as far as that error warrants. It always
-    finds at least :data:`LEAST_RECALL` of the marks that can be found at all.
+    With a prior, the threshold moves from there towards the choice as far as that error warrants, further
+    for areas, which have several scores a mark (:data:`PRIOR_SPREAD_OF_AREAS`). It always finds at
+    least :data:`LEAST_RECALL` of the marks that can be found at all.
 
     Args:
         scores_of_marks: the score at each held-out mark, 0 where nothing was found: for pixels, of those
@@ -122,7 +124,8 @@ def calibrate_threshold(
         return Calibration(threshold=0.5, criterion=0.0, recall=0.0, positive_share=0.0)
     logit, error = _choice(marked.counts, predicted, independent)
     if prior is not None:
-        middle, weight = np.log(prior / (1 - prior)), PRIOR_SPREAD**2 / (PRIOR_SPREAD**2 + error**2)
+        spread = PRIOR_SPREAD_OF_AREAS if independent < marked.total else PRIOR_SPREAD
+        middle, weight = np.log(prior / (1 - prior)), spread**2 / (spread**2 + error**2)
         logit, error = middle + weight * (logit - middle), np.sqrt(weight) * error
     reachable = np.flatnonzero(recall >= LEAST_RECALL * recall[1])[-1]
     chosen = min(int(np.searchsorted(_LOGITS, logit - 1e-9)), reachable)

@@ -1,6 +1,7 @@
 """Configuration of a training run."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -40,6 +41,8 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
 """Lowest and highest values that make sense."""
 
 STARTER, SCRATCH = "starter", "scratch"
+STARTER_NAMES = {STARTER: "detect", f"{STARTER}-outlines": "segment"}
+"""Names of the starters on the command line, and their tasks."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class TrainConfig:
     Attributes:
         task: ``segment`` (outlines), ``detect`` (places), or ``auto``: chosen by the marks.
         start: weights to start from: ``starter``, learned from synthetic tissue; ``scratch``, random ones;
-            or the path of a run or a model file.
+            or the path of a run or a model file, kept absolute.
         loss: a name of :data:`sparseshot.losses.LOSSES`.
         loss_options: arguments of that loss.
         classes: classes to learn; empty: every mark is "a cell".
@@ -119,6 +122,8 @@ class TrainConfig:
                 raise InputError(
                     f"{name} is {getattr(self, name)}; it must be at least {lowest:g}, at most {highest:g}"
                 )
+        if self.start not in {SCRATCH, *STARTER_NAMES}:  # a run may be resumed from another folder
+            object.__setattr__(self, "start", os.path.normpath(Path(self.start).absolute()))
         make_loss(self.loss, self.loss_options)  # fails here, before any image is loaded
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
         object.__setattr__(self, "classes", tuple(self.classes))

@@ -14,9 +14,9 @@ from sparseshot.errors import CheckpointError, FormatError
 from sparseshot.files import read_json
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
-from sparseshot.training.config import SCRATCH, STARTER, TrainConfig
+from sparseshot.training.config import SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.loop import LAST
-from sparseshot.training.starting import MODEL, STARTER_NAMES
+from sparseshot.training.starting import MODEL
 
 SOURCE, MARKS = "source.json", "marks"
 _SAME_CELL_UM = 3.0
@@ -32,7 +32,7 @@ class Parent(NamedTuple):
 
 def check_parent(config: TrainConfig, folder: Path) -> None:
     """Raise before anything is loaded if the model to start from is gone, unless it is no longer needed."""
-    known = config.start in {SCRATCH, STARTER, *STARTER_NAMES}
+    known = config.start in {SCRATCH, *STARTER_NAMES}
     if known or (folder / LAST).exists() or (folder / MODEL).exists():
         return
     path = Path(config.start)
@@ -48,7 +48,7 @@ def parents_of(start: Checkpoint | None, config: TrainConfig) -> list[Parent]:
     """Return the model that a run starts from, then the parents of that one, as they are recorded there."""
     if start is None:
         return []
-    if config.start in {STARTER, *STARTER_NAMES}:
+    if config.start in STARTER_NAMES:
         return [Parent(config.start, fingerprint(start))]
     own = Parent(str(start.path.absolute()), fingerprint(start))
     return [own, *recorded_parents(start.path.parent)]
@@ -105,6 +105,11 @@ class MarkChanges:
             self.moved + other.moved,
             self.renamed + other.renamed,
         )
+
+    @property
+    def total(self) -> int:
+        """Number of changes."""
+        return self.new + self.gone + self.moved + self.renamed
 
     def __str__(self) -> str:
         """Return the changes in words.

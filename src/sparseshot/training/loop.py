@@ -37,6 +37,7 @@ def train(
     held_out: Sequence[HeldOut],
     folder: Path,
     *,
+    start: Checkpoint | None = None,
     network: nn.Module | None = None,
     fabric: Fabric | None = None,
     show: bool = True,
@@ -48,6 +49,7 @@ def train(
         canvases: to learn from.
         held_out: marks that choose the threshold and the best checkpoint.
         folder: of the run; it resumes from its last checkpoint, a finished one is only loaded.
+        start: the model that the configuration names, if it is loaded already.
         network: a custom one, ``(N, 3, H, W)`` to the task's channels; None for the task's.
         fabric: a custom one, for other machines and strategies.
         show: show the progress.
@@ -67,7 +69,10 @@ def train(
     if not config.steps:
         raise InputError("steps is 0, which only train_run resolves; give a number of steps")
     resumed = (folder / LAST).exists()
-    start = None if resumed or network is not None else find_start(config)[0]
+    if resumed or network is not None:
+        start = None
+    elif start is None:
+        start, _ = find_start(config)
     run = _Run(config, start, network, fabric)
     if resumed:
         run.resume(folder / LAST)

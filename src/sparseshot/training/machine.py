@@ -38,17 +38,18 @@ def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
     return False
 
 
-def make_fabric(precision: Precision = "auto", *, device: str = "auto", nodes: int = 1) -> Fabric:
-    """Return the engine: one process, or as many as ``torchrun`` started."""
+def make_fabric(precision: Precision = "auto", *, device: str = "auto") -> Fabric:
+    """Return the engine: one process, or as many as ``torchrun`` started on one machine or several."""
     logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(
         logging.WARNING
     )  # it names the precision
     place = find_device(device)
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    everywhere = int(os.environ.get("WORLD_SIZE", "1"))
     return Fabric(
         accelerator=place.type,
         devices=processes if place.index is None else [place.index],
-        num_nodes=nodes,
-        strategy="ddp" if int(os.environ.get("WORLD_SIZE", "1")) > 1 else "auto",
+        num_nodes=max(1, everywhere // processes),
+        strategy="ddp" if everywhere > 1 else "auto",
         precision="bf16-mixed" if uses_bfloat16(precision, place) else "32-true",
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import read_text
+from sparseshot.images.ngff import is_ome_zarr
 
 IMAGE_SUFFIXES = frozenset(
     {
@@ -24,6 +25,7 @@ IMAGE_SUFFIXES = frozenset(
         ".dcm",
         ".bif",
         ".vms",
+        ".zarr",
     }
 )
 
@@ -41,9 +43,10 @@ def pairs_of(images: Path, marks: Path) -> list[tuple[Path, Path]]:
     for path in (images, marks):
         if not path.exists():
             raise DataNotFoundError(path, "there is no such file or folder")
-    if images.is_file() and marks.is_file():
+    is_image = images.is_file() or is_ome_zarr(images)
+    if is_image and marks.is_file():
         return [(images, marks)]
-    if images.is_file() or marks.is_file():
+    if is_image or marks.is_file():
         raise InputError(f"{images} and {marks} are a file and a folder; give two files or two folders")
     candidates = [path for path in sorted(marks.iterdir()) if path.is_file()]
     taken: dict[Path, Path] = {}

@@ -38,9 +38,28 @@ from sparseshot.training.mark_checks import (
 from sparseshot.training.pictures import write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
-from sparseshot.training.starting import MODEL, find_start, load_model, rate_for, steps_for, steps_in
+from sparseshot.training.starting import (
+    MODEL,
+    continue_run,
+    find_start,
+    has_same_classes,
+    load_model,
+    rate_for,
+    steps_for,
+    steps_in,
+)
 
-_CHOSEN = ("task", "start", "steps", "learning_rate", "radius_um", "classes", "colors")
+_CHOSEN = (
+    "task",
+    "start",
+    "steps",
+    "learning_rate",
+    "validations",
+    "loss_options",
+    "radius_um",
+    "classes",
+    "colors",
+)
 """Settings that the marks and the start decide where they are not given."""
 
 
@@ -91,25 +110,27 @@ def train_run(
     config = with_choices_of(folder, config)
     if training:
         config = _announced(config, data, training, say)
+    start: Checkpoint | None = None
+    begins = not finished and not (folder / SOURCE).exists()
+    if begins:
+        start, sentence = find_start(config)
         if not (folder / CONFIG).exists():
             device = None if fabric is None else fabric.device
-            config = _with_start(config, training, minutes, device, say)
+            config = _with_start(
+                config, start, data, training, sentence=sentence, minutes=minutes, device=device, say=say
+            )
     weak = weak or WeakSupervision(1)
     claim(folder, config)
     parents: list[Parent] = []
-    if not finished and not (folder / SOURCE).exists():
-        start, _ = find_start(config)
+    if begins:
         parents = parents_of(start, config)
-        if start is not None and data.dataset is None and (start.path.parent / SOURCE).is_file():
-            changes = changes_since_parent(start.path.parent, training)
-            say(f"marks since then: {changes or 'unknown, because that run kept none'}")
     _claim_data(folder / SOURCE, data, weak, given, parents)
     if finished:
         return Checkpoint.load(folder / MODEL)
 
     def trainer(slides: Sequence[AnnotatedSlide], where: Path) -> Checkpoint:
         canvases, held_out = prepare(slides, validation, config)
-        return train(config, canvases, held_out, where, fabric=fabric, show=show)
+        return train(config, canvases, held_out, where, start=start, fabric=fabric, show=show)
 
     first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
     with locked(folder) if first else nullcontext():
@@ -142,19 +163,28 @@ def _announced(
 
 def _with_start(
     config: TrainConfig,
+    start: Checkpoint | None,
+    data: TrainingData,
     training: Sequence[AnnotatedSlide],
+    *,
+    sentence: str,
     minutes: float | None,
     device: torch.device | None,
     say: Callable[[str], None],
 ) -> TrainConfig:
     """Choose the start, the steps and the learning rate where they are not given, and say so."""
-    start, sentence = find_start(config)
     if start is None:
         config = replace(config, start=SCRATCH)
+    if minutes is not None and not config.steps:
+        config = replace(config, steps=steps_in(minutes, config, device))
+    changes = None
+    if start is not None and data.dataset is None and (start.path.parent / SOURCE).is_file():
+        changes = changes_since_parent(start.path.parent, training)
+        say(f"marks since then: {changes or 'unknown, because that run kept none'}")
+    if start is not None and changes is not None and has_same_classes(start, config):
+        config = continue_run(config, start, changes.total)
     marks = sum(len(config.labelling.positives(item.marks)) for item in training)
-    steps = config.steps or (
-        steps_for(marks, from_scratch=start is None) if minutes is None else steps_in(minutes, config, device)
-    )
+    steps = config.steps or steps_for(marks, from_scratch=start is None)
     say(f"{sentence}, {steps} steps")
     rate = config.learning_rate or rate_for(marks, from_scratch=start is None)
     return replace(config, steps=steps, learning_rate=rate)

@@ -21,7 +21,6 @@ from sparseshot.training.loop import train
 from sparseshot.training.prepare import make_canvas, whole
 from sparseshot.training.starting import save_starter
 
-SLIDES, STEPS = 1500, 6000
 _SIZE_PX = 512
 _HELD_OUT = 16
 TUNING_SETS = ("tnbc", "monuseg")
@@ -31,8 +30,8 @@ def make_starter(
     task: str,
     folder: Path,
     *,
-    slides: int = SLIDES,
-    steps: int = STEPS,
+    slides: int,
+    steps: int,
     seed: int = 0,
     tune_on: Path | None = None,
     show: bool = True,

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,14 +12,12 @@ from torch import Tensor, nn
 
 from sparseshot.errors import CheckpointError, SparseshotError
 from sparseshot.files import replacing
+from sparseshot.losses import make_loss
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import SCRATCH, STARTER, TrainConfig
+from sparseshot.training.config import SCRATCH, STARTER, STARTER_NAMES, TrainConfig
 from sparseshot.training.machine import uses_bfloat16
 
 MODEL = "model.pt"
-STARTER_NAMES = {STARTER: "detect", f"{STARTER}-outlines": "segment"}
-"""Names of the starters on the command line, and their tasks."""
-
 _VERSION = "1"
 _FORMAT = "sparseshot starter"
 _HEAD = "head."
@@ -121,12 +120,17 @@ def find_start(config: TrainConfig) -> tuple[Checkpoint | None, str]:
     return start, f"from {name}"
 
 
+def has_same_classes(start: Checkpoint, config: TrainConfig) -> bool:
+    """Return whether the last layer of a model serves the classes of a run."""
+    channels = config.labelling.out_channels
+    return start.config.labelling.out_channels == channels and (
+        channels == 1 or start.classes == config.classes
+    )
+
+
 def begin_from(start: Checkpoint, network: nn.Module, config: TrainConfig) -> None:
     """Copy the weights of a model; a last layer of other classes stays random."""
-    own = network.state_dict()
-    same_classes = start.config.labelling.out_channels == config.labelling.out_channels and (
-        config.labelling.out_channels == 1 or start.classes == config.classes
-    )
+    own, same_classes = network.state_dict(), has_same_classes(start, config)
     kept = {
         name: weight
         for name, weight in start.weights.items()
@@ -154,6 +158,34 @@ def steps_for(marks: int, *, from_scratch: bool) -> int:
     (200, 300)
     """
     return 300 if from_scratch else int(min(300, max(150, 20 * math.sqrt(marks))))
+
+
+def continued_steps(changed: int) -> int:
+    """Return the optimiser steps that new, moved and removed marks are worth in a run that goes on.
+
+    >>> continued_steps(10), continued_steps(100), continued_steps(5000)
+    (25, 50, 150)
+    """
+    return int(min(150, max(25, 5 * math.sqrt(changed))))
+
+
+def continue_run(config: TrainConfig, parent: Checkpoint, changed: int) -> TrainConfig:
+    """Return the configuration of a run that goes on from another one, with what is not given chosen.
+
+    Args:
+        config: of the run.
+        parent: the model to go on from.
+        changed: number of marks that changed since.
+    """
+    share = None if parent.evidence is None else parent.evidence.marked_share
+    options = make_loss(config.loss, config.loss_options).continued(share)
+    return replace(
+        config,
+        steps=config.steps or continued_steps(changed),
+        learning_rate=config.learning_rate or rate_for(0, from_scratch=False),
+        validations=1 if config.validations == TrainConfig().validations else config.validations,
+        loss_options=config.loss_options or options,
+    )
 
 
 def steps_in(minutes: float, config: TrainConfig, device: torch.device | None = None) -> int:

@@ -1,0 +1,93 @@
+"""Training on two machines: two networks with an address each, or loopback where that cannot be had."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.experiments.tiny_data import TINY_SETTINGS, own_images
+
+from sparseshot.training.checkpoint import Checkpoint
+
+
+def ip(*words: str) -> bool:
+    program = shutil.which("ip") or shutil.which("ip", path="/usr/sbin:/sbin")
+    if program is None:
+        return False
+    return subprocess.run([program, *words], check=False, capture_output=True).returncode == 0
+
+
+@contextmanager
+def two_machines() -> Iterator[list[tuple[list[str], str, str]]]:
+    """Yield for each machine how a command is begun on it, its address and its network card."""
+    names, cards = (
+        [f"sparse{os.getpid()}{side}" for side in "ab"],
+        [f"s{os.getpid() % 10**6}{s}" for s in "ab"],
+    )
+    machines = []
+    try:
+        apart = all(ip("netns", "add", name) for name in names)
+        apart = apart and ip("link", "add", cards[0], "type", "veth", "peer", "name", cards[1])
+        for number, (name, card) in enumerate(zip(names, cards, strict=True)):
+            address = f"10.77.0.{number + 1}"
+            apart = (
+                apart
+                and ip("link", "set", card, "netns", name)
+                and ip("-n", name, "address", "add", f"{address}/24", "dev", card)
+                and ip("-n", name, "link", "set", card, "up")
+                and ip("-n", name, "link", "set", "lo", "up")
+            )
+            machines.append((["ip", "netns", "exec", name], address, card))
+        yield machines if apart else [([], "127.0.0.1", "lo")] * 2
+    finally:
+        for name in names:
+            ip("netns", "delete", name)
+
+
+@pytest.mark.slow
+def test_two_machines_train_one_model(tmp_path: Path) -> None:
+    own_images(tmp_path)
+    (tmp_path / "tiny.toml").write_text(TINY_SETTINGS.replace("[settings]", ""))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    train = ["sparseshot", "train", "--pairs", "train.csv", "--task", "segment", "--mpp", "0.25"]
+    train += ["--config", "tiny.toml", "--device", "cpu", "--precision", "32", "--from", "scratch"]
+    with two_machines() as machines:
+        started = []
+        for rank, (begin, _, card) in enumerate(machines):
+            where = ["--nnodes", "2", "--node-rank", str(rank), "--nproc-per-node", "1"]
+            where += ["--master-addr", machines[0][1], "--master-port", str(port)]
+            command = [
+                *begin,
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                *where,
+                "-m",
+                *train,
+                "--out",
+                "run",
+            ]
+            started.append(
+                subprocess.Popen(
+                    command,
+                    cwd=tmp_path,
+                    env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": card},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+        try:
+            said = [each.communicate(timeout=240)[0] for each in started]
+        finally:
+            for each in started:
+                each.kill()
+    assert [each.returncode for each in started] == [0, 0], "\n".join(said)[-3000:]
+    assert Checkpoint.load(tmp_path / "run" / "model.pt").step == 8
