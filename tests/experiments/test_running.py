@@ -16,9 +16,9 @@ import pytest
 from tests.experiments.made_results import metrics_of, plausible
 from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_tnbc
 
+from sparseshot.cluster.local import worker_environment
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.experiments import Results, read_experiment, run_experiment
-from sparseshot.experiments.executor import worker_environment
 from sparseshot.experiments.experiment import Method, Run, Subject
 from sparseshot.experiments.results import Result, run_folder
 from sparseshot.experiments.running import choose, is_finished, steps_done
@@ -143,7 +143,7 @@ def test_a_run_that_failed_and_then_succeeds_has_no_error_left(tmp_path: Path) -
 
 def test_runs_side_by_side_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("sparseshot.experiments.executor._cores", lambda: 8)
+    monkeypatch.setattr("sparseshot.cluster.local._cores", lambda: 8)
     assert worker_environment(0, 8)["OMP_NUM_THREADS"] == "1"
     assert worker_environment(0, 3)["NUMBA_NUM_THREADS"] == "2"
     assert worker_environment(0, 20)["OMP_NUM_THREADS"] == "1"

@@ -3,7 +3,7 @@
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from sparseshot.demo.judging import THRESHOLDS, Judged
+from sparseshot.demo.judging import CURVE_THRESHOLDS, Judged
 from sparseshot.experiments.report.drawing import COLOURS, STYLE, as_svg
 from sparseshot.training.logs import numbers_of
 
@@ -19,7 +19,7 @@ def draw_thresholds(judged: Judged) -> bytes:
         axis.axvline(0.5, color="#9aa3ad", lw=1, ls=":")
         for loss, one in judged.losses.items():
             numbers, colour = judged.numbers["losses"][loss], COLOURS.get(loss, _OTHER_COLOUR)
-            axis.plot(THRESHOLDS, one.f1, color=colour, lw=2, label=numbers["title"])
+            axis.plot(CURVE_THRESHOLDS, one.f1, color=colour, lw=2, label=numbers["title"])
             for point, marker in (("half", "s"), ("calibrated", "o")):
                 x, y = numbers[point]["threshold"], numbers[point]["f1"]
                 line = axis.plot(x, y, marker, color=colour, markeredgecolor="white", markersize=9, zorder=3)
@@ -32,7 +32,7 @@ def draw_thresholds(judged: Judged) -> bytes:
         return as_svg(canvas)
 
 
-def draw_exclusion(judged: Judged) -> bytes:
+def draw_excluded_share(judged: Judged) -> bytes:
     """Draw the excluded share of the unannotated locations over the training steps; SVG."""
     with rc_context(STYLE):
         canvas = Figure(figsize=_SIZE_INCHES, layout="constrained")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sparseshot.cells import Cells
-from sparseshot.demo.charts import draw_exclusion, draw_thresholds
+from sparseshot.demo.charts import draw_excluded_share, draw_thresholds
 from sparseshot.demo.demo_folder import DemoFolder
 from sparseshot.demo.judging import Judged, OperatingCells
 from sparseshot.images import Box, open_slide
@@ -156,7 +156,7 @@ def _chart_section(judged: Judged, pictures: dict[str, bytes]) -> list[str]:
     }
     if any(each["excluded"] is not None for each in judged.numbers["losses"].values()):
         title = "Share of the unmarked locations that the loss excluded"
-        charts[title] = _add(pictures, draw_exclusion(judged), kind="svg")
+        charts[title] = _add(pictures, draw_excluded_share(judged), kind="svg")
     return ["## Thresholds and exclusion", _picture_table(charts)]
 
 

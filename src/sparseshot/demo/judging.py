@@ -21,7 +21,7 @@ from sparseshot.training.checkpoint import versions
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.training.starting import load_model
 
-THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
+CURVE_THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
 """Thresholds of the F1 curve."""
 
 
@@ -54,7 +54,7 @@ class JudgedLoss:
 
     Attributes:
         points: at threshold 0.5 (``half``), and at the one chosen from held-out marks (``calibrated``).
-        f1: at each of :data:`THRESHOLDS`.
+        f1: at each of :data:`CURVE_THRESHOLDS`.
         log: of the training.
     """
 
@@ -116,7 +116,7 @@ def _judge_loss(own: LossFolder, truth: Cells) -> JudgedLoss:
     assert candidates.score is not None
     assert truth.mpp is not None
     hits = scored_hits(truth.xy, candidates.xy, candidates.score, radius=MATCH_RADIUS_UM / truth.mpp)
-    f1 = f1_score(*hits.counts_at(THRESHOLDS).T)
+    f1 = f1_score(*hits.counts_at(CURVE_THRESHOLDS).T)
     half = candidates[candidates.score >= np.float32(0.5)]  # the precision of stored scores
     found = {"half": (0.5, half), "calibrated": (threshold, read_prediction(own.found))}
     points = {

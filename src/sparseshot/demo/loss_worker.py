@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from sparseshot.cells import write_cells
+from sparseshot.cluster.jobs import end_with_parent
 from sparseshot.demo.demo_folder import DemoFolder
 from sparseshot.errors import SparseshotError
-from sparseshot.experiments.executor import end_with_parent
 from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.models.finder import LOWEST_SCORE
-from sparseshot.prediction import Model, Progress, predict_slide, read_prediction
+from sparseshot.prediction import Measuring, Model, Progress, predict_slide, read_prediction
 from sparseshot.training import TrainingData, train_run
 
 
@@ -35,7 +35,8 @@ def find_cells(folder: DemoFolder, loss: str) -> None:
     checkpoint = train_run(folder.plan.config(loss), data, own.run, show=False)
     reports: list[Progress] = []
     with open_slide(folder.slide) as slide:
-        predict_slide(slide, Model.load(checkpoint, threshold=LOWEST_SCORE), own.candidates)
+        everything = Model.load(checkpoint, threshold=LOWEST_SCORE)
+        predict_slide(slide, everything, own.candidates, measuring=Measuring("none"))
         predict_slide(slide, Model.load(checkpoint), own.found, report=reports.append)
     write_cells(read_prediction(own.found), own.cells)
     speed = reports[-1].mm2 / reports[-1].seconds if reports else None

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.cells import write_cells
+from sparseshot.cluster.jobs import Job, exit_message
+from sparseshot.cluster.local import LocalProcesses
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.demo.demo_folder import FULL, DemoFolder, DemoPlan
 from sparseshot.demo.demo_page import make_page
 from sparseshot.demo.judging import judge
 from sparseshot.errors import SparseshotError
-from sparseshot.experiments.executor import Job, LocalProcesses, exit_message
 from sparseshot.experiments.running import steps_done
 from sparseshot.files import locked, read_as, replacing, write_json
 from sparseshot.prediction.manifest import Manifest

@@ -21,6 +21,9 @@ from sparseshot.training.runs import make_config
 HEADLINE = (0.3, 1.0, 0.1, 0.6)
 """Fractions that run first, so that a part of an experiment is already informative."""
 
+SYNTHETIC = "synthetic"
+"""Name of the synthetic slide among the data sets; its halves are marked and tested."""
+
 LOSS_TITLES: Mapping[str, str] = MappingProxyType(
     {
         "ece": "exclusive cross-entropy",
@@ -101,6 +104,8 @@ class Subject:
     @property
     def title(self) -> str:
         """Name shown in reports."""
+        if self.dataset == SYNTHETIC:
+            return "synthetic slide"
         data = dataset_info(self.dataset).title if self.own is None else self.own.title
         classes = f", {' and '.join(self.classes)}" if self.classes else ""
         return data + classes + ("" if self.marking == "random" else f", marked by {self.marking}")
@@ -108,11 +113,15 @@ class Subject:
     @property
     def licence(self) -> str:
         """Licence of the images."""
+        if self.dataset == SYNTHETIC:
+            return "none"
         return dataset_info(self.dataset).licence if self.own is None else "your own"
 
     @property
     def credit(self) -> str:
         """Attribution shown below an image."""
+        if self.dataset == SYNTHETIC:
+            return self.title
         if self.own is not None:
             return self.own.title
         info = dataset_info(self.dataset)
@@ -124,6 +133,8 @@ class Subject:
             for path in map(Path, (self.own.train, self.own.test)):
                 if not pairs_in_csv(path):
                     raise FormatError(path, "names no images; add a row: slide,marks")
+            return
+        if self.dataset == SYNTHETIC:
             return
         info = dataset_info(self.dataset)
         if root is None:
@@ -175,6 +186,8 @@ class Method:
         tau: probability from which a prediction becomes a mark of the next round.
         paper: its row in the paper's table, if the experiment reproduces one.
         settings: of :class:`~sparseshot.training.config.TrainConfig`; they override those of the experiment.
+        policy: how a simulated annotator spends clicks, a name of
+            :data:`sparseshot.active.annotator.POLICIES`; empty: marks are chosen once, at random.
     """
 
     name: str
@@ -185,6 +198,7 @@ class Method:
     tau: float = 0.75
     paper: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    policy: str = ""
 
     @property
     def weak(self) -> WeakSupervision:
@@ -200,7 +214,7 @@ class Run:
         subject: data set and classes.
         task: ``segment`` or ``detect``.
         method: the loss and its options.
-        fraction: of the marks that are kept; above 1 their number.
+        fraction: of the marks that are kept; above 1 their number; with a policy, the number of clicks.
         seed: of the choice of marks, the weights and everything else that is random.
         profile: a name of :data:`sparseshot.training.config.PROFILES`.
         settings: of :class:`~sparseshot.training.config.TrainConfig`; they override the profile.

@@ -9,11 +9,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from sparseshot.active.annotator import POLICIES
 from sparseshot.cells import MARKINGS
 from sparseshot.datasets import CATALOGUE, dataset_info
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, unknown_name
+from sparseshot.experiments.clicks import FIRST_CLICKS
 from sparseshot.experiments.experiment import (
     LOSS_TITLES,
+    SYNTHETIC,
     Experiment,
     Method,
     OwnData,
@@ -136,6 +139,7 @@ def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
         place = f"[[grid]] {number}"
         check.known(place, "task", grid.tasks, TASKS)
         check.known(place, "loss", grid.losses, methods)
+        _check_clicks(check, place, grid, methods)
         runs = grid_of_runs(
             _subjects(check, place, grid, own),
             grid.tasks,
@@ -170,6 +174,17 @@ def _check_settings(check: _Checker, place: str, settings: Mapping[str, Any], pr
             raise check.error(place, f"{name} = {value!r} is not possible: {error}") from error
 
 
+def _check_clicks(check: _Checker, place: str, grid: RunGrid, methods: Mapping[str, Method]) -> None:
+    """Check that clicks are spent in detection, and that only they are spent on the synthetic slide."""
+    policies = [methods[loss].policy for loss in grid.losses]
+    if any(policies) and (set(grid.tasks) != {"detect"} or min(grid.fractions) < FIRST_CLICKS):
+        raise check.error(
+            place, f'clicks are spent with tasks = ["detect"] and fractions of {FIRST_CLICKS} clicks or more'
+        )
+    if SYNTHETIC in grid.datasets and not all(policies):
+        raise check.error(place, f"the data set {SYNTHETIC} is for losses with a policy")
+
+
 def _check_losses(check: _Checker, file: ExperimentFile) -> None:
     if file.paper_table is not None:
         check.known("", "table of the paper", [file.paper_table], TABLES)
@@ -179,6 +194,8 @@ def _check_losses(check: _Checker, file: ExperimentFile) -> None:
             raise check.error("[losses]", f"{name!r} cannot name a folder; use letters, digits, and . + - _")
         try:
             make_loss(method.loss, method.options)
+            if method.policy:
+                check.known(place, "policy", [method.policy], POLICIES)
             _ = method.weak  # checks rounds and tau
         except InputError as error:
             raise check.error(place, error) from error
@@ -209,6 +226,9 @@ def _subjects(check: _Checker, place: str, grid: RunGrid, own: Mapping[str, OwnD
     for name in grid.datasets:
         if name in own:
             subjects.append(Subject(name, classes, negative, own[name], grid.marking))
+            continue
+        if name == SYNTHETIC:
+            subjects.append(Subject(name))
             continue
         try:
             info = dataset_info(name)

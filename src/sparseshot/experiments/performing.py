@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
+from sparseshot.cluster.jobs import end_with_parent
 from sparseshot.errors import SparseshotWarning
-from sparseshot.experiments.executor import end_with_parent
+from sparseshot.experiments.clicks import spend_clicks
 from sparseshot.experiments.experiment import Run
 from sparseshot.experiments.panels import write_panels
 from sparseshot.experiments.results import ERROR, METRICS, RUN, RunFile
@@ -58,6 +59,8 @@ def perform(run: Run, root: Path | None, folder: Path) -> None:
 
 
 def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
+    if run.method.policy:
+        return _perform_clicks(run, root, folder)
     start = time.perf_counter()
     resumed = (folder / LAST).exists()
     source = run.subject.source(root, fraction=run.fraction, seed=run.seed)
@@ -82,10 +85,32 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
         "training": {"images": len(marks), "marks": sum(marks)},
         "seconds": {"training": trained - start, "all": time.perf_counter() - start},
         "resumed": resumed,
-        "memory_bytes": peak_memory_bytes(),
-        "machine": machine(),
-        "versions": versions(),
+        **_circumstances(),
     }
+
+
+def _perform_clicks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
+    start = time.perf_counter()
+    resumed = (folder / "rounds").exists()
+    checkpoint, rounds = spend_clicks(run, root, folder)
+    return {
+        "run": run,
+        "config": json.loads(checkpoint.config.to_json()),
+        "evaluation": rounds[-1],
+        "exclusive_recall": {},
+        "training": {"marks": rounds[-1]["marks"]},
+        "rounds": rounds,
+        "seconds": {
+            "training": sum(each["seconds"] for each in rounds),
+            "all": time.perf_counter() - start,
+        },
+        "resumed": resumed,
+        **_circumstances(),
+    }
+
+
+def _circumstances() -> dict[str, Any]:
+    return {"memory_bytes": peak_memory_bytes(), "machine": machine(), "versions": versions()}
 
 
 def exclusive_recalls(

@@ -10,8 +10,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from sparseshot.cluster.jobs import Executor, Job, JobStatus, exit_message
+from sparseshot.cluster.local import LocalProcesses, default_slots
 from sparseshot.errors import InputError, OutputError
-from sparseshot.experiments.executor import Job, JobStatus, LocalProcesses, default_slots, exit_message
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.results import (
     CONFIG,
@@ -43,6 +44,7 @@ def run_experiment(
     root: Path | None,
     out: Path,
     jobs: int | None = None,
+    executor: Executor | None = None,
     only: Sequence[str] = (),
     say: Say = lambda _: None,
     begin: Begin = no_progress,
@@ -58,6 +60,7 @@ def run_experiment(
         root: folder of the data sets; None if all images are the user's own.
         out: folder of plans and runs; several experiments may share one, and then share their runs.
         jobs: runs at a time; None for one per GPU, else as many as cores and memory allow.
+        executor: where they run; None for processes on this machine.
         only: patterns of run names, as ``tnbc-*``; empty for all.
         say: receives a line at the start and for each run that ended.
         begin: shows progress between those lines.
@@ -74,7 +77,7 @@ def run_experiment(
     with locked(out):
         write_json(plan_path(out, experiment.name), experiment)
         say(f"{len(runs) - len(missing)} of {len(runs)} runs are done, {len(missing)} to do")
-        pool = LocalProcesses(jobs or default_slots())
+        pool = executor or LocalProcesses(jobs or default_slots())
         work = _jobs(missing, out, root and root.resolve(), command or _command)
         _run_all({run.name: run for run in missing}, out, pool.run(work), say, begin("runs", len(missing)))
     return [replace(Result.read(run, out), ran=run in missing) for run in runs]

@@ -1,22 +1,27 @@
 """Prediction of several slides: one that fails does not stop the others."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError, was_interrupted
 from sparseshot.files import make_folder
 from sparseshot.images import open_slide
+from sparseshot.images.ngff import is_ome_zarr
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.engine import DEFAULT_PACE, Progress, Throughput
 from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.measuring import DEFAULT_MEASURING, Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import folder_inside, slide_identity
 from sparseshot.prediction.predict import predict_slide
 from sparseshot.prediction.summary import PredictionSummary
 from sparseshot.training.pairs import IMAGE_SUFFIXES
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ def find_slides(paths: Sequence[Path]) -> list[Path]:
     """
     found: dict[Path, None] = {}
     for path in paths:
-        if not path.is_dir():
+        if not path.is_dir() or is_ome_zarr(path):
             found[path] = None
             continue
         inside = sorted(each for each in path.iterdir() if each.suffix.lower() in IMAGE_SUFFIXES)
@@ -62,6 +67,7 @@ def predict_slides(
     mpp: float | None = None,
     tile_px: int = TILE_PX,
     pace: Throughput = DEFAULT_PACE,
+    measuring: Measuring = DEFAULT_MEASURING,
     only_tissue: bool = True,
     force: bool = False,
     begin: Callable[[Path], Callable[[Progress], None] | None] = lambda _: None,
@@ -75,37 +81,45 @@ def predict_slides(
         mpp: µm per level-0 pixel, for slides that carry none.
         tile_px: see :func:`~sparseshot.prediction.predict.predict_slide`, as for the following.
         pace: speed and memory.
+        measuring: what is measured of each cell.
         only_tissue: predict tissue only.
         force: replace results of another model.
         begin: called with each path before it is opened; what it returns receives the progress.
     """
     make_folder(out)
-    outcomes: list[Outcome] = []
     taken: set[Path] = set()
-    for path in paths:
+
+    def predicted(path: Path) -> Outcome:
         report = begin(path)
-        try:
-            with open_slide(path, mpp=mpp) as slide:
-                folder = _folder(out, slide, taken)
-                taken.add(folder)
-                summary = predict_slide(
-                    slide,
-                    model,
-                    folder,
-                    tile_px=tile_px,
-                    pace=pace,
-                    only_tissue=only_tissue,
-                    force=force,
-                    report=report,
-                )
-            outcomes.append(Outcome(path, summary))
-        except (SparseshotError, OSError) as error:
-            outcomes.append(Outcome(path, error=str(error)))
-        except Exception as error:  # a slide never stops the others
-            if was_interrupted(error):
-                raise
-            outcomes.append(Outcome(path, error=_unforeseen(path, error)))
-    return outcomes
+        with open_slide(path, mpp=mpp) as slide:
+            folder = slide_folder_inside(out, slide, taken)
+            taken.add(folder)
+            summary = predict_slide(
+                slide,
+                model,
+                folder,
+                tile_px=tile_px,
+                pace=pace,
+                measuring=measuring,
+                only_tissue=only_tissue,
+                force=force,
+                report=report,
+            )
+        return Outcome(path, summary)
+
+    return [failing_alone(path, partial(predicted, path)) for path in paths]
+
+
+def failing_alone(path: Path, work: Callable[[], T]) -> T | Outcome:
+    """Return what work on a slide returns, or its error: a slide never stops the others."""
+    try:
+        return work()
+    except (SparseshotError, OSError) as error:
+        return Outcome(path, error=str(error))
+    except Exception as error:
+        if was_interrupted(error):
+            raise
+        return Outcome(path, error=_unforeseen(path, error))
 
 
 def _unforeseen(path: Path, error: Exception) -> str:
@@ -114,7 +128,7 @@ def _unforeseen(path: Path, error: Exception) -> str:
     return f"{path}: {type(error).__name__}: {error} (not foreseen; please report it)"
 
 
-def _folder(out: Path, slide: Slide, taken: set[Path]) -> Path:
+def slide_folder_inside(out: Path, slide: Slide, taken: Collection[Path]) -> Path:
     """Return the folder of a slide: its name, with its fingerprint if the name is taken."""
     identity = slide_identity(slide)
     plain = folder_inside(out, slide.name)

@@ -1,5 +1,7 @@
 """``sparseshot experiment`` and ``sparseshot report``: run an experiment and show its results."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,6 +16,7 @@ from sparseshot.errors import InputError
 from sparseshot.terminal import progress_bars
 
 if TYPE_CHECKING:
+    from sparseshot.cluster import Executor
     from sparseshot.experiments import Result
 
 
@@ -36,12 +39,14 @@ def experiment(
     ] = None,
     list_them: Annotated[bool, Option("--list", help="Show the built-in experiments.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Show the runs without running them.")] = False,
+    cluster: options.Cluster = None,
     as_json: options.Json = False,
 ) -> None:
     """Run what is missing of an experiment: data sets, losses and fractions listed in a TOML file.
 
     A failed run is recorded and does not stop the others; the exit code is then 1. Run the same command
-    again to resume.
+    again to resume. With `--cluster`, the runs are spread over the nodes of a Ray cluster, which need the
+    same folders.
 
     Example: `sparseshot experiment tnbc-headline --root data --out runs`
     """
@@ -63,13 +68,38 @@ def experiment(
         return
     if out is None:
         raise InputError("choose a folder for the runs: --out DIR")
-    with resumable(), progress_bars() as begin:
+    with resumable(), _executor(cluster, jobs, out, root) as executor, progress_bars() as begin:
         results = run_experiment(
-            chosen, root=root, out=out, jobs=jobs, only=only or (), say=partial(echo, err=True), begin=begin
+            chosen,
+            root=root,
+            out=out if cluster is None else out.absolute(),
+            jobs=jobs,
+            executor=executor,
+            only=only or (),
+            say=partial(echo, err=True),
+            begin=begin,
         )
     _show(results, out, as_json)
     if any(result.state == "failed" for result in results):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _executor(
+    cluster: str | None, jobs: int | None, out: Path, root: Path | None
+) -> "Iterator[Executor | None]":
+    """Join a cluster for the block; None without one."""
+    if cluster is None:
+        yield None
+        return
+    from sparseshot.cluster.joining import joined
+    from sparseshot.cluster.ray_jobs import RayProcesses
+    from sparseshot.files import make_folder
+
+    with joined(cluster) as nodes:
+        make_folder(out)
+        nodes.check(out.absolute(), [] if root is None else [root.absolute()])
+        yield RayProcesses(nodes, jobs)
 
 
 @app.command(rich_help_panel=options.RESEARCH)

@@ -1,0 +1,15 @@
+"""Where work runs: in processes on this machine, or on a Ray cluster.
+
+::
+
+    jobs      commands in processes of their own, and the interface that runs them
+    local     on this machine
+    ray_tasks functions on a Ray cluster, a bounded number at a time
+    ray_jobs  commands on a Ray cluster
+    joining   how a Ray cluster is joined, and what is checked before anything runs on it
+"""
+
+from sparseshot.cluster.jobs import Executor, Job, JobStatus
+from sparseshot.cluster.local import LocalProcesses
+
+__all__ = ["Executor", "Job", "JobStatus", "LocalProcesses"]

@@ -1,0 +1,209 @@
+"""What the nodes of a cluster do for a prediction: begin a slide, find a band, settle a slide."""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sparseshot.errors import OutputError
+from sparseshot.files import locked
+from sparseshot.images import open_slide
+from sparseshot.images.slide import Slide
+from sparseshot.images.tissue import TissueMask
+from sparseshot.prediction.bands import find_band, found_band, keep_tissue, kept_tissue, settle_bands
+from sparseshot.prediction.engine import Throughput
+from sparseshot.prediction.manifest import SHARDS, Manifest
+from sparseshot.prediction.measuring import Measuring
+from sparseshot.prediction.model import Model
+from sparseshot.prediction.predict import full_disk_is_output_error, predict_rest
+from sparseshot.prediction.slide_folder import SlideFolder, tiles_in
+from sparseshot.prediction.slides import Outcome, failing_alone, slide_folder_inside
+from sparseshot.training.checkpoint import Checkpoint
+
+WHOLE_TILES = 48
+"""A slide with no more tiles is one task: about half a minute of two CPU cores."""
+
+_LOCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class ClusterWork:
+    """What all tasks of a prediction need; it is in Ray's object store once.
+
+    Attributes:
+        key: differs between two predictions.
+        checkpoint: of the model.
+        load: further arguments of :meth:`~sparseshot.prediction.model.Model.load`.
+        out: folder of all results.
+        mpp: µm per level-0 pixel, for slides that carry none.
+        tile_px: largest side of a tile.
+        pace: speed and memory.
+        measuring: what is measured of each cell.
+        only_tissue: predict tissue only.
+        force: replace results of another model.
+        threads: of PyTorch in each task.
+        whole_tiles: a slide with more is divided into its bands.
+    """
+
+    key: str
+    checkpoint: Checkpoint
+    load: Mapping[str, Any]
+    out: Path
+    mpp: float | None
+    tile_px: int
+    pace: Throughput
+    measuring: Measuring
+    only_tissue: bool
+    force: bool
+    threads: int
+    whole_tiles: int = WHOLE_TILES
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A slide after its first task.
+
+    Attributes:
+        folder: of its result; None if the slide could not be opened.
+        outcome: None if there are bands left.
+        bands: those to be found, with their numbers of tiles.
+    """
+
+    folder: Path | None = None
+    outcome: Outcome | None = None
+    bands: Mapping[int, int] | None = None
+
+
+@dataclass
+class _Here:
+    """What a process of a node keeps from one task to the next: the model, and the slide it works on."""
+
+    key: str = ""
+    work: ClusterWork | None = None
+    model: Model | None = None
+    opened: tuple[Path, SlideFolder] | None = None
+
+
+_here = _Here()
+
+
+def precision_of_nodes(key: str, work: list[Any]) -> str:
+    """Return the precision that ``auto`` means on this node."""
+    return _prepared(key, work)[1].precision
+
+
+def begin_slide(key: str, work: list[Any], path: Path, taken: frozenset[Path]) -> Begun:
+    """Predict a small slide; of a large one, claim the folder and find the tissue.
+
+    Args:
+        key: of the prediction.
+        work: holds a reference to the :class:`ClusterWork`.
+        path: of the slide.
+        taken: folders of earlier slides with the same name.
+    """
+    folder: Path | None = None
+
+    def begun() -> Begun:
+        nonlocal folder
+        asked, model = _prepared(key, work)
+        with open_slide(path, mpp=asked.mpp) as slide:
+            folder = slide_folder_inside(asked.out, slide, taken)
+            _wait_for_the_dead(folder)
+            with locked(folder), full_disk_is_output_error(folder):
+                own = SlideFolder.claim(
+                    slide,
+                    model,
+                    folder,
+                    tile_px=asked.tile_px,
+                    measuring=asked.measuring,
+                    only_tissue=asked.only_tissue,
+                    force=asked.force,
+                )
+                if own.manifest.finished or tiles_in(own.todo) <= asked.whole_tiles:
+                    return Begun(folder, Outcome(path, predict_rest(own, asked.pace)))
+                if asked.only_tissue:
+                    keep_tissue(own)
+                left = {band.index: tiles_in((band,)) for band in own.todo if found_band(own, band) is None}
+            return Begun(folder, bands=left)
+
+    result = failing_alone(path, begun)
+    return result if isinstance(result, Begun) else Begun(folder, result)
+
+
+def find_in_band(key: str, work: list[Any], path: Path, folder: Path, index: int) -> int | Outcome:
+    """Find the cells of a band, and return how many; they are in a file of the slide's folder."""
+
+    def found() -> int:
+        asked, model = _prepared(key, work)
+        with full_disk_is_output_error(folder):
+            own = _opened(asked, model, path, folder)
+            return find_band(own, own.bands[index], asked.pace)
+
+    return failing_alone(path, found)
+
+
+def settle_slide(key: str, work: list[Any], path: Path, folder: Path) -> Outcome:
+    """Settle the bands of a slide in order, write shards and manifest, and export."""
+
+    def settled() -> Outcome:
+        asked, model = _prepared(key, work)
+        _wait_for_the_dead(folder / SHARDS)
+        with (
+            locked(folder / SHARDS),
+            full_disk_is_output_error(folder),
+            open_slide(path, mpp=asked.mpp) as slide,
+        ):
+            own = _reopened(asked, model, slide, folder)
+            own.manifest = own.manifest.sound(folder)
+            settle_bands(own)
+            return Outcome(path, own.export())
+
+    return failing_alone(path, settled)
+
+
+def _prepared(key: str, work: list[Any]) -> tuple[ClusterWork, Model]:
+    """Return the work and the model, loaded by the first task of this process."""
+    if _here.key != key or _here.work is None or _here.model is None:
+        import ray  # noqa: PLC0415  an extra
+
+        asked: ClusterWork = ray.get(work[0])
+        torch.set_num_threads(asked.threads)
+        _close()
+        _here.model = Model.load(asked.checkpoint, **asked.load)
+        _here.key, _here.work = key, asked
+    return _here.work, _here.model
+
+
+def _opened(asked: ClusterWork, model: Model, path: Path, folder: Path) -> SlideFolder:
+    """Return a slide with its tissue and bands, which the next band of it will need again."""
+    if _here.opened is None or _here.opened[0] != folder:
+        _close()
+        _here.opened = folder, _reopened(asked, model, open_slide(path, mpp=asked.mpp), folder)
+    return _here.opened[1]
+
+
+def _reopened(asked: ClusterWork, model: Model, slide: Slide, folder: Path) -> SlideFolder:
+    manifest = Manifest.load(folder)
+    if manifest is None or manifest.identity["model"]["fingerprint"] != model.fingerprint:
+        raise OutputError(folder, "was changed by another sparseshot; run the same command again")
+    tissue = kept_tissue(folder, manifest) if asked.only_tissue else TissueMask.everywhere(slide)
+    return SlideFolder(slide, model, folder, manifest, tissue, asked.measuring)
+
+
+def _close() -> None:
+    if _here.opened is not None:
+        _here.opened[1].slide.close()
+        _here.opened = None
+
+
+def _wait_for_the_dead(folder: Path) -> None:
+    """Wait while a task that Ray gave up, or one of a killed caller, still holds the lock of a folder."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while time.monotonic() < until:
+        with suppress(OutputError), locked(folder):
+            return
+        time.sleep(0.5)
