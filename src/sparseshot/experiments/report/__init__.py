@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparseshot.experiments.report.comparisons import choose_focus, compare
-from sparseshot.experiments.report.evidence import exclusion, marked_share, panels
-from sparseshot.experiments.report.provenance import provenance
-from sparseshot.experiments.report.ranking import ranking
+from sparseshot.experiments.report.evidence import exclusion_section, marked_share_section, panel_section
+from sparseshot.experiments.report.provenance import provenance_section
+from sparseshot.experiments.report.ranking import ranking_section
 from sparseshot.experiments.report.raw import raw_metrics, write_raw_metrics
-from sparseshot.experiments.report.scores import comparison_section, paper_table_section, summary
+from sparseshot.experiments.report.scores import comparison_section, paper_table_section, summary_section
 from sparseshot.experiments.results import Results
 from sparseshot.files import make_folder, replacing
 from sparseshot.pages import Parts, Picture, to_html, to_markdown
@@ -34,17 +34,17 @@ def make_report(
     """
     comparisons = compare(results)
     focus = choose_focus(comparisons, about, against)
-    parts = summary(results, comparisons, focus)
+    parts = summary_section(results, comparisons, focus)
     for comparison in comparisons:
         parts += comparison_section(comparison)
     for experiment in results.experiments:
         if experiment.paper_table is not None:
             parts += paper_table_section(experiment, results)
-    parts += ranking(comparisons, focus)
-    parts += exclusion(comparisons)
-    parts += marked_share(comparisons)
-    parts += panels(comparisons, focus, restricted=restricted_images)
-    return parts + provenance(results)
+    parts += ranking_section(comparisons, focus)
+    parts += exclusion_section(comparisons)
+    parts += marked_share_section(comparisons)
+    parts += panel_section(comparisons, focus, restricted=restricted_images)
+    return parts + provenance_section(results)
 
 
 def write_report(parts: Sequence[str | Picture], page: Path, *, figures: Path | None = None) -> list[Path]:

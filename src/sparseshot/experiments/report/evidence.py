@@ -12,7 +12,7 @@ from sparseshot.training.logs import numbers_of
 _FREE_LICENCES = ("CC BY 4", "CC BY-SA", "CC0", "BSD", "MIT", "Apache", "GPL", "public domain")
 
 
-def exclusion(comparisons: Sequence[Comparison]) -> Parts:
+def exclusion_section(comparisons: Sequence[Comparison]) -> Parts:
     """Return the section on what was excluded during training."""
     figures = []
     for comparison in comparisons:
@@ -37,7 +37,7 @@ def exclusion(comparisons: Sequence[Comparison]) -> Parts:
     ]
 
 
-def marked_share(comparisons: Sequence[Comparison]) -> Parts:
+def marked_share_section(comparisons: Sequence[Comparison]) -> Parts:
     """Return the section on estimates of the share of cells that is marked."""
     estimates = {}
     for comparison in comparisons:
@@ -56,7 +56,7 @@ def marked_share(comparisons: Sequence[Comparison]) -> Parts:
     ]
 
 
-def panels(comparisons: Sequence[Comparison], focus: Sequence[str], *, restricted: bool) -> Parts:
+def panel_section(comparisons: Sequence[Comparison], focus: Sequence[str], *, restricted: bool) -> Parts:
     """Return the section of example images at about 30 % of the marks, where licences permit it."""
     parts: Parts = []
     withheld = []

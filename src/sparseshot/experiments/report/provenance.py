@@ -13,7 +13,7 @@ from sparseshot.pages import Parts, code, escape, table
 from sparseshot.terminal import duration
 
 
-def provenance(results: Results) -> Parts:
+def provenance_section(results: Results) -> Parts:
     """Return the commands, their cost, and what went wrong."""
     parts: Parts = ["## Runs"]
     for experiment in results.experiments:

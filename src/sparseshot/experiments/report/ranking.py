@@ -96,7 +96,7 @@ def holm(values: ArrayLike) -> list[float]:
     return list(map(float, corrected))
 
 
-def ranking(comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
+def ranking_section(comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
     """Rank the methods over data sets and fractions, and test the first against each of the others."""
     parts: Parts = []
     for task, word in TASK_WORDS.items():

@@ -52,15 +52,24 @@ def _run(result: Result) -> dict[str, Any]:
             "exclusive_recall": metrics["exclusive_recall"],
             "marked_share": result.marked_share(),
             "marks": metrics["training"]["marks"],
+            "rounds": [_round(each) for each in metrics.get("rounds", [])],
             "seconds": round(result.seconds, 1),
             "memory_mb": None if result.memory_bytes is None else round(result.memory_bytes / 1e6),
         }
     return {name: _rounded(value) for name, value in entry.items() if value not in (None, [], {})}
 
 
+def _round(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a round of clicks."""
+    scores = {point: record[point]["pooled"] for point in ("half", "calibrated", "best") if record[point]}
+    return {name: record[name] for name in ("clicks", "marks", "regions", "steps")} | scores
+
+
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
     if isinstance(value, float):  # JSON has no NaN, the precision where nothing was found
         return None if math.isnan(value) else round(value, 4)
     return value

@@ -27,7 +27,7 @@ _LEGEND = (
 )
 
 
-def summary(results: Results, comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
+def summary_section(results: Results, comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
     """Return the title, the purpose, the state of the runs, and the headline table."""
     one = len(results.experiments) == 1
     parts: Parts = [f"# {escape(results.experiments[0].title) if one else 'Experiments'}"]

@@ -1,0 +1,143 @@
+"""The price in clicks: a simulated annotator marks, trains, looks and marks on."""
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from sparseshot.active.annotator import Annotation, Opportunity, first_marks, spend
+from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.experiments.experiment import SYNTHETIC, Run
+from sparseshot.files import make_folder, read_as, replacing, write_json
+from sparseshot.images import Box, Grid, open_slide
+from sparseshot.prediction.model import Model
+from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import SCRATCH, TrainConfig
+from sparseshot.training.evaluation import evaluate
+from sparseshot.training.loop import CONFIG, train
+from sparseshot.training.prepare import prepare
+from sparseshot.training.starting import MODEL, continue_run, rate_for, steps_for
+
+FIRST_CLICKS = 20
+_GROWTH = 3
+_ROUND = "round.json"
+_SYNTHETIC_SEED, _SYNTHETIC_PX = 5, 1200
+
+
+def click_budgets(most: float) -> list[int]:
+    """Return the numbers of clicks after which a model is trained.
+
+    >>> click_budgets(540)
+    [20, 60, 180, 540]
+    """
+    budgets = [FIRST_CLICKS]
+    while budgets[-1] * _GROWTH <= most:
+        budgets.append(budgets[-1] * _GROWTH)
+    return budgets
+
+
+def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint, list[dict[str, Any]]]:
+    """Do a run of clicks, or what is left of it; return its last model and the record of each round.
+
+    A round is a function of the one before, so that a killed run repeats no finished training. The first
+    round is the same for all policies and taken from a finished one.
+    """
+    known, test = _slides(run, root, folder)
+    annotation = first_marks(known, FIRST_CLICKS, seed=run.seed)
+    checkpoint: Checkpoint | None = None
+    before, records = 0, []
+    for number, budget in enumerate(click_budgets(run.fraction)):
+        if checkpoint is not None:
+            random = np.random.default_rng([run.seed, number])
+            given = Opportunity(Model.load(checkpoint, device="cpu"), budget - annotation.clicks, random)
+            annotation = spend(annotation, run.method.policy, given)
+        config = _config(run, checkpoint, annotation.marks - before)
+        before = annotation.marks
+        place = folder / "rounds" / str(number)
+        if number == 0:
+            _take_from_sibling(run, config, folder)
+        checkpoint, record = _round(config, annotation, test, place)
+        records.append(record)
+    assert checkpoint is not None, "there is at least one round"
+    return checkpoint, records
+
+
+def _config(run: Run, parent: Checkpoint | None, new_marks: int) -> TrainConfig:
+    config = run.config()
+    if parent is not None:
+        return continue_run(replace(config, start=str(parent.path)), parent, new_marks)
+    from_scratch = config.start == SCRATCH
+    return replace(
+        config,
+        steps=config.steps or steps_for(new_marks, from_scratch=from_scratch),
+        learning_rate=config.learning_rate or rate_for(new_marks, from_scratch=from_scratch),
+    )
+
+
+def _round(
+    config: TrainConfig, annotation: Annotation, test: Sequence[AnnotatedSlide], folder: Path
+) -> tuple[Checkpoint, dict[str, Any]]:
+    """Train and evaluate one round."""
+    if (folder / _ROUND).is_file():
+        return Checkpoint.load(folder / MODEL), read_as(folder / _ROUND, dict[str, Any])
+    begun = time.perf_counter()
+    marked = [replace(item, truth=None) for item in annotation.slides]  # training must not see it
+    checkpoint = train(config, *prepare(marked, [], config), folder, show=False)
+    trained = time.perf_counter()
+    record = asdict(evaluate(checkpoint, test)) | {
+        "clicks": annotation.clicks,
+        "marks": annotation.marks,
+        "regions": sum(len(item.marks.regions) for item in annotation.slides),
+        "steps": config.steps,
+        "seconds": trained - begun,
+    }
+    write_json(folder / _ROUND, record)
+    return checkpoint, record
+
+
+def _take_from_sibling(run: Run, config: TrainConfig, folder: Path) -> None:
+    """Copy the first round of a run that differs in the policy alone, if there is one."""
+    own = folder / "rounds" / "0"
+    if own.exists():
+        return
+    for other in sorted(folder.parent.glob(f"{run.subject.name}-{run.task}-*-s{run.seed}/rounds/0")):
+        if not (other / _ROUND).is_file():
+            continue
+        if json.loads((other / CONFIG).read_text()) == json.loads(config.to_json()):
+            temporary = own.with_name("0.part")
+            shutil.rmtree(temporary, ignore_errors=True)
+            shutil.copytree(other, temporary)
+            temporary.rename(own)
+            return
+
+
+def _slides(run: Run, root: Path | None, folder: Path) -> tuple[list[AnnotatedSlide], list[AnnotatedSlide]]:
+    """Return the slides to mark and those to test on."""
+    if run.subject.dataset == SYNTHETIC:
+        return _synthetic_halves(folder / "slides")
+    known, _ = run.subject.source(root, fraction=1.0, seed=run.seed).load()
+    return known, run.subject.test_images(root)
+
+
+def _synthetic_halves(folder: Path) -> tuple[list[AnnotatedSlide], list[AnnotatedSlide]]:
+    """Return one half of a synthetic slide to mark, and the other to test on."""
+    side = _SYNTHETIC_PX
+    tissue = SyntheticTissue(_SYNTHETIC_SEED, size_px=(2 * side, side), mpp=0.5, tissue_fraction=1.0)
+    make_folder(folder)
+    halves = []
+    for name, box in (("marked", Box(0, 0, side, side)), ("tested", Box(side, 0, 2 * side, side))):
+        path = folder / f"{name}.png"
+        if not path.is_file():
+            with replacing(path) as temporary:
+                Image.fromarray(tissue.read(Grid.over(tissue), box)).save(temporary, format="PNG")
+        cells = tissue.cells((box.x0, box.y0, box.x1, box.y1))
+        cells = replace(cells, xy=cells.xy - box[:2])
+        halves.append([AnnotatedSlide(open_slide(path, mpp=tissue.mpp), cells, truth=cells)])
+    return halves[0], halves[1]
