@@ -17,6 +17,12 @@ def as_column(values: Any, dtype: Any) -> NDArray[Any] | None:
     return None if values is None else np.asarray(values, dtype=dtype)
 
 
+def as_numbers(values: Any) -> NDArray[np.floating]:
+    """Return a column of float32 as it is, any other as float64."""
+    column: NDArray[np.floating] = np.asarray(values)
+    return column if column.dtype == np.float32 else np.asarray(values, dtype=np.float64)
+
+
 def as_ids(values: Any) -> NDArray[Any] | None:
     """Return a column of ids: whole numbers below 2⁶³ stay numbers, all else becomes UTF-8."""
     if values is None:
@@ -66,6 +72,12 @@ def stacked(tables: Sequence["Cells"], name: str, missing: Any) -> NDArray[Any] 
         for table, column in zip(tables, columns, strict=True)
     ]
     return np.concatenate(filled)
+
+
+def stacked_numbers(tables: Sequence["Cells"], name: str) -> NDArray[np.floating]:
+    """Stack a measurement; NaN where a table lacks it."""
+    missing = np.float32(np.nan)  # float32, so that it widens no column
+    return np.concatenate([t.measurements.get(name, np.full(len(t), missing)) for t in tables])
 
 
 def stacked_ids(tables: Sequence["Cells"]) -> NDArray[Any] | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -15,9 +16,11 @@ from sparseshot.cells.columns import (
     as_frozen,
     as_ids,
     as_notes,
+    as_numbers,
     stacked,
     stacked_ids,
     stacked_notes,
+    stacked_numbers,
 )
 from sparseshot.errors import InputError
 
@@ -50,7 +53,7 @@ class Cells:
         mpp: µm per level-0 pixel, or None if unknown.
         regions: array of shapely polygons in which every cell is marked.
         region_notes: a mapping of texts for each region, e.g. who reviewed it; or None.
-        measurements: further float64 columns by name.
+        measurements: further columns of numbers by name, float32 or float64.
         kind: ``(N,)`` uint8 index into :data:`KINDS`, or None if the source does not say.
         colors: red, green and blue (0–255) of each class, or None.
         nucleus: ``(N,)`` outlines of the nuclei where ``outline`` is that of the whole cell, or None.
@@ -71,7 +74,7 @@ class Cells:
     id: NDArray[Any] | None
     mpp: float | None
     regions: NDArray[np.object_]
-    measurements: Mapping[str, NDArray[np.float64]]
+    measurements: Mapping[str, NDArray[np.floating]]
     kind: NDArray[np.uint8] | None
     colors: tuple[tuple[int, int, int], ...] | None
     nucleus: NDArray[np.object_] | None
@@ -136,7 +139,7 @@ class Cells:
             "nucleus": as_column(nucleus, object),
             "name": as_column(name, object),
         }
-        extra = {each: as_column(values, np.float64) for each, values in measurements.items()}
+        extra = {each: as_numbers(values) for each, values in measurements.items()}
         for each, column in {**columns, **extra, "xy": None}.items():
             if column is not None and column.shape != (len(xy),):
                 raise InputError(
@@ -156,7 +159,7 @@ class Cells:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the measurements as a plain dict, since their read-only view cannot be pickled."""
         columns = {each.name: getattr(self, each.name) for each in fields(self)}
-        return _rebuilt, (columns | {"measurements": dict(self.measurements)},)
+        return partial(Cells, **columns | {"measurements": dict(self.measurements)}), ()
 
     def __len__(self) -> int:
         return len(self.xy)
@@ -320,14 +323,7 @@ class Cells:
             mpp=mpps.pop(),
             regions=np.concatenate([table.regions for table in tables]),
             region_notes=stacked_notes(tables),
-            measurements={
-                name: np.concatenate([t.measurements.get(name, np.full(len(t), np.nan)) for t in tables])
-                for name in names
-            },
+            measurements={name: stacked_numbers(tables, name) for name in names},
             colors=tuple(colors.get(name, GREY) for name in classes) if colors else None,
             **{name: stacked(tables, name, missing) for name, missing in _OPTIONAL.items()},
         )
-
-
-def _rebuilt(columns: dict[str, Any]) -> Cells:
-    return Cells(**columns)

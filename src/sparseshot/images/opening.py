@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import DataNotFoundError, SlideError
 from sparseshot.images.codecs import BrokenLayout, UnknownLayout
+from sparseshot.images.ngff import OmeZarr, is_ome_zarr
 from sparseshot.images.openslide_file import OpenSlideFile
 from sparseshot.images.pixel_size import image_mpp
 from sparseshot.images.plain_image import read_image
@@ -23,11 +24,11 @@ _TIFF_VENDORS = {None, "aperio", "generic-tiff"}
 def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
     """Open a whole slide or a plain image as a :class:`~sparseshot.images.slide.Slide`.
 
-    Reads what OpenSlide reads (SVS, NDPI, MRXS, SCN, BIF, DICOM, …), pyramidal TIFF, OME-TIFF, and plain
-    images as slides of one level.
+    Reads what OpenSlide reads (SVS, NDPI, MRXS, SCN, BIF, DICOM, …), pyramidal TIFF, OME-TIFF, OME-Zarr,
+    and plain images as slides of one level.
 
     Args:
-        path: the file; any one file of a DICOM series, the ``.mrxs`` file of MRXS.
+        path: the file; any one file of a DICOM series, the ``.mrxs`` file of MRXS, the folder of OME-Zarr.
         mpp: µm per level-0 pixel, for files that state none or a wrong one.
 
     >>> import tempfile
@@ -44,7 +45,7 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
         check_mpp(mpp)
     if not path.exists():
         raise DataNotFoundError(path, "no such slide; check the path")
-    if path.is_dir():
+    if path.is_dir() and not is_ome_zarr(path):
         raise SlideError(path, "is a folder; give a file, e.g. any one file of a DICOM series")
     try:
         slide = _opened(path)
@@ -52,7 +53,7 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
         raise SlideError(
             path, f"cannot be read ({error.strerror or error}); check its permissions"
         ) from error
-    mpp = mpp or slide.stated_mpp or image_mpp(path)
+    mpp = mpp or slide.stated_mpp or (None if path.is_dir() else image_mpp(path))
     if mpp is None:
         slide.close()
         raise SlideError(
@@ -65,6 +66,8 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
 
 
 def _opened(path: Path) -> PyramidSlide:
+    if path.is_dir():
+        return OmeZarr(path)
     vendor = openslide.OpenSlide.detect_format(path)
     if not (is_tiff(path) and vendor in _TIFF_VENDORS):
         return OpenSlideFile(path) if vendor else PlainImage(path)

@@ -18,8 +18,14 @@ def floats(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
     """Return numbers as float64, missing ones as NaN."""
     values = column.cast(pa.float64())
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    numbers: NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
-    return numbers
+    array: NDArray[np.float64] = values.to_numpy(zero_copy_only=False)
+    return array
+
+
+def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[np.floating]:
+    """Return float32 numbers as they are, all others as float64; missing ones as NaN."""
+    values = floats(column)
+    return values.astype(np.float32) if pa.types.is_float32(column.type) else values
 
 
 def class_codes(
@@ -41,8 +47,8 @@ def ids(column: pa.Array, where: str) -> NDArray[Any]:
     """Return ids: whole numbers if all are below 2⁶³, else texts, empty for missing ones."""
     if pa.types.is_integer(column.type) and not column.null_count:
         try:
-            numbers: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-            return numbers
+            whole: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            return whole
         except pa.ArrowInvalid:
             pass  # beyond int64
     texts = column.cast(pa.string()).fill_null("").cast(pa.binary())
@@ -89,7 +95,7 @@ def cells_of_columns(
         score=floats(columns["score"]) if "score" in columns else None,
         outline=outline,
         id=ids(columns["id"], where) if "id" in columns else None,
-        measurements={name: floats(columns[column]) for column, name in measurements.items()},
+        measurements={name: numbers(columns[column]) for column, name in measurements.items()},
         kind=kind,
         name=columns["name"].cast(pa.string()).to_pylist() if "name" in columns else None,
         nucleus=nucleus,

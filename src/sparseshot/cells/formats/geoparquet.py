@@ -20,12 +20,18 @@ from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import Cells
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.files import replacing
 
 KEY = b"sparseshot"
 """Key of the metadata for what columns cannot hold."""
 ROWS = 1 << 18
 MOST_ROWS = 1 << 29
 OWN_COLUMNS = ("geometry", "x", "y", "class", "score", "id", "kind", "name", "nucleus")
+_STORED: dict[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": ["class", "kind"],
+    "write_statistics": ["x", "y"],
+}
 _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
 
 
@@ -47,17 +53,35 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         ) from None
 
 
-def read_places(path: Path) -> Cells:
+def read_places(path: Path, *, measurements: bool = True) -> Cells:
     """Read everything but the outlines, for millions of cells of which only the places are needed."""
     if not path.is_file():
         raise DataNotFoundError(path, "there is no such file")
-    cells, layout = _read(path, path.name, Repairs(), outlines=False)
+    cells, layout = _read(path, path.name, Repairs(), outlines=False, measurements=measurements)
     colors = layout.own.get("colors")
     return replace(cells, mpp=layout.own.get("mpp"), colors=colors and tuple(map(tuple, colors)))
 
 
+def read_own(path: Path) -> Cells:
+    """Read a file that this program wrote and nobody changed since: its outlines are not checked again."""
+    cells, layout = _read(path, path.name, Repairs(), checks=False)
+    colors = layout.own.get("colors")
+    return replace(cells, mpp=layout.own.get("mpp"), colors=colors and tuple(map(tuple, colors)))
+
+
+def measurement_names(path: Path) -> dict[str, str]:
+    """Return the columns of measurements, and the names of the measurements that they hold."""
+    return _layout(pq.read_schema(path), path.name).measurements
+
+
 def _read(
-    file: BinaryIO | Path, name: str, repairs: Repairs, *, outlines: bool = True
+    file: BinaryIO | Path,
+    name: str,
+    repairs: Repairs,
+    *,
+    outlines: bool = True,
+    checks: bool = True,
+    measurements: bool = True,
 ) -> tuple[Cells, "_Layout"]:
     """Read the columns."""
     try:
@@ -69,8 +93,11 @@ def _read(
         if not outlines and {"x", "y"} <= set(layout.columns):
             columns = [each for each in layout.columns if each not in {layout.geometry, "nucleus"}]
             layout = layout._replace(columns=columns, geometry=None)
+        if not measurements:
+            columns = [each for each in layout.columns if each not in layout.measurements]
+            layout = layout._replace(columns=columns, measurements={})
         tables = [
-            _cells(batch, layout, name, repairs)
+            _cells(batch, layout, name, repairs, checks=checks)
             for batch in parquet.iter_batches(ROWS, columns=layout.columns, use_threads=False)
         ]
     except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # raised by pyarrow
@@ -121,11 +148,12 @@ def _numbers(schema: pa.Schema) -> dict[str, str]:
     }
 
 
-def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs) -> Cells:
+def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs, *, checks: bool) -> Cells:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     outline, xy = None, np.full((batch.num_rows, 2), np.nan)
     if layout.geometry is not None:
-        outline, xy = _shapes(columns[layout.geometry], where, repairs)
+        column = columns[layout.geometry]
+        outline, xy = _shapes(column, where, repairs) if checks else (_unchecked(column), xy)
     if "x" in columns and "y" in columns:
         xy = np.column_stack([floats(columns["x"]), floats(columns["y"])])
         repairs.count(NOT_FINITE, len(xy) - (np.abs(xy) <= FARTHEST_PX).all(axis=1).sum())
@@ -138,6 +166,11 @@ def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs)
         outline=outline,
         nucleus=_shapes(columns["nucleus"], where, repairs)[0] if "nucleus" in columns else None,
     )
+
+
+def _unchecked(column: pa.Array) -> NDArray[np.object_]:
+    shapes: NDArray[np.object_] = shapely.from_wkb(column.to_numpy(zero_copy_only=False))
+    return shapes
 
 
 def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
@@ -174,11 +207,21 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:  # noqa:
     }
     metadata = {KEY: orjson.dumps(own), b"geo": orjson.dumps(_geo(cells))}
     schema = _table(cells[:0], named).schema.with_metadata(metadata)
-    with pq.ParquetWriter(
-        file, schema, compression="zstd", use_dictionary=["class", "kind"], write_statistics=["x", "y"]
-    ) as writer:
+    with pq.ParquetWriter(file, schema, **_STORED) as writer:
         for start in range(0, len(cells), ROWS):
             writer.write_table(_table(cells[start : start + ROWS], named).cast(schema))
+
+
+def write_with(source: Path, target: Path, measurements: Mapping[str, NDArray[np.floating]]) -> None:
+    """Copy a file written by :func:`write` with further measurements; its outlines are not decoded."""
+    table = pq.read_table(source, use_threads=False)
+    own = orjson.loads(table.schema.metadata[KEY])
+    for name, column in measurements.items():
+        table = table.append_column(_column_name(name), pa.array(column))
+        own["measurements"][_column_name(name)] = name
+    table = table.replace_schema_metadata({**table.schema.metadata, KEY: orjson.dumps(own)})
+    with replacing(target) as temporary:
+        pq.write_table(table, temporary, row_group_size=ROWS, **_STORED)
 
 
 def _column_name(measurement: str) -> str:

@@ -1,10 +1,15 @@
 """Arguments of readers and writers; each takes those that concern it."""
 
 from dataclasses import dataclass
-from typing import BinaryIO, NamedTuple
+from importlib import import_module
+from typing import Any, BinaryIO, NamedTuple
 
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
+from sparseshot.errors import InputError
+
+MEMBER = "sparseshot"
+"""Member of JSON files, ignored by other programs, for what their format cannot hold."""
 
 
 class OpenFile(NamedTuple):
@@ -55,3 +60,11 @@ class WriteOptions:
             elif values is not None:
                 what = {"outline": "outlines", "nucleus": "nuclei", "name": "names"}[column]
                 self.losses.count(f"{what} left out", sum(value is not None for value in values))
+
+
+def optional(module: str, *, extra: str) -> Any:
+    """Import a module that only an extra installs, or say how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InputError(f'{error}; install it with: pip install "sparseshot[{extra}]"') from error

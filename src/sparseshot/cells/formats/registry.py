@@ -17,7 +17,7 @@ from sparseshot.cells.formats.sniffing import sniff
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotWarning
-from sparseshot.files import replacing
+from sparseshot.files import replacing, replacing_folder
 
 
 class Format(NamedTuple):
@@ -27,6 +27,7 @@ class Format(NamedTuple):
     writer: str
     endings: tuple[str, ...]
     streams: bool = True  # can be read from inside an archive, front to back
+    is_folder: bool = False
 
 
 FORMATS = MappingProxyType(
@@ -39,10 +40,15 @@ FORMATS = MappingProxyType(
         "csv": Format("points_csv", "points_csv", (".csv", ".tsv", ".txt")),
         "mask": Format("masks", "masks", (".png", ".tif", ".tiff", ".npy"), streams=False),
         "hovernet": Format("matlab", "matlab", (".mat",), streams=False),
+        "anndata": Format("", "anndata_file", (".h5ad",), streams=False),
+        "spatialdata": Format("", "spatialdata_store", (".zarr",), streams=False, is_folder=True),
         "crchisto": Format("matlab", "matlab.write_points", ("_detection.mat",), streams=False),
     }
 )
-"""Formats by name; names that end in .gz or, for QuPath, .zip are compressed."""
+"""Formats by name; names that end in .gz or, for QuPath, .zip are compressed. Some are only written."""
+
+STORE_MARKS = ("zarr.json", ".zgroup", ".zattrs")
+"""Files that tell a Zarr folder from another, which is never replaced."""
 
 
 def read_cells(
@@ -84,6 +90,10 @@ def read_cells(
     for source in sources(path):
         name = format or sniff(source.file.peek(4096), source.name)  # type: ignore[attr-defined]
         known = Format("matlab", "", (), streams=False) if name == "matlab" else _format(name)
+        if not known.reader:
+            raise FormatError(
+                source.name, f"{name} is written, but not read; convert it with its own library"
+            )
         if not known.streams and source.file.seekable() is False:
             raise FormatError(source.name, f"{name} is not read from inside an archive; unpack it first")
         try:
@@ -132,9 +142,14 @@ def write_cells(
     if packed and not known.streams:
         raise InputError(f"{path}: {chosen} is packed by itself; leave {packed} out of the name")
     options = WriteOptions(Repairs(), exhaustive_class, size_px, decimals, Path(bare).suffix)
-    with replacing(path) as temporary, _opened(temporary, packed, path.name) as file:
-        module, _, function = known.writer.partition(".")
-        getattr(_module(module), function or "write")(cells, file, options)
+    module, _, function = known.writer.partition(".")
+    write = getattr(_module(module), function or "write")
+    if known.is_folder:
+        with replacing_folder(path, marks=STORE_MARKS) as temporary:
+            write(cells, temporary, options)
+    else:
+        with replacing(path) as temporary, _opened(temporary, packed, path.name) as file:
+            write(cells, file, options)
     options.losses.warn(str(path), SparseshotWarning)
 
 
@@ -162,7 +177,7 @@ def _module(name: str) -> Any:
 
 @contextmanager
 def _opened(path: Path, packed: str, name: str) -> Iterator[BinaryIO]:
-    with path.open("wb") as file:
+    with path.open("w+b") as file:  # HDF5 reads what it has written
         if packed == ".gz":
             with gzip.GzipFile(
                 "", "wb", 6, file, mtime=0

@@ -1,0 +1,246 @@
+"""OME-Zarr images (NGFF 0.4 and 0.5) in a folder of this computer.
+
+Metadata are checked before Zarr sees them: which codecs it may run, how large a chunk may be, and that no
+path leads out of the folder.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sparseshot.errors import SlideError
+from sparseshot.images.pixel_size import plausible
+from sparseshot.images.plain_image import as_rgb
+from sparseshot.images.pyramid import PyramidSlide
+from sparseshot.images.slide import Box
+
+MARKS = ("zarr.json", ".zattrs")
+"""Files of which an OME-Zarr folder has one: version 3 of Zarr, or version 2."""
+
+_MOST_METADATA_BYTES = 2**24
+_MOST_LEVELS = 32
+_MOST_CHUNK_BYTES = 2**27
+_LONGEST_SIDE_PX = 2**30
+_BLOCK_PX = 512  # small chunks are read together
+_CACHE_BYTES = 2**28
+_UM = {
+    "micrometer": 1.0,
+    "nanometer": 1e-3,
+    "millimeter": 1e3,
+    "centimeter": 1e4,
+    "meter": 1e6,
+    "angstrom": 1e-4,
+}
+_TYPES = {"|u1": 1, "<u2": 2, ">u2": 2, "uint8": 1, "uint16": 2}
+_COMPRESSORS = {"blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma"}
+_CODECS = {"bytes", "transpose", "blosc", "gzip", "zstd", "crc32c", "sharding_indexed"}
+"""What decodes numbers and nothing else; Zarr also knows codecs that unpickle objects."""
+
+
+class _LayoutError(ValueError):
+    """Metadata that are not understood; the message continues "this OME-Zarr …"."""
+
+
+class _Level(NamedTuple):
+    """An array of the pyramid: its folder, shape, and chunk sizes."""
+
+    folder: Path
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+
+
+def is_ome_zarr(path: Path) -> bool:
+    """Return whether a path is a folder that looks like Zarr."""
+    return path.is_dir() and any((path / name).is_file() for name in MARKS)
+
+
+class OmeZarr(PyramidSlide):
+    """An OME-Zarr image with levels; one time and one plane, grey or RGB, of 8 or 16 bits."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._axes, self._levels, mpp = _layout(path)
+            arrays = [_opened(level.folder) for level in self._levels]
+            if any(array.shape != level.shape for array, level in zip(arrays, self._levels, strict=True)):
+                raise _LayoutError("has arrays of other shapes than its metadata state")
+        except _LayoutError as bad:
+            raise SlideError(path, f"this OME-Zarr {bad}") from bad
+        except SlideError:
+            raise
+        except Exception as error:  # parsing an untrusted file may raise anything
+            raise SlideError(path, f"this OME-Zarr cannot be read ({error})") from error
+        sizes = [(level.shape[-1], level.shape[-2]) for level in self._levels]
+        super().__init__(path, vendor="ome-zarr", levels=sizes, stated_mpp=mpp)
+        self._blocks = [
+            tuple(side * -(-_BLOCK_PX // side) for side in level.chunks[-2:]) for level in self._levels
+        ]
+        largest = max(3 * height * width for height, width in self._blocks)
+        read = partial(_read, arrays, self._axes)  # without self, which would be a cycle
+        self._decoded = lru_cache(max(1, _CACHE_BYTES // largest))(read)
+
+    def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
+        """Read RGB from the chunks that overlap the box."""
+        height, width = self._blocks[level]
+        out = np.empty((box.height, box.width, 3), np.uint8)
+        for block in box.blocks(width, height):
+            part = block.meet(box)
+            try:
+                pixels = self._decoded(level, block.meet(Box(0, 0, *self.levels[level])))
+            except Exception as error:  # decoders of untrusted files may raise anything
+                x, y = (round(place * self.downsamples[level]) for place in block[:2])
+                raise SlideError(
+                    self.path,
+                    f"the chunk at x {x}, y {y} of level {level} cannot be decoded ({error}); the rest of "
+                    "the slide can be read; if the original is intact, copy it again",
+                ) from error
+            out[part.within(box)] = pixels[part.within(block)]
+        return out
+
+    def close(self) -> None:
+        """Drop the decoded chunks."""
+        super().close()
+        self._decoded.cache_clear()
+
+
+def _read(arrays: Sequence[Any], axes: str, level: int, box: Box) -> NDArray[np.uint8]:
+    places = {"y": slice(box.y0, box.y1), "x": slice(box.x0, box.x1), "c": slice(None)}
+    pixels = np.asarray(arrays[level][tuple(places.get(axis, 0) for axis in axes)])
+    pixels = np.moveaxis(pixels, 0, -1) if "c" in axes else pixels
+    return as_rgb(np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder("="), copy=False)))
+
+
+def _opened(folder: Path) -> Any:
+    try:
+        import zarr  # noqa: PLC0415  of an extra
+        from zarr.storage import LocalStore  # noqa: PLC0415
+    except ImportError:
+        raise _LayoutError('needs Zarr; install it with: pip install "sparseshot[zarr]"') from None
+    return zarr.open_array(LocalStore(folder, read_only=True), mode="r")
+
+
+def _layout(path: Path) -> tuple[str, list[_Level], float | None]:
+    """Return the axes as letters, the levels, and µm per level-0 pixel if they are stated."""
+    attributes = _attributes(path)
+    if "bioformats2raw.layout" in attributes and "multiscales" not in attributes:
+        path = path / "0"  # the first image of a converted file
+        attributes = _attributes(path)
+    if "plate" in attributes or "well" in attributes:
+        raise _LayoutError("is a plate; give the folder of one of its images")
+    images = attributes.get("multiscales")
+    if not isinstance(images, list) or not images:
+        raise _LayoutError("holds no image (no multiscales)")
+    image = images[0]
+    axes = [axis if isinstance(axis, Mapping) else {"name": axis} for axis in image["axes"]]
+    letters = "".join(str(axis["name"]) for axis in axes)
+    if letters not in {"tczyx", "czyx", "tcyx", "cyx", "tzyx", "zyx", "tyx", "yx"}:
+        raise _LayoutError(f"has the axes {letters[:40]!r}; t, c, z, y, x in this order are read")
+    datasets = image["datasets"]
+    if not 1 <= len(datasets) <= _MOST_LEVELS:
+        raise _LayoutError(f"has {len(datasets)} levels; 1 to {_MOST_LEVELS} are read")
+    levels = [_level(path, str(dataset["path"]), letters) for dataset in datasets]
+    widths = [level.shape[-1] for level in levels]
+    if widths != sorted(widths, reverse=True):
+        raise _LayoutError(f"has levels of the widths {widths}; the largest must be the first")
+    steps = np.ones(len(letters))
+    for transform in [
+        *datasets[0].get("coordinateTransformations", ()),
+        *image.get("coordinateTransformations", ()),
+    ]:
+        if transform.get("type") == "scale":
+            steps = steps * np.array(transform["scale"], np.float64)
+    units = [_UM.get(str(axis.get("unit"))) for axis in axes[-2:]]
+    known = all(units) and steps.shape == (len(letters),) and np.isfinite(steps).all()
+    mpp = (
+        plausible(*(float(step * (unit or 0)) for step, unit in zip(steps[-2:], units, strict=True)))
+        if known
+        else None
+    )
+    return letters, levels, mpp
+
+
+def _attributes(folder: Path) -> Mapping[str, Any]:
+    """Return the attributes that the specification defines: below ``ome`` in version 0.5."""
+    if (folder / "zarr.json").is_file():
+        attributes = _json(folder / "zarr.json").get("attributes", {})
+        inner = attributes.get("ome", attributes)
+        return inner if isinstance(inner, Mapping) else {}
+    return _json(folder / ".zattrs")
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_METADATA_BYTES:
+            raise _LayoutError(f"has {path.stat().st_size:,} bytes of metadata in {path.name}")
+        content = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise _LayoutError(f"lacks {path.parent.name}/{path.name}") from None
+    except ValueError as error:
+        raise _LayoutError(f"has metadata that are not JSON in {path.name} ({error})") from None
+    if not isinstance(content, Mapping):
+        raise _LayoutError(f"has no object in {path.name}")
+    return content
+
+
+def _level(root: Path, name: str, axes: str) -> _Level:
+    """Check the array of a level."""
+    place = PurePosixPath(name)
+    folder = root / place
+    if place.is_absolute() or ".." in place.parts or not folder.resolve().is_relative_to(root.resolve()):
+        raise _LayoutError(f"names {name[:80]!r}, which lies elsewhere")
+    if (folder / "zarr.json").is_file():
+        content = _json(folder / "zarr.json")
+        kind, grid = str(content["data_type"]), content["chunk_grid"]
+        if grid["name"] != "regular":
+            raise _LayoutError(f"has chunks of the kind {grid['name']!r}")
+        stored = grid["configuration"]["chunk_shape"]
+        chunks = _checked_codecs(content["codecs"], stored)
+        if content.get("storage_transformers"):
+            raise _LayoutError("has storage transformers")
+    else:
+        content = _json(folder / ".zarray")
+        kind, stored = str(content["dtype"]), content["chunks"]
+        chunks = stored
+        compressor = content.get("compressor")
+        if compressor is not None and compressor["id"] not in _COMPRESSORS:
+            raise _LayoutError(
+                f"is compressed by {compressor['id']!r}; known are {', '.join(sorted(_COMPRESSORS))}"
+            )
+        if content.get("filters"):
+            raise _LayoutError(f"has filters {content['filters']}, which are not read")
+    if kind not in _TYPES:
+        raise _LayoutError(f"has values of type {kind[:40]!r}; unsigned ones of 8 or 16 bits are read")
+    shape = tuple(content["shape"])
+    for sides in (shape, stored, chunks):
+        if len(sides) != len(axes) or not all(
+            type(each) is int and 0 < each <= _LONGEST_SIDE_PX for each in sides
+        ):
+            raise _LayoutError(f"has an array of {str(sides)[:80]} for the axes {axes}")
+    size = math.prod(chunks) * _TYPES[kind]
+    if size > _MOST_CHUNK_BYTES:
+        raise _LayoutError(f"has chunks of {size:,} bytes; at most {_MOST_CHUNK_BYTES:,} are read")
+    length = dict(zip(axes, shape, strict=True))
+    if length.get("t", 1) != 1 or length.get("z", 1) != 1 or length.get("c", 1) not in {1, 3, 4}:
+        raise _LayoutError(f"has {length}; one time, one plane, and grey or RGB are read")
+    return _Level(folder, shape, tuple(chunks))
+
+
+def _checked_codecs(codecs: Any, chunks: Sequence[int]) -> Sequence[int]:
+    """Check codecs, those inside shards included; return the size of what is decoded at once."""
+    for codec in codecs:
+        if codec["name"] not in _CODECS:
+            raise _LayoutError(
+                f"has the codec {str(codec['name'])[:40]!r}; known are {', '.join(sorted(_CODECS))}"
+            )
+        if codec["name"] == "sharding_indexed":
+            inner = codec["configuration"]
+            _checked_codecs(inner.get("index_codecs", ()), ())
+            if any(each["name"] == "sharding_indexed" for each in inner["codecs"]):
+                raise _LayoutError("has shards inside shards")
+            return _checked_codecs(inner["codecs"], inner["chunk_shape"])
+    return chunks

@@ -1,0 +1,57 @@
+"""Further files of a prediction: all its cells in one file of any format that can be written."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from sparseshot.cells import Cells, write_cells
+from sparseshot.cells.formats.geoparquet import read_places
+from sparseshot.cells.formats.options import optional
+from sparseshot.cells.formats.registry import FORMATS
+from sparseshot.errors import InputError
+from sparseshot.prediction.export import read_prediction
+from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.slides import Outcome, failing_alone
+
+_WITHOUT_OUTLINES = ("csv", "tsv", "txt", "h5ad")
+_NEEDED = {"h5ad": "anndata", "zarr": "spatialdata"}
+"""Packages that must be installed, which are also the names of the extras."""
+
+
+def check_also(endings: Iterable[str]) -> None:
+    """Raise InputError for an ending that cannot be written, before hours of work."""
+    known = sorted({each.removeprefix(".") for form in FORMATS.values() for each in form.endings})
+    for ending in endings:
+        if ending not in known:
+            raise InputError(f"--also {ending} is no format; known are {', '.join(known)}")
+        if ending in _NEEDED:
+            optional(_NEEDED[ending], extra=_NEEDED[ending])
+
+
+def write_also(outcomes: Iterable[Outcome], endings: Sequence[str]) -> list[Outcome]:
+    """Write all cells of each slide as ``cells.csv``, ``cells.h5ad`` and so on, beside its other files.
+
+    Unlike the prediction itself, this holds all cells of a slide in memory. Files that are there already
+    stay, unless the prediction is new. Returns the outcomes; a file that cannot be written is an error.
+    """
+
+    def written(outcome: Outcome) -> Outcome:
+        if outcome.summary is not None:
+            _write(outcome.summary.folder, endings, anew=not outcome.summary.skipped)
+        return outcome
+
+    return [failing_alone(outcome.path, partial(written, outcome)) for outcome in outcomes]
+
+
+def _write(folder: Path, endings: Sequence[str], *, anew: bool) -> None:
+    for ending in endings:
+        target = folder / f"cells.{ending}"
+        if anew or not target.exists():
+            cells = _places(folder) if ending in _WITHOUT_OUTLINES else read_prediction(folder)
+            write_cells(cells, target)
+
+
+def _places(folder: Path) -> Cells:
+    manifest = Manifest.load(folder)
+    assert manifest is not None
+    return Cells.concatenate(read_places(folder / shard.file.name) for shard in manifest.shards)

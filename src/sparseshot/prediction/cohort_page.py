@@ -1,0 +1,191 @@
+"""The page of a cohort: thumbnails with density, counts, distributions, unusual slides."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import tifffile
+from matplotlib import colormaps, rc_context
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from PIL import Image
+from scipy.ndimage import gaussian_filter
+
+from sparseshot.files import replacing
+from sparseshot.pages import escape, table, to_html
+from sparseshot.prediction.cohort import COHORT_TABLE, QUANTILES, Cohort, CohortSlide
+from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE
+from sparseshot.prediction.slide_pictures import jpeg
+from sparseshot.prediction.slides import Outcome
+
+COHORT_PAGE = "cohort.html"
+_THUMBNAIL_PX = 300
+_ACROSS = 3
+_BLUR_BINS = 1.2
+_SHOWN = ("Area µm^2", "Circularity", "Hematoxylin OD mean", "Eosin OD mean", "DAB OD mean", "within 50 µm")
+"""Ends of the names of the measurements whose distributions are drawn; all are in the table."""
+_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
+
+
+def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
+    """Write ``cohort.csv`` and ``cohort.html``; return the page, or None for fewer than two slides."""
+    cohort = Cohort.of(outcomes)
+    if len(cohort.slides) < 2:
+        return None
+    cohort.write_table(out / COHORT_TABLE)
+    with replacing(out / COHORT_PAGE) as temporary:
+        temporary.write_text(make_cohort_page(cohort), encoding="utf-8", errors="replace")
+    return out / COHORT_PAGE
+
+
+def make_cohort_page(cohort: Cohort) -> str:
+    """Return the page; it links to the folders of the slides beside it."""
+    slides, unusual = cohort.slides, cohort.unusual()
+    total, area = sum(each.summary.cells for each in slides), sum(each.summary.tissue_mm2 for each in slides)
+    maps = [_density(each) for each in slides]
+    pooled = np.concatenate([each[each > 0] for each in maps])
+    top = float(np.quantile(pooled, 0.995)) if len(pooled) else 1.0
+    pictures = {f"{k}.jpg": _thumbnail(slide, maps[k], top) for k, slide in enumerate(slides)}
+    pictures["numbers.svg"] = _draw_distributions(slides)
+    parts = [
+        f"# {len(slides)} slides",
+        f"{total:,} cells on {area:,.1f} mm² of tissue. All numbers are in [{COHORT_TABLE}]({COHORT_TABLE}).",
+        "## Counts",
+        _counts(slides, unusual),
+        "## Unusual slides",
+        *_unusual(cohort),
+        "## Slides",
+        _gallery(slides),
+        "*Left the slide with its cells, right the density on one scale for all slides, from black (none) to "
+        f"yellow ({top:,.0f} cells per mm² or more).*",
+        "## Distributions",
+        "![Cells per mm², and distributions of measurements by slide](numbers.svg)",
+        "*Slides by their numbers above. Lines reach from the 5th to the 95th percentile of the cells of a "
+        "slide, boxes from the 25th to the 75th; the dot is the median.*",
+    ]
+    if cohort.failed:
+        errors = [f"- {escape(path.name)}: {escape(error)}" for path, error in cohort.failed]
+        parts += ["## Failed", "\n".join(errors)]
+    return to_html("\n\n".join(parts), title=f"{len(slides)} slides", pictures=pictures)
+
+
+def _number(value: float) -> str:
+    """Return a number with three digits at least.
+
+    >>> _number(19751.4), _number(0.00532)
+    ('19,751', '0.00532')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _link(slide: CohortSlide) -> str:
+    return f"[{escape(slide.summary.slide)}](<{quote(slide.summary.folder.name)}/{PAGE}>)"
+
+
+def _counts(slides: Sequence[CohortSlide], unusual: dict[int, dict[str, tuple[float, float]]]) -> str:
+    classes = list(dict.fromkeys(name for slide in slides for name in slide.summary.counts))
+    split = classes if len(classes) > 1 else []
+    header = ["", "slide", "tissue, mm²", "cells", "per mm²", *(f"{escape(name)} per mm²" for name in split)]
+    rows = []
+    for index, slide in enumerate(slides):
+        summary = slide.summary
+        densities = {"cells per mm²": summary.per_mm2(summary.cells)} | {
+            f"{name}: per mm²": summary.per_mm2(summary.counts.get(name, 0)) for name in split
+        }
+        marked = [
+            f"**{value:,.1f}**" if name in unusual.get(index, {}) else f"{value:,.1f}"
+            for name, value in densities.items()
+        ]
+        rows.append(
+            [str(index + 1), _link(slide), _number(summary.tissue_mm2), f"{summary.cells:,}", *marked]
+        )
+    return table(header, rows, text_columns=2)
+
+
+def _unusual(cohort: Cohort) -> list[str]:
+    found = cohort.unusual()
+    if not found:
+        return ["No slide is far from the others." if len(cohort.slides) >= 5 else "Too few slides to tell."]
+    lines = []
+    for index, values in found.items():
+        told = [
+            f"{escape(name)} {_number(value)} (median of all {_number(middle)})"
+            for name, (value, middle) in values.items()
+        ]
+        lines.append(f"- {_link(cohort.slides[index])}: {'; '.join(told)}")
+    return [
+        "\n".join(lines),
+        "*More than 3.5 robust standard deviations from the median of all slides: look at these first. An "
+        "unusual slide may be badly stained or out of focus, or simply different.*",
+    ]
+
+
+def _gallery(slides: Sequence[CohortSlide]) -> str:
+    cells = [
+        f"![{escape(each.summary.slide)}]({k}.jpg) {k + 1}. {_link(each)}" for k, each in enumerate(slides)
+    ]
+    across = min(_ACROSS, len(cells))
+    cells += [""] * (-len(cells) % across)
+    rows = [cells[start : start + across] for start in range(0, len(cells), across)]
+    return table([""] * across, rows, text_columns=across)
+
+
+def _density(slide: CohortSlide) -> NDArray[np.float32]:
+    """Return cells per mm² of all classes, smoothed as in the picture of the slide."""
+    per_mm2 = tifffile.imread(slide.summary.folder / DENSITY_MAP)
+    flat: NDArray[np.float32] = per_mm2.reshape(-1, *per_mm2.shape[-2:]).sum(axis=0)
+    smooth: NDArray[np.float32] = gaussian_filter(flat, _BLUR_BINS)
+    return smooth
+
+
+def _thumbnail(slide: CohortSlide, density: NDArray[np.float32], top: float) -> bytes:
+    """Return the slide with its cells beside its density; JPEG."""
+    with Image.open(slide.summary.folder / OVERVIEW) as file:
+        overview = file.convert("RGB")
+    scale = _THUMBNAIL_PX / max(overview.size)
+    size = (max(1, round(overview.width * scale)), max(1, round(overview.height * scale)))
+    colours = colormaps["inferno"](np.clip(density / top, 0, 1), bytes=True)[..., :3]
+    both = Image.new("RGB", (2 * _THUMBNAIL_PX + 8, _THUMBNAIL_PX), "white")
+    for k, image in enumerate((overview, Image.fromarray(np.ascontiguousarray(colours)))):
+        small = image.resize(size, Image.Resampling.BILINEAR if k else Image.Resampling.BOX)
+        place = k * (_THUMBNAIL_PX + 8) + (_THUMBNAIL_PX - size[0]) // 2, (_THUMBNAIL_PX - size[1]) // 2
+        both.paste(small, place)
+    return jpeg(both)
+
+
+def _draw_distributions(slides: Sequence[CohortSlide]) -> bytes:
+    """Draw cells per mm² by class, and the distributions of some measurements; SVG."""
+    names = [
+        name
+        for end in _SHOWN
+        for name in dict.fromkeys(n for s in slides for n in s.quantiles)
+        if name.endswith(end)
+    ]
+    classes = list(dict.fromkeys(name for slide in slides for name in slide.summary.counts))
+    place = np.arange(len(slides))
+    with rc_context(
+        {"svg.hashsalt": "sparseshot", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
+    ):
+        figure = Figure(figsize=(2.1 * (1 + len(names)), 0.9 + 0.22 * len(slides)), layout="constrained")
+        axes = figure.subplots(1, 1 + len(names), sharey=True, squeeze=False)[0]
+        left = np.zeros(len(slides))
+        for k, name in enumerate(classes):
+            width = np.array([slide.summary.per_mm2(slide.summary.counts.get(name, 0)) for slide in slides])
+            axes[0].barh(place, width, left=left, height=0.7, color=_COLOURS[k % len(_COLOURS)])
+            left += width
+        axes[0].set_title("cells per mm²", fontsize=8)
+        for axis, name in zip(axes[1:], names, strict=True):
+            spread = np.array(
+                [slide.quantiles.get(name, np.full(len(QUANTILES), np.nan)) for slide in slides]
+            )
+            axis.hlines(place, spread[:, 0], spread[:, 4], color="#9aa3ad", lw=1)
+            axis.hlines(place, spread[:, 1], spread[:, 3], color="#0072B2", lw=5, alpha=0.5)
+            axis.plot(spread[:, 2], place, "o", color="#0072B2", ms=3.5)
+            axis.set_title(name.rpartition(": ")[2], fontsize=8)
+        axes[0].set_yticks(place, [str(k + 1) for k in place])
+        axes[0].invert_yaxis()
+        file = io.BytesIO()
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "sparseshot"})
+    return file.getvalue()

@@ -1,0 +1,123 @@
+"""Measurements of found cells: shape and stains while their pixels are in memory, neighbours at the end."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells
+from sparseshot.cells.formats.geoparquet import read_places, write_with
+from sparseshot.cells.neighbours import neighbour_measurements
+from sparseshot.cells.shape_measures import shape_measurements
+from sparseshot.cells.stains import STAINS, Stains, stain_measurements
+from sparseshot.errors import SlideError
+from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images.tiles import TileGrid
+from sparseshot.images.tissue import TissueMask
+from sparseshot.models.windows import Window
+from sparseshot.prediction.manifest import File, Manifest, shard_name
+
+Level = Literal["none", "basic", "all"]
+
+_SAMPLES, _SAMPLE_PX = 25, 256
+"""Number and side of the squares of tissue from which stains are estimated."""
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What is measured of each cell.
+
+    Attributes:
+        level: nothing; shape and stains; or also the neighbours.
+        stains: the stains of the slide.
+        estimated: adapt the vectors of the stains to each slide.
+    """
+
+    level: Level = "all"
+    stains: Stains = field(default_factory=lambda: STAINS["he"])
+    estimated: bool = False
+
+    def on(self, slide: Slide, grid: Grid, tissue: TissueMask) -> Self:
+        """Return what is measured on a slide, its stains estimated if they shall be."""
+        if self.level == "none" or not self.estimated:
+            return self
+        return replace(self, stains=self.stains.estimated(_sampled(slide, grid, tissue)))
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything that decides the result, as JSON holds it."""
+        if self.level == "none":
+            return {"level": self.level}
+        stains = dict(zip(self.stains.names, map(list, self.stains.vectors), strict=True))
+        return {"level": self.level, "stains": stains, "estimated": self.estimated}
+
+    def measured(self, cells: Cells, window: Window, tiles: Sequence[NDArray[np.uint8]], grid: Grid) -> Cells:
+        """Return the cells of a window with shape and stains.
+
+        Args:
+            cells: found in the window, in level-0 pixels.
+            window: the window.
+            tiles: pixels of its tiles, margins included.
+            grid: of the pixels.
+        """
+        if self.level == "none":
+            return cells
+        pixels, box = _joined(window, tiles)
+        slide_mpp = grid.mpp / grid.downsample
+        shape = {} if cells.outline is None else shape_measurements(cells.outline, slide_mpp)
+        stains = stain_measurements(
+            cells, pixels, self.stains, mpp=grid.mpp, scale=1 / grid.downsample, origin=box[:2]
+        )
+        return replace(cells, measurements={**cells.measurements, **shape, **stains})
+
+
+def add_neighbours(folder: Path, manifest: Manifest) -> Manifest:
+    """Write the shards anew with the neighbours of their cells, beside those that the manifest names.
+
+    The manifest returned names the new ones. Until it is saved, an interrupted prediction has the old ones.
+    """
+    if all(shard.file.name == shard_name(shard.band) for shard in manifest.shards):
+        return manifest  # they have their neighbours, and only other files are made again
+    parts = [read_places(folder / shard.file.name, measurements=False) for shard in manifest.shards]
+    cells = Cells.concatenate(parts)
+    assert cells.mpp is not None
+    columns = neighbour_measurements(cells.xy, cells.label, classes=cells.classes, mpp=cells.mpp)
+    shards, start = [], 0
+    for shard, part in zip(manifest.shards, parts, strict=True):
+        rows = slice(start, start := start + len(part))
+        name = shard_name(shard.band)
+        write_with(folder / shard.file.name, folder / name, {each: columns[each][rows] for each in columns})
+        shards.append(replace(shard, file=File.of(folder, name)))
+    return replace(manifest, shards=tuple(shards))
+
+
+DEFAULT_MEASURING = Measuring()
+
+
+def _joined(window: Window, tiles: Sequence[NDArray[np.uint8]]) -> tuple[NDArray[np.uint8], Box]:
+    """Return the pixels of a window with the margins of its tiles, white where nothing was read."""
+    padded = [tile.padded for tile in window.tiles]
+    if len(padded) == 1:
+        return tiles[0], padded[0]
+    starts, ends = np.min([box[:2] for box in padded], axis=0), np.max([box[2:] for box in padded], axis=0)
+    whole = Box(*starts.tolist(), *ends.tolist())
+    pixels = np.full((whole.height, whole.width, 3), 255, np.uint8)
+    for box, tile in zip(padded, tiles, strict=True):
+        pixels[box.within(whole)] = tile
+    return pixels, whole
+
+
+def _sampled(slide: Slide, grid: Grid, tissue: TissueMask) -> NDArray[np.uint8]:
+    """Read squares of tissue, evenly spread in reading order; places that cannot be read are left out."""
+    squares = TileGrid(grid.width, grid.height, _SAMPLE_PX, 0)
+    wanted = tissue.touching(squares, grid)
+    chosen = np.unique(np.linspace(0, max(0, len(wanted) - 1), _SAMPLES).round().astype(np.intp))
+    pixels = [np.empty((0, 3), np.uint8)]
+    for index in wanted[chosen[: len(wanted)]]:
+        try:
+            pixels.append(slide.read(grid, squares[index].core.meet(grid.box)).reshape(-1, 3))
+        except SlideError:
+            continue
+    return np.concatenate(pixels)
