@@ -4,13 +4,20 @@ TIAToolbox 2.1 cannot be installed beside this package: it needs torchvision and
 downloads its weights. The alternative measured here is the script that one would write: OpenSlide tiles in a
 torch data loader, the network, and peaks by a maximum filter. The script writes nothing and counts cells at
 the seams of tiles twice.
+
+``--against FOLDER`` also runs the sparseshot of another checkout, such as ``git worktree add ../old a447877``
+makes, in a process of its own, in turns with this one.
 """
 
+import argparse
+import os
+import subprocess
+import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -23,7 +30,7 @@ from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.cells.suppression import settle
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import TissueMask, open_slide, read_region
-from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images.slide import Box, Grid, Slide, SlideDefaults
 from sparseshot.models.colour import network_input
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import TILE_PX
@@ -34,10 +41,11 @@ from sparseshot.training.config import TrainConfig
 
 SIZE_PX = 12_288
 BLOCK_PX = 2048
+MODELS = {"detect": "starter", "segment": "starter-outlines"}
 
 
 @dataclass(frozen=True, eq=False)
-class Repeated:
+class Repeated(SlideDefaults):
     """A large slide that repeats one block of synthetic tissue, so that it is generated quickly."""
 
     blocks: tuple[NDArray[np.uint8], ...]
@@ -68,18 +76,8 @@ class Repeated:
         """Return a corner of the smallest block."""
         return self.blocks[-1][:max_px, :max_px]
 
-    def close(self) -> None:
-        """Do nothing."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def untrained_model(task: str, slide: Slide) -> Model:
+def untrained_checkpoint(task: str, slide: Slide) -> Checkpoint:
     """Return a network of the default size whose threshold gives about 4,000 cells per mm²."""
     config = TrainConfig(task="detect" if task == "detect" else "segment")
     torch.manual_seed(0)
@@ -92,7 +90,7 @@ def untrained_model(task: str, slide: Slide) -> Model:
         logits = network.eval()(batch)[0, 0]
         share = 4000 * (8e-3 * config.mpp) ** 2 if task == "detect" else 0.15
         threshold = float(torch.sigmoid(torch.quantile(logits.flatten()[:100_000], 1 - share)))
-    return Model.load(Checkpoint(config, network.state_dict(), step=1, threshold=threshold), device="cpu")
+    return Checkpoint(config, network.state_dict(), step=1, threshold=threshold)
 
 
 class Tiles(torch.utils.data.Dataset[NDArray[np.uint8]]):
@@ -125,8 +123,54 @@ def by_script(path: Path, boxes: list[Box], model: Model) -> int:
     return found
 
 
-def bare_and_whole(path: Path, slide: Slide, model: Model, folder: Path, *, rounds: int) -> list[object]:
+OTHER = """
+import sys, time
+from sparseshot.images import open_slide
+from sparseshot.prediction import Model, predict_slide
+path, folder, start, precision = sys.argv[1:]
+model = Model.load(start, device="cpu", precision=precision)
+with open_slide(path) as slide:
+    for turn, _ in enumerate(sys.stdin):
+        begin = time.perf_counter()
+        predict_slide(slide, model, f"{folder}/other {start} {turn}")
+        print(time.perf_counter() - begin, flush=True)
+"""
+"""Predicts the slide once for each line it reads."""
+
+
+class OtherCheckout:
+    """The prediction of another checkout, in a process that waits for its turn."""
+
+    def __init__(self, source: Path, arguments: list[str]) -> None:
+        environment = os.environ | {"PYTHONPATH": str(source.absolute() / "src")}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", OTHER, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def __call__(self) -> None:
+        """Predict once."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print("go", file=self._process.stdin, flush=True)
+        if not self._process.stdout.readline():
+            raise SystemExit("the other checkout failed")
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def bare_and_whole(
+    path: Path, slide: Slide, model: Model, folder: Path, *, rounds: int, against: Path | None
+) -> list[object]:
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes)
+    model = model.on(frame.grid)
     tissue = TissueMask.everywhere(slide)
     layout = model.finder(frame, tissue).layout(TILE_PX)
     bands = plan(frame.grid, tissue, layout, margin_px=model.margin_px, alignment_px=model.alignment_px)
@@ -139,25 +183,45 @@ def bare_and_whole(path: Path, slide: Slide, model: Model, folder: Path, *, roun
             model(image)
 
     def whole() -> None:
-        out = folder / f"{model.task.name} {len(found)}"
+        out = folder / f"{model.task.name} {len(found)} {model.precision}"
         found.append(predict_slide(slide, model, out, pace=Throughput(threads=2)).cells)
 
-    ways = {"bare": bare, "script": lambda: by_script(path, boxes, model), "whole": whole}
-    seconds = seconds_in_turns(ways, rounds=rounds)
+    ways: dict[str, Callable[[], object]] = {"bare": bare, "whole": whole}
+    if against is None:
+        ways["script"] = lambda: by_script(path, boxes, model)
+        seconds = seconds_in_turns(ways, rounds=rounds)
+    else:
+        arguments = [str(path), str(folder), MODELS[model.task.name], model.precision]
+        other = OtherCheckout(against, arguments)
+        seconds = seconds_in_turns(ways | {"other": other}, rounds=rounds)
+        other.close()
     mm2 = frame.grid.width * frame.grid.height * (frame.grid.mpp / 1000) ** 2
-    share = f"{seconds['bare'] / seconds['whole']:.0%}"
-    speed = mm2 / seconds["whole"]
-    return [model.precision, len(images), f"{found[-1]:,}", *seconds.values(), speed, share]
-
-
-def throughput(path: Path, slide: Slide, folder: Path) -> None:
-    rows = [
-        [task, *bare_and_whole(path, slide, untrained_model(task, slide), folder, rounds=rounds)]
-        for task, rounds in (("detect", 3), ("segment", 1))
+    third = seconds["script" if against is None else "other"]
+    return [
+        model.precision,
+        model.engine,
+        len(images),
+        f"{found[-1]:,}",
+        seconds["bare"],
+        third,
+        seconds["whole"],
+        mm2 / seconds["whole"],
+        f"{seconds['bare'] / seconds['whole']:.0%}",
+        third / seconds["whole"],
     ]
-    times = ["bare network, s", "script, s", "end to end, s"]
-    header = ["task", "precision", "tiles", "cells", *times, "mm²/s", "speed relative to the bare network"]
-    print_table(header, rows)
+
+
+def throughput(path: Path, slide: Slide, folder: Path, asked: argparse.Namespace) -> None:
+    rows = []
+    for task in asked.tasks:
+        for precision in asked.precisions:
+            model = Model.load(MODELS[task], device="cpu", precision=precision, engine=asked.engine)
+            row = bare_and_whole(path, slide, model, folder, rounds=asked.rounds, against=asked.against)
+            rows.append([task, *row])
+    third = "script" if asked.against is None else "other checkout"
+    times = ["bare network, s", f"{third}, s", "end to end, s"]
+    header = ["task", "precision", "engine", "tiles", "cells", *times, "mm²/s", "share of the bare network"]
+    print_table([*header, f"times the {third}"], rows)
 
 
 def suppression() -> None:
@@ -174,16 +238,24 @@ def suppression() -> None:
     print_table(["candidates", "µs per point", "undecided at the lower edge"], rows)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.prediction")
+    parser.add_argument("--tasks", nargs="+", choices=list(MODELS), default=list(MODELS))
+    parser.add_argument("--precisions", nargs="+", choices=["auto", "32", "bf16"], default=["auto"])
+    parser.add_argument("--engine", choices=["auto", "eager", "openvino", "compile"], default="auto")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--size", type=int, default=SIZE_PX)
+    parser.add_argument("--against", type=Path, help="folder of another checkout")
+    asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_pyramid(Repeated.make(), folder / "slide.tif")
-        print(f"A JPEG pyramid of {SIZE_PX:,} × {SIZE_PX:,} pixels at 0.25 µm, predicted at 0.5 µm.\n")
+        write_pyramid(replace(Repeated.make(), size=(asked.size, asked.size)), folder / "slide.tif")
+        print(f"A JPEG pyramid of {asked.size:,} × {asked.size:,} pixels at 0.25 µm, predicted at 0.5 µm.\n")
         with open_slide(folder / "slide.tif") as slide:
-            throughput(folder / "slide.tif", slide, folder)
+            throughput(folder / "slide.tif", slide, folder, asked)
     print("\nSuppression of one band:\n")
     suppression()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -101,12 +101,12 @@ def test_a_corrupt_tile_is_reported_with_its_position(
 def test_two_slides_of_one_name_keep_apart(run: Path, tmp_path: Path) -> None:
     slides = [write_svs(tmp_path / f"patient {k}" / "HE.svs", seed=k) for k in (1, 2)]
     assert predict(run, *slides, "--out", tmp_path / "out") == 0
-    folders = sorted((tmp_path / "out").iterdir())
+    folders = sorted(path for path in (tmp_path / "out").iterdir() if path.is_dir())
     assert len(folders) == 2
     one, other = (read_prediction(folder) for folder in folders)
     assert one.xy.tolist() != other.xy.tolist()
     assert predict(run, *reversed(slides), "--out", tmp_path / "out") == 0
-    assert sorted((tmp_path / "out").iterdir()) == folders
+    assert sorted(path for path in (tmp_path / "out").iterdir() if path.is_dir()) == folders
 
 
 def test_nothing_is_written_outside(run: Path, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_nothing_is_written_outside(run: Path, tmp_path: Path) -> None:
     assert predict(run, *tricky, "--out", tmp_path / "out") == 0
     assert {path for path in tmp_path.rglob("*") if "out" not in path.parts} == before
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["Schnitt ä 病.svs", "a_ rm -rf _.svs", "hidden.svs"]
+    assert names == ["Schnitt ä 病.svs", "a_ rm -rf _.svs", "cohort.csv", "cohort.html", "hidden.svs"]
 
 
 def test_another_models_result_stays(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

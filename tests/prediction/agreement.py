@@ -1,6 +1,7 @@
 """What prediction promises across tile sizes, batches, thread counts and CPUs."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -10,6 +11,15 @@ from sparseshot.cells import Cells
 UNMATCHED_SHARE = 0.001
 PLACE_PX = 0.05
 SCORE = 0.001
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every file in a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def check_same_cells(cells: Cells, expected: Cells) -> None:

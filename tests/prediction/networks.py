@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import SlideError
-from sparseshot.images.slide import Box, Grid, read_region
+from sparseshot.images.slide import Box, Grid, SlideDefaults, read_region
 from sparseshot.models.colour import network_input
 from sparseshot.prediction.model import Model
 from sparseshot.training.checkpoint import Checkpoint
@@ -70,7 +69,7 @@ def darkness_model(*, light: float = 0.1, threshold: float = 0.5, classes: tuple
 
 
 @dataclass(frozen=True, eq=False)
-class ArraySlide:
+class ArraySlide(SlideDefaults):
     """An image in memory as a slide; some of its places may be broken."""
 
     pixels: NDArray[np.uint8]
@@ -106,17 +105,6 @@ class ArraySlide:
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
         step = -(-max(self.size) // max_px)
         return self.pixels[::step, ::step]
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def save(checkpoint: Checkpoint, folder: Path) -> Path:

@@ -24,6 +24,7 @@ from sparseshot.models.inference import look_at
 from sparseshot.models.segment import Segmenter
 from sparseshot.models.windows import Band, WindowLayout, plan
 from sparseshot.prediction.engine import Engine, Throughput
+from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
 
 
@@ -37,7 +38,7 @@ def found(
     def close(band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
         tables.append(cells)
 
-    engine = Engine(slide, model, finder, pace, frame.no_cells())
+    engine = Engine(slide, model, finder, Measuring("none"), pace, frame.no_cells())
     engine.run(bands, close)
     assert not len(engine.carried)
     assert engine.cells == sum(map(len, tables))

@@ -19,7 +19,7 @@ import shapely
 import tifffile
 from PIL import Image
 from tests.images import slide_files
-from tests.prediction.agreement import check_same_cells
+from tests.prediction.agreement import check_same_cells, content
 from tests.prediction.networks import ArraySlide, darkness_model, random_detector
 from tests.prediction.victim import SLIDE, TILE_PX, make_run, predict_here
 
@@ -28,7 +28,15 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import DataNotFoundError, FormatError, OutputError, SparseshotError
 from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.images.slide import Box, read_region
-from sparseshot.prediction import Model, Progress, Throughput, naming, predict, predict_slide, read_prediction
+from sparseshot.prediction import (
+    Model,
+    Progress,
+    Throughput,
+    naming,
+    predict_slide,
+    read_prediction,
+    slide_folder,
+)
 from sparseshot.prediction import export as exporting
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.slides import predict_slides
@@ -50,14 +58,6 @@ def reference(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reference") / "slide"
     predict_slide(SLIDE, model, folder, tile_px=TILE_PX)
     return folder
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def shards_done(folder: Path) -> int:
@@ -282,7 +282,7 @@ def test_a_full_disk_says_so_and_the_rest_goes_on_later(
         whole(cells, path)
 
     whole = write_cells
-    monkeypatch.setattr(predict, "write_cells", fails_at_the_third)
+    monkeypatch.setattr(slide_folder, "write_cells", fails_at_the_third)
     with pytest.raises(OutputError, match=r"no room left .* same command again"):
         predict_slide(slide, model, tmp_path / "a", tile_px=64)
     assert shards_done(tmp_path / "a") == 2

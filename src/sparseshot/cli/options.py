@@ -12,6 +12,11 @@ Mpp = Annotated[float | None, Option(min=0.01, max=100, help="µm per pixel, for
 Dataset = Annotated[str | None, Option(help="Benchmark data set, as in `sparseshot data list`.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 
+Cluster = Annotated[
+    str | None,
+    Option(help="Run on a Ray cluster: auto for the one of this machine, or HOST:PORT of its head."),
+]
+
 _root = Option(help="Folder of the data set, or its parent folder.")
 Root = Annotated[Path, _root]
 OptionalRoot = Annotated[Path | None, _root]
@@ -24,6 +29,11 @@ OptionalSeed = Annotated[int | None, _seed]
 _precision = Option(help="bf16 is faster where the hardware supports it.", show_default="auto")
 Precision = Annotated[Literal["auto", "32", "bf16"], _precision]
 OptionalPrecision = Annotated[Literal["auto", "32", "bf16"] | None, _precision]
+
+Engine = Annotated[
+    Literal["auto", "eager", "openvino", "compile"],
+    Option(help="What runs the network; auto: OpenVINO for slides on a CPU, if it is installed."),
+]
 
 Slides = Annotated[
     list[Path] | None,

@@ -145,7 +145,7 @@ class SlideFrame:
         label: NDArray[np.integer],
         score: NDArray[np.floating],
         outline: NDArray[np.object_] | None = None,
-        measurements: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
+        measurements: Mapping[str, NDArray[np.floating]] = MappingProxyType({}),
     ) -> Cells:
         """Return a table of cells at level-0 places, rounded and clipped to the slide."""
         return Cells(

@@ -66,10 +66,7 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
     """
     mask = _without_holes(mask, hole_px) if hole_px > 1 else mask
     height = _height(_squared_distance(mask, cap_px))
-    place = np.flatnonzero(height)
-    # Stable, so that of equal heights the first in reading order goes first.
-    order = place[np.argsort(np.uint16(65535) - height.ravel()[place], kind="stable")]
-    labels, peak = _flood(order, height, round(waist_px * _LEVELS_PER_PX))
+    labels, peak = _flood(_highest_first(height), height, round(waist_px * _LEVELS_PER_PX))
     labels, peak = labels[1:-1, 1:-1].copy(), np.column_stack(np.divmod(peak, height.shape[1])) - 1
     reach, area = _extent(labels, peak)
     return Instances(labels, peak, np.sqrt(reach), area)
@@ -171,6 +168,40 @@ def _squared_distance(mask: NDArray[np.bool_], cap: int) -> NDArray[np.int32]:
 
 
 @compiled
+def _highest_first(height: NDArray[np.uint16]) -> NDArray[np.int64]:
+    """Return the flat index of every pixel above 0, from the highest down within each connected piece.
+
+    Of equal heights the first in reading order goes first. Pieces do not meet, so they may be flooded one by
+    one, which takes a third of the time: their pixels are near each other in memory.
+    """
+    level = height.ravel()
+    around = (-height.shape[1], -1, 1, height.shape[1])
+    seen = np.zeros(len(level), np.bool_)
+    order = np.empty(np.count_nonzero(level), np.int64)
+    end = 0
+    for first in range(len(level)):
+        if level[first] == 0 or seen[first]:
+            continue
+        begin, walked = end, end
+        order[end], seen[first] = first, True
+        end += 1
+        while walked < end:
+            place = order[walked]
+            walked += 1
+            for step in around:
+                if level[place + step] and not seen[place + step]:
+                    order[end], seen[place + step] = place + step, True
+                    end += 1
+        piece = order[begin:end]
+        for k in range(len(piece)):
+            piece[k] += (65535 - np.int64(level[piece[k]])) << 40
+        piece.sort()
+        for k in range(len(piece)):
+            piece[k] &= (1 << 40) - 1
+    return order
+
+
+@compiled
 def _root(parent: NDArray[np.int32], label: int) -> int:
     while parent[label] != label:
         parent[label] = parent[parent[label]]
@@ -182,7 +213,7 @@ def _root(parent: NDArray[np.int32], label: int) -> int:
 def _flood(
     order: NDArray[np.int64], height: NDArray[np.uint16], waist: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the labels, and the flat index of the peak of each; ``order`` is from the highest pixel down.
+    """Return the labels, and the flat index of the peak of each; ``order`` is that of :func:`_highest_first`.
 
     The border of ``height`` is background, so every pixel in the order has four neighbours.
     """

@@ -2,8 +2,17 @@
 
 from sparseshot.prediction.engine import Progress, Throughput
 from sparseshot.prediction.export import read_prediction
+from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import predict_slide
 from sparseshot.prediction.summary import PredictionSummary
 
-__all__ = ["Model", "PredictionSummary", "Progress", "Throughput", "predict_slide", "read_prediction"]
+__all__ = [
+    "Measuring",
+    "Model",
+    "PredictionSummary",
+    "Progress",
+    "Throughput",
+    "predict_slide",
+    "read_prediction",
+]

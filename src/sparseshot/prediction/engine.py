@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.images.slide import Box, Slide
+from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.models.finder import Finder, Part
 from sparseshot.models.windows import Band, Window
+from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.reading import read_tiles
 
@@ -65,17 +66,22 @@ class Engine:
         slide: the slide.
         model: the model.
         finder: turns its outputs into cells.
+        measuring: what is measured of the cells.
         pace: speed and memory.
         carried: cells that the previous band left undecided.
         cells: number of cells decided so far.
+        settles: decide between the cells of neighbouring bands; if False, each band is closed with all that
+            was found in it, for somebody else to settle.
     """
 
     slide: Slide
     model: Model
     finder: Finder
+    measuring: Measuring
     pace: Throughput
     carried: Cells
     cells: int = 0
+    settles: bool = True
     _mm2: float = field(default=0.0, init=False)
     _tiles: int = field(default=0, init=False)
 
@@ -109,8 +115,8 @@ class Engine:
             for band in bands:
                 found: list[Future[Cells]] = []
                 broken: dict[Box, str] = {}
-                for window, parts in self._predicted(band, images, broken, tell):
-                    found.append(behind.submit(self.finder.find, window, parts))
+                for window, parts, tiles in self._predicted(band, images, broken, tell):
+                    found.append(behind.submit(self._found, window, parts, tiles))
                     waiting.append(found[-1])
                     _wait(waiting, _BEHIND)
                 waiting.append(behind.submit(self._close, band, found, broken, close))
@@ -125,9 +131,10 @@ class Engine:
         images: Iterator[tuple[NDArray[np.uint8], dict[Box, str]]],
         broken: dict[Box, str],
         tell: Callable[[], None],
-    ) -> Iterator[tuple[Window, list[Part]]]:
-        """Yield each window of a band with the parts of its tiles."""
+    ) -> Iterator[tuple[Window, list[Part], list[NDArray[np.uint8]]]]:
+        """Yield each window of a band with the parts and the pixels of its tiles."""
         parts: list[Part] = []
+        seen: list[NDArray[np.uint8]] = []
         tiles = band.tiles
         # A batch never holds tiles of two bands, so that it is the same batch after a resume.
         while batch := list(islice(tiles, self.pace.batch)):
@@ -136,13 +143,19 @@ class Engine:
             for index, (window, tile) in enumerate(batch):
                 broken |= _own(holes[index], tile.core.meet(window.core))
                 parts.append(tuple(each[index] for each in reduced))
+                seen.append(pixels[index])
                 if len(parts) == len(window.tiles):
-                    yield window, parts
-                    parts = []
+                    yield window, parts, seen
+                    parts, seen = [], []
                 core_mm2 = window.core.width * window.core.height * (self.model.mpp / 1000) ** 2
                 self._mm2 += core_mm2 / len(window.tiles)
             self._tiles += len(batch)
             tell()
+
+    def _found(self, window: Window, parts: list[Part], tiles: list[NDArray[np.uint8]]) -> Cells:
+        """Find the cells of a window, and measure them."""
+        cells = self.finder.find(window, parts)
+        return self.measuring.measured(cells, window, tiles, Grid.over(self.slide, self.model.mpp))
 
     def _close(
         self,
@@ -153,7 +166,9 @@ class Engine:
     ) -> None:
         """Settle a band; runs after its windows, because one thread does both in order."""
         cells = Cells.concatenate([self.carried, *(each.result() for each in found)])
-        decided, self.carried = self.finder.settle(cells, next_y0=band.next_y0)
+        decided = cells
+        if self.settles:
+            decided, self.carried = self.finder.settle(cells, next_y0=band.next_y0)
         self.cells += len(decided)
         close(band, decided, self.carried, broken)
 

@@ -10,6 +10,7 @@ from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import TILE_PX
 from sparseshot.models.windows import Band, plan
 from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
+from sparseshot.prediction.measuring import DEFAULT_MEASURING
 from sparseshot.prediction.model import Model
 
 _PROBED_WINDOWS, _PROBED_TILES = 5, 2
@@ -56,6 +57,7 @@ def estimate_slide(
 ) -> Estimate:
     """Estimate the cost of :func:`~sparseshot.prediction.predict.predict_slide`; writes nothing."""
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+    model = model.on(frame.grid)
     everywhere = TissueMask.everywhere(slide)
     tissue = tissue_mask(slide) if only_tissue else everywhere
     finder = model.finder(frame, tissue)
@@ -72,7 +74,7 @@ def estimate_slide(
     ]
     seen: list[Progress] = []
     for part in (probed[:1], probed):
-        engine = Engine(slide, model, finder, pace, frame.no_cells())
+        engine = Engine(slide, model, finder, DEFAULT_MEASURING, pace, frame.no_cells())
         engine.run([Band(0, tuple(part), float("inf"))], lambda *_: None, seen.append)
     speed = seen[-1].tiles / seen[-1].seconds if seen else 1.0
     cells = round(engine.cells * tiles / seen[-1].tiles) if seen else 0

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
@@ -14,9 +14,27 @@ from sparseshot.errors import FormatError, OutputError
 from sparseshot.files import read_as, write_json
 from sparseshot.images.slide import Box, Grid
 from sparseshot.models.windows import WindowLayout
+from sparseshot.prediction.compiled_network import EngineName
 
 MANIFEST = "manifest.json"
-SHARDS, UNDECIDED = "cells", "undecided"
+SHARDS, UNDECIDED, UNFINISHED = "cells", "undecided", "unfinished"
+"""The folder of shards, and the states of those that are removed at the end: see :func:`shard_name`."""
+FOUND, TISSUE = "found", "tissue"
+"""Files of a band that is not settled yet, and of the tissue, for the processes that share a slide."""
+
+
+def shard_name(band: int, state: str = "") -> str:
+    """Return the name of a band's table.
+
+    Args:
+        band: its index.
+        state: empty for the result, :data:`UNDECIDED` for cells that the next band decides,
+            :data:`UNFINISHED` for cells that will get further measurements.
+
+    >>> shard_name(3), shard_name(3, UNDECIDED)
+    ('cells/00003.parquet', 'cells/00003.undecided.parquet')
+    """
+    return f"{SHARDS}/{band:05d}{state and '.'}{state}.parquet"
 
 
 @dataclass(frozen=True)
@@ -146,10 +164,15 @@ class Manifest:
         if not path.exists():
             return None
         try:
-            return read_as(path, cls)
+            manifest = read_as(path, cls)
         except FormatError as error:
             reason = f"is not a manifest of this sparseshot ({error.problem})"
             raise FormatError(path, f"{reason}; choose another --out, or use --force") from None
+        if "engine" in manifest.identity:
+            return manifest
+        return replace(
+            manifest, identity={**manifest.identity, "engine": "eager"}
+        )  # before there were others
 
     def sound(self, folder: Path) -> Self:
         """Return the manifest without files that were damaged or removed since."""
@@ -162,6 +185,16 @@ class Manifest:
         while count and not self.shards[count - 1].carried.is_in(folder):
             count -= 1
         return replace(self, shards=self.shards[:count], finished=False)
+
+
+def recorded_engine(folder: Path) -> EngineName | None:
+    """Return the engine of the result in a folder; None if there is none, or it cannot be read."""
+    try:
+        manifest = Manifest.load(folder)
+    except FormatError:
+        return None
+    engine = None if manifest is None else manifest.identity["engine"]
+    return engine if engine in get_args(EngineName) else None
 
 
 def claim(
@@ -232,10 +265,18 @@ def _clear(folder: Path) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
     for path in (folder / SHARDS).glob("*.parquet"):
         path.unlink()
+    sweep(folder)
 
 
 def sweep(folder: Path) -> None:
     """Remove files that only a resume needs, and temporary files left by interrupted writes."""
-    for pattern in (f"{SHARDS}/*.{UNDECIDED}.parquet", f"{SHARDS}/.*.part.*", ".*.part.*"):
+    kept = (
+        f"*.{UNDECIDED}.parquet",
+        f"*.{UNFINISHED}.parquet",
+        f"*.{FOUND}.*",
+        f"*.{TISSUE}.npz",
+        ".*.part.*",
+    )
+    for pattern in (*(f"{SHARDS}/{each}" for each in kept), ".*.part.*"):
         for path in folder.glob(pattern):
             path.unlink(missing_ok=True)

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from sparseshot.errors import InputError, SparseshotError
-from sparseshot.images import TissueMask
+from sparseshot.images import Grid, TissueMask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.finder import Finder, SlideFrame
 from sparseshot.models.inference import forward
 from sparseshot.models.task import Task
+from sparseshot.prediction.compiled_network import EngineName, compiled_network, is_worthwhile
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
 from sparseshot.training.machine import Precision, find_device, uses_bfloat16
 from sparseshot.training.starting import load_model
@@ -23,7 +24,7 @@ from sparseshot.training.starting import load_model
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network with its task, threshold, device and precision.
+    """A network with its task, threshold, device, precision and engine.
 
     Attributes:
         network: in evaluation mode, on its device, batch normalisation folded into the convolutions.
@@ -36,6 +37,8 @@ class Model:
         precision: ``32``, or ``bf16`` for convolutions in bfloat16.
         fingerprint: SHA-256 of weights and configuration.
         quality: what is expected of it at its threshold; None if that is unknown.
+        engine: what runs the network. ``auto`` decides for each slide; outside :func:`predict_slide` it is
+            ``eager``.
     """
 
     network: nn.Module
@@ -48,6 +51,7 @@ class Model:
     precision: Literal["32", "bf16"]
     fingerprint: str
     quality: ExpectedQuality | None = None
+    engine: EngineName = "auto"
 
     @classmethod
     def load(
@@ -59,6 +63,7 @@ class Model:
         radius_um: float | None = None,
         device: str = "auto",
         precision: Precision = "auto",
+        engine: EngineName = "auto",
     ) -> Self:
         """Prepare the model of a finished run for prediction.
 
@@ -70,6 +75,7 @@ class Model:
             radius_um: distance within which a detector keeps one detection; None for that of the training.
             device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
             precision: ``auto`` takes bfloat16 where the hardware computes it.
+            engine: ``auto`` takes OpenVINO for slides on a CPU, if it is installed.
         """
         checkpoint = run if isinstance(run, Checkpoint) else load_model(run)
         threshold = checkpoint.threshold if threshold is None else threshold
@@ -96,7 +102,28 @@ class Model:
             precision="bf16" if uses_bfloat16(precision, place) else "32",
             fingerprint=fingerprint(checkpoint),
             quality=None if checkpoint.evidence is None else expected_quality(checkpoint.evidence, threshold),
+            engine=engine,
         )
+
+    def on(self, grid: Grid, *, recorded: EngineName | None = None) -> Self:
+        """Return the model with the engine for a slide.
+
+        Args:
+            grid: of the slide, at the resolution of the model; a small one does not repay a compilation.
+            recorded: engine of an unfinished or finished result; ``auto`` keeps it.
+
+        Raises:
+            InputError: this machine does not have the engine, or the network cannot be compiled by it.
+        """
+        if self.engine != "auto":
+            if self.engine != "eager":
+                compiled_network(self.network, self.engine, bfloat16=self.precision == "bf16")
+            return self
+        chosen = recorded
+        if chosen is None:
+            worthwhile = is_worthwhile(self.network, grid, bfloat16=self.precision == "bf16")
+            chosen = "openvino" if worthwhile else "eager"
+        return replace(self, engine=chosen)
 
     @property
     def margin_px(self) -> int:
@@ -118,7 +145,10 @@ class Model:
         """Map images ``(N, H, W, 3)`` to outputs ``(N, channels, rows, cols)``, float32, on the device."""
         half = self.precision == "bf16"
         try:
-            output = forward(self.network, images, bfloat16=half)
+            if self.engine in ("auto", "eager"):
+                output = forward(self.network, images, bfloat16=half)
+            else:
+                output = compiled_network(self.network, self.engine, bfloat16=half)(images)
             is_number = bool(output.sum().isfinite())
         except torch.OutOfMemoryError as error:
             count, height, width, _ = images.shape

@@ -26,6 +26,7 @@ class PredictionSummary:
         threshold: probability from which on something was a cell.
         broken: places that could not be read.
         quality: what is expected of the model, in words, and the expected number of cells; empty if unknown.
+        measured: what was measured of each cell, and with which stains.
         tiles: looked at by this call.
         seconds: taken by this call.
         skipped: it was all there already.
@@ -38,6 +39,7 @@ class PredictionSummary:
     threshold: float
     broken: tuple[Broken, ...] = ()
     quality: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
     tiles: int = 0
     seconds: float = 0.0
     skipped: bool = False
@@ -66,6 +68,7 @@ class PredictionSummary:
             "threshold": self.threshold,
             "unreadable_places": len(self.broken),
             "expected": dict(self.quality),
+            "measured": dict(self.measured),
         }
         write_json(self.folder / SUMMARY, content)
 
@@ -92,6 +95,7 @@ def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
             threshold=content["threshold"],
             broken=manifest.broken,
             quality=dict(content.get("expected", {})),
+            measured=dict(content.get("measured", {})),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(path, f"cannot be read ({error}); predict the slide again with --force") from None

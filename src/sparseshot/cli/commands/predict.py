@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -33,12 +33,25 @@ def predict(
     radius_um: options.RadiusUm = None,
     device: options.Device = "auto",
     precision: options.Precision = "auto",
+    engine: options.Engine = "auto",
     threads: Annotated[int, Option(min=1, help="Threads that read tiles ahead of the network.")] = 2,
     tile_px: Annotated[
         int, Option(min=64, max=4096, help="Side of a tile. Does not change the cells that are found.")
     ] = 1024,
     batch: Annotated[int, Option(min=1, help="Tiles in one batch; raise it for a GPU.")] = 1,
     everywhere: Annotated[bool, Option("--everywhere", help="Search glass as well as tissue.")] = False,
+    measure: Annotated[
+        Literal["none", "basic", "all"],
+        Option(help="Measure nothing, shape and stains (basic), or also the neighbours of each cell (all)."),
+    ] = "all",
+    stains: Annotated[Literal["he", "hdab"], Option(help="Haematoxylin with eosin, or with DAB.")] = "he",
+    estimate_stains: Annotated[
+        bool, Option("--estimate-stains", help="Adapt the colours of the stains to each slide.")
+    ] = False,
+    also: Annotated[
+        list[str] | None,
+        Option(help="Write all cells of a slide as csv, h5ad (AnnData), zarr (SpatialData), …; repeatable."),
+    ] = None,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Only estimate tiles, time, cells and disk space.")
     ] = False,
@@ -46,6 +59,7 @@ def predict(
     skip_bad_tiles: Annotated[
         bool, Option("--skip-bad-tiles", help="Exit with 0 even if parts of a slide are unreadable.")
     ] = False,
+    cluster: options.Cluster = None,
     as_json: options.Json = False,
 ) -> None:
     """Find every cell of slides; write GeoParquet, a QuPath file, a density map and counts.
@@ -53,19 +67,30 @@ def predict(
     Example: `sparseshot predict run slides/*.svs --out found`
 
     Run the same command again to resume; finished slides are skipped. A slide that fails does not stop the
-    others; the exit code is then 1.
+    others; the exit code is then 1. With `--cluster`, the nodes of a Ray cluster share the work; they
+    need the same folders.
 
     Without a run of your own, `starter` finds nuclei with what was learned from synthetic tissue.
     """
     is_starter = str(run) in options.STARTERS and not run.exists()
     options.check_paths(None if is_starter else run, *slides)
+    from sparseshot.cells.stains import STAINS
     from sparseshot.images import open_slide
-    from sparseshot.prediction import Model, Throughput
+    from sparseshot.prediction import Measuring, Model, Throughput
+    from sparseshot.prediction.also import check_also, write_also
+    from sparseshot.prediction.cohort_page import write_cohort
     from sparseshot.prediction.estimate import estimate_slide
     from sparseshot.prediction.slides import find_slides, predict_slides
 
+    check_also(also or ())
     paths = find_slides(slides)
-    model = Model.load(run, threshold=threshold, radius_um=radius_um, device=device, precision=precision)
+    load: dict[str, Any] = {
+        "threshold": threshold,
+        "radius_um": radius_um,
+        "precision": precision,
+        "engine": engine,
+    }
+    model = Model.load(run, device="cpu" if cluster else device, **load)
     if is_starter:
         complain(
             "warning",
@@ -84,14 +109,28 @@ def predict(
         else:
             _show_estimates(estimates)
         return
-    with resumable(), progress_bars(keep=True) as begin:
-        outcomes = predict_slides(
-            paths, model, out, mpp=mpp, force=force, begin=lambda path: _reporter(begin, path), **how
-        )
+    measuring = Measuring(measure, STAINS[stains], estimate_stains)
+    how |= {"mpp": mpp, "force": force, "measuring": measuring}
+    if cluster is None:
+        with resumable(), progress_bars(keep=True) as begin:
+            outcomes = predict_slides(paths, model, out, begin=lambda path: _reporter(begin, path), **how)
+    else:
+        from sparseshot.cluster.joining import joined
+        from sparseshot.prediction.on_cluster import predict_on_cluster
+        from sparseshot.training.starting import load_model
+
+        with resumable(), joined(cluster, device=device) as nodes, progress_bars(keep=True) as begin:
+            outcomes = predict_on_cluster(
+                paths, load_model(run), out, cluster=nodes, load=load, begin=begin, **how
+            )
+    outcomes = write_also(outcomes, also or ())
+    page = write_cohort(out, outcomes)
     if as_json:
         print_json([_entry(outcome) for outcome in outcomes])
     else:
         _show(outcomes)
+        if page is not None:
+            echo(f"all slides at a glance: {page}")
     if any(outcome.error or not (outcome.is_whole or skip_bad_tiles) for outcome in outcomes):
         raise typer.Exit(1)
 

@@ -16,7 +16,7 @@ from sparseshot.errors import SparseshotError
 def studio(
     paths: Annotated[
         list[Path],
-        Argument(help="Slides; after a slide, folders that `predict` wrote for it; or one project folder."),
+        Argument(help="Slides or folders of them; folders that `predict` wrote; or one project folder."),
     ],
     project: Annotated[
         Path | None,

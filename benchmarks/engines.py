@@ -1,0 +1,114 @@
+"""The network alone on one tile, by engine: ``python -m benchmarks.engines``.
+
+Not part of ``python -m benchmarks``, because torch.compile takes half a minute. Under
+``ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2`` PyTorch and OpenVINO use no AVX-512; bfloat16 needs it.
+"""
+
+import argparse
+import importlib.util
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.prediction import Repeated
+from benchmarks.timing import print_table, seconds_in_turns
+from sparseshot.errors import InputError
+from sparseshot.images import Box
+from sparseshot.images.slide import Grid
+from sparseshot.models.colour import network_input
+from sparseshot.models.inference import TILE_PX, forward
+from sparseshot.prediction import Model
+from sparseshot.prediction.compiled_network import compiled_network
+from sparseshot.prediction.onnx_file import write_onnx
+
+MODELS = {"detect": "starter", "segment": "starter-outlines"}
+
+
+def ways(
+    model: Model, folder: Path, *, bfloat16: bool, compiles: bool
+) -> dict[str, Callable[[NDArray[np.uint8]], object]]:
+    """Return each engine that is installed, as a function of an image."""
+    network = model.network
+    found: dict[str, Callable[[NDArray[np.uint8]], object]] = {
+        "eager": lambda image: forward(network, image, bfloat16=bfloat16)
+    }
+    try:
+        found["openvino"] = compiled_network(network, "openvino", bfloat16=bfloat16)
+    except InputError as error:
+        print(f"openvino: {error}", file=sys.stderr)
+    if not bfloat16 and importlib.util.find_spec("onnxruntime"):
+        found["onnxruntime"] = _onnxruntime(write_onnx(model, folder / f"{model.task.name}.onnx").path)
+    if compiles:
+        found["compile"] = compiled_network(network, "compile", bfloat16=bfloat16)
+    return found
+
+
+def _onnxruntime(path: Path) -> Callable[[NDArray[np.uint8]], object]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def run(image: NDArray[np.uint8]) -> object:
+        pixels = network_input(torch.from_numpy(image).permute(0, 3, 1, 2)).contiguous()
+        return session.run(None, {"image": pixels.numpy()})
+
+    return run
+
+
+def cellpose_network(source: Path) -> Callable[[NDArray[np.uint8]], object]:
+    """Return the U-Net of Cellpose 3 with random weights; ``source`` is its file ``resnet_torch.py``."""
+    spec = importlib.util.spec_from_file_location("resnet_torch", source)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    network = module.CPnet([2, 32, 64, 128, 256], 3, 3).eval()
+
+    def run(image: NDArray[np.uint8]) -> object:
+        pixels = torch.from_numpy(image).permute(0, 3, 1, 2)[:, :2].float().div_(255)
+        with torch.inference_mode():
+            return network(pixels)[0]
+
+    return run
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engines")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--compile", action="store_true", help="torch.compile too")
+    parser.add_argument("--cellpose", type=Path, help="resnet_torch.py of Cellpose 3, to run its U-Net too")
+    asked = parser.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    slide = Repeated.make()
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        for task, start in MODELS.items():
+            model = Model.load(start, device="cpu", precision="32")
+            side = TILE_PX + 2 * model.margin_px
+            image = slide.read(Grid.over(slide, model.mpp), Box(0, 0, side, side))[None]
+            for precision in ("32", "bf16"):
+                half = precision == "bf16"
+                found = ways(model, Path(name), bfloat16=half, compiles=asked.compile)
+                if asked.cellpose and not half:
+                    found["Cellpose"] = cellpose_network(asked.cellpose)
+                calls = {engine: partial(run, image) for engine, run in found.items()}
+                seconds = seconds_in_turns(calls, rounds=asked.rounds)
+                rows += [
+                    [task, precision, engine, 1000 * taken, seconds["eager"] / taken]
+                    for engine, taken in seconds.items()
+                ]
+    print(f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}\n")
+    print_table(["task", "precision", "engine", "ms a tile", "times eager"], rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

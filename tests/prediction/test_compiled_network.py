@@ -1,0 +1,131 @@
+"""Engines: the same cells by another way, recorded, and chosen without harm."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tests.prediction.agreement import check_same_cells
+from tests.prediction.networks import random_detector
+from torch import Tensor, nn
+
+from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.errors import InputError, OutputError
+from sparseshot.images.slide import Grid
+from sparseshot.prediction import Model, predict_slide, read_prediction
+from sparseshot.prediction import compiled_network as engines
+from sparseshot.prediction.manifest import MANIFEST, Manifest
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import TrainConfig
+from sparseshot.training.starting import load_model
+
+SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1100), tissue_fraction=0.8)
+SMALL, LARGE = Grid(512, 512, 1.0, 0.5), Grid(40_000, 40_000, 1.0, 0.5)
+
+DEPRECATED = pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")
+"""What torch.compile uses in PyTorch itself."""
+
+
+@pytest.fixture(scope="module")
+def detector() -> Checkpoint:
+    return random_detector(classes=("tumour", "other"), threshold=0.8)
+
+
+def load(checkpoint: Checkpoint, engine: engines.EngineName) -> Model:
+    return Model.load(checkpoint, device="cpu", precision="32", engine=engine)
+
+
+def recorded(folder: Path) -> str:
+    return str(json.loads((folder / MANIFEST).read_text())["identity"]["engine"])
+
+
+@pytest.mark.parametrize("task", ["detect", "segment"])
+def test_openvino_finds_the_same_cells(detector: Checkpoint, task: str, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    checkpoint = detector if task == "detect" else load_model("starter-outlines")
+    for engine in ("eager", "openvino"):
+        predict_slide(SLIDE, load(checkpoint, engine), tmp_path / engine, tile_px=256)
+        assert recorded(tmp_path / engine) == engine
+    eager, openvino = (read_prediction(tmp_path / engine) for engine in ("eager", "openvino"))
+    assert len(eager) > 100
+    check_same_cells(openvino, eager)
+
+
+def test_auto_takes_openvino_for_large_slides_only(detector: Checkpoint) -> None:
+    pytest.importorskip("openvino")
+    model = load(detector, "auto")
+    assert model.on(SMALL).engine == "eager"
+    assert model.on(LARGE).engine == "openvino"
+    assert model.on(LARGE, recorded="eager").engine == "eager"
+    assert load(detector, "eager").on(LARGE).engine == "eager"
+
+
+def test_without_openvino_auto_is_eager(detector: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    assert load(detector, "auto").on(LARGE).engine == "eager"
+    with pytest.raises(InputError, match=r"sparseshot\[openvino\]"):
+        load(detector, "openvino").on(SMALL)
+
+
+class Undecided(nn.Module):
+    """Does something else with light images, which a trace of a dark one cannot know."""
+
+    margin_px, alignment_px = 0, 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, image: Tensor) -> Tensor:
+        light = image.mean(dim=1, keepdim=True)
+        return self.weight * (light if image.max() < 0 else 5 - light)
+
+
+def test_a_network_that_openvino_gets_wrong_runs_eagerly() -> None:
+    pytest.importorskip("openvino")
+    network = Undecided()
+    checkpoint = Checkpoint(TrainConfig(task="segment"), network.state_dict(), step=1, threshold=0.5)
+    model = Model.load(checkpoint, network=network, device="cpu", precision="32")
+    assert model.on(LARGE).engine == "eager"
+    with pytest.raises(InputError, match="--engine eager"):
+        replace(model, engine="openvino").on(LARGE)
+
+
+@DEPRECATED
+def test_a_result_keeps_its_engine(
+    detector: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "slide"
+    predict_slide(SLIDE, load(detector, "eager"), folder)
+    monkeypatch.setattr(engines, "WORTHWHILE_PX", 1)
+    assert predict_slide(SLIDE, load(detector, "auto"), folder).skipped
+    with pytest.raises(OutputError, match="another engine: eager instead of compile"):
+        predict_slide(SLIDE, load(detector, "compile"), folder)
+
+
+def test_a_manifest_without_an_engine_is_of_pytorch(detector: Checkpoint, tmp_path: Path) -> None:
+    folder = tmp_path / "slide"
+    predict_slide(SLIDE, load(detector, "eager"), folder)
+    path = folder / MANIFEST
+    content = json.loads(path.read_text())
+    del content["identity"]["engine"]
+    path.write_text(json.dumps(content))
+    manifest = Manifest.load(folder)
+    assert manifest is not None
+    assert manifest.identity["engine"] == "eager"
+    assert predict_slide(SLIDE, load(detector, "auto"), folder).skipped
+
+
+def test_openvino_does_not_run_elsewhere() -> None:
+    with pytest.raises(InputError, match="--device cpu"):
+        engines.compiled_network(nn.Conv2d(3, 1, 1, device="meta"), "openvino", bfloat16=False)
+
+
+@DEPRECATED
+def test_torch_compile_gives_the_same_output(detector: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda network, **_: whole(network, backend="aot_eager"))
+    eager, compiled = load(detector, "eager"), load(detector, "compile").on(SMALL)
+    image = SLIDE.read(Grid.over(SLIDE, eager.mpp), Grid.over(SLIDE, eager.mpp).box)[None, :256, :256]
+    torch.testing.assert_close(compiled(image), eager(image), atol=1e-4, rtol=1e-4)
