@@ -1,25 +1,34 @@
 """A headless Chromium, and a studio in a process of its own, for tests and pictures of the page."""
 
+import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter, maximum_filter
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 
+from sparseshot.images import Box, Grid, open_slide
+
 MISSING = shutil.which("chromium") is None or shutil.which("chromedriver") is None
+_COMPONENT = "document.querySelector('.studio-canvas').slideMap"
+"""The map as the page's own code sees it."""
+
 _FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
@@ -29,6 +38,10 @@ _FLAGS = (
 @contextmanager
 def running_studio(*arguments: object) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """Run ``sparseshot studio``; yield its address and process."""
+    if "--port" not in arguments:
+        # Not the studio's own first port: a browser of another test may still talk to that.
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            arguments += "--port", free.getsockname()[1]
     command = [sys.executable, "-m", "sparseshot", "studio", *map(str, arguments), "--no-browser", "--json"]
     # NiceGUI behaves otherwise where it believes to be tested by pytest itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
@@ -91,6 +104,11 @@ class StudioTab:
             assert time.monotonic() < end, f"no {what} after {seconds} s; the page says: {self.text()}"
             time.sleep(0.05)
 
+    def errors(self) -> list[str]:
+        """Return the errors in the log of the browser."""
+        log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [str(entry["message"]) for entry in log if entry["level"] == "SEVERE"]
+
     def text(self) -> str:
         """Return what the page says."""
         return str(self.script("return document.body.innerText"))
@@ -116,6 +134,19 @@ class StudioTab:
         )
         moves.release().perform()
 
+    def lasso(self, places: Sequence[tuple[float, float]]) -> None:
+        """Drag around places, and back to the first."""
+        canvas = self.driver.find_element(By.CSS_SELECTOR, ".studio-canvas")
+        points = [self.offset(*place) for place in places]
+        moves = ActionChains(self.driver, duration=20)
+        moves.move_to_element_with_offset(canvas, *points[0]).click_and_hold()
+        for (a, b), (c, d) in zip(points, [*points[1:], points[0]], strict=True):
+            for k in range(4):
+                moves.move_by_offset(
+                    (c - a) * (k + 1) // 4 - (c - a) * k // 4, (d - b) * (k + 1) // 4 - (d - b) * k // 4
+                )
+        moves.release().perform()
+
     def press(self, keys: str) -> None:
         """Type keys."""
         ActionChains(self.driver).send_keys(keys).perform()
@@ -128,18 +159,65 @@ class StudioTab:
                 return int(next(word for word in words[words.index(name) + 1 :] if word.isdecimal()))
         return -1
 
-    def train(self) -> None:
-        """Press the button."""
-        self.driver.find_element(By.XPATH, "//button[contains(., 'Train')]").click()
+    def tab(self, name: str) -> None:
+        """Choose a tab of the side panel."""
+        for each in self.driver.find_elements(By.CSS_SELECTOR, "[role=tab]"):
+            if each.text.strip() == name:
+                each.click()
 
-    def picture(self, path: Path) -> None:
-        """Keep what the page looks like, in few colours so that the file is small."""
+    def button(self, name: str) -> None:
+        """Press a button."""
+        self.until(name, lambda: self._buttons(name))
+        self._buttons(name)[0].click()
+
+    def _buttons(self, name: str) -> list[Any]:
+        found = self.driver.find_elements(By.XPATH, f"//button[contains(., '{name}')]")
+        return [each for each in found if each.is_displayed()]
+
+    def train(self, number: int, *, seconds: float = 300) -> None:
+        """Press the button, and wait until the run has ended."""
+        self.tab("Work")
+        self.button("Train")
+        self.until("found cells", lambda: f"run {number}: finished" in self.text(), seconds)
+        self.until("counts", lambda: "found in the slide" in self.text())
+
+    def found(self) -> list[tuple[float, float]]:
+        """Return the places of the found cells in the region under review, as the map holds them."""
+        cells = self.script(
+            f"const m = {_COMPONENT}; return (m.cells?.cells || []).filter((c) => c[3] >= m.threshold)"
+        )
+        x0, y0, x1, y1 = self.script(f"return {_COMPONENT}.region.box")
+        return [(x, y) for x, y, *_ in cells if x0 + 9 < x < x1 - 9 and y0 + 9 < y < y1 - 9]
+
+    def follow(self) -> None:
+        """Take note of where the map is now."""
+        self.until("rest", lambda: not self.script(f"return {_COMPONENT}.map._animatingZoom"))
+        self.x, self.y, zoom = self.script(
+            f"const m = {_COMPONENT}.map, c = m.getCenter(); return [c.lng, -c.lat, m.getZoom()]"
+        )
+        self.scale = 2.0**zoom
+
+    def picture(self, path: Path, *, width: int = 1280) -> None:
+        """Keep what the page looks like, as WebP or JPEG by the ending."""
         from PIL import Image
 
-        self.driver.save_screenshot(str(path))
-        with Image.open(path) as image:
-            small = image.convert("RGB").quantize(200, dither=Image.Dither.NONE)
-        small.save(path, optimize=True)
+        shot = io.BytesIO(self.driver.get_screenshot_as_png())
+        with Image.open(shot) as image:
+            small = image.convert("RGB").resize((width, image.height * width // image.width))
+        small.save(path, quality=55, method=6)
+
+
+def dark_spots(path: Path, x: float, y: float, *, width: int = 900, height: int = 600) -> NDArray[np.float64]:
+    """Return places around another one that are darker than what surrounds them, in random order."""
+    x0, y0 = int(x - width / 2), int(y - height / 2)
+    with open_slide(path) as slide:
+        pixels = slide.read(Grid.over(slide), Box(x0, y0, x0 + width, y0 + height))
+    dark = gaussian_filter(255.0 - pixels[..., 0], 3)
+    rows, columns = np.nonzero((maximum_filter(dark, 15) == dark) & (dark > np.quantile(dark, 0.8)))
+    places = np.stack([columns + x0, rows + y0], axis=1) + 0.5
+    clear = (np.abs(places - (x, y)) < (width / 2 - 220, height / 2 - 70)).all(axis=1)
+    shuffled: NDArray[np.float64] = np.random.default_rng(0).permutation(places[clear])
+    return shuffled
 
 
 def spread(places: "np.ndarray[Any, Any]", number: int, apart: float) -> list[tuple[float, float]]:

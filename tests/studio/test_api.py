@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from PIL import Image
 from tests.studio.small_project import MPP, made_result, small_slide
 
-from sparseshot.cells import Cells, read_cells
+from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.studio.api import make_api
 from sparseshot.studio.guard import Guard
 from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
 
 HERE = "http://127.0.0.1:8686"
+BOX = [[0, 0], [200, 0], [200, 200], [0, 200]]
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +76,13 @@ def test_marks_come_and_go(client: TestClient) -> None:
     assert gone["all"] == []
 
 
+def test_marks_of_another_project_are_refused(client: TestClient, studio: Studio) -> None:
+    change = [{"key": "aaaaaaaa", "add": [{"class": "cell", "at": [10, 20]}]}]
+    assert client.post("/slides/1/marks?project=0123456789abcdef", json=change).status_code == 409
+    assert studio.book.items("1") == []
+    assert client.post(f"/slides/1/marks?project={studio.project.identity}", json=change).status_code == 200
+
+
 def test_marks_become_cells_with_outlines_and_regions(client: TestClient, studio: Studio) -> None:
     ring = [[10, 10], [30, 10], [30, 30]]
     items = [{"class": "T", "outline": ring}, {"region": ring}, {"class": "not a cell", "at": [50, 60]}]
@@ -106,36 +114,6 @@ def test_a_mark_that_is_none_is_refused_and_nothing_is_kept(client: TestClient, 
     answer = client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": [item]}])
     assert answer.status_code == 422
     assert client.get("/slides/1/marks").json()["all"] == []
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/slides/../project.json",
-        "/slides/..%2f..%2fetc%2fpasswd",
-        "/slides/%2e%2e/tiles/0/0/0.jpg",
-        "/slides/999/tiles/0/0/0.jpg",
-        "/slides/1/tiles/0/0/..%2f0.jpg",
-        "/slides/1/tiles/99/0/0.jpg",
-        "/slides/1/tiles/-1/0/0.jpg",
-        "/slides/1/tiles/0/99999999999999999999/0.jpg",
-        "/slides/1/tiles/0/1e3/0.jpg",
-        "/slides/1/found/f7/0/0/0.png",
-        "/slides/1/found/r1/0/0/0.png",
-        "/slides/1/found/..%2fr1/0/0/0.png",
-        "/slides/1/found/f0/0/0/0.png?threshold=nan",
-        "/slides/1/found/f0/0/0/0.png?paint=../x",
-        "/slides/1/found/f0/cells?area=1,2,3",
-        "/slides/1/found/f0/cells?area=a,b,c,d",
-        "/slides/1/export/..%2fmarks.csv",
-        "/slides/1/export/marks.exe",
-        "/slides/1/export/r9.csv",
-    ],
-)
-def test_hostile_addresses_are_refused(client: TestClient, path: str) -> None:
-    answer = client.get(path)
-    assert answer.status_code in {404, 422}
-    assert "/tmp" not in answer.text
 
 
 def test_an_area_without_sense_holds_no_cells(client: TestClient) -> None:
@@ -177,11 +155,11 @@ def test_counts_and_vectors_follow_the_threshold(
 def test_a_box_of_found_cells_is_judged_once(client: TestClient, place: tuple[Path, Any]) -> None:
     x, y = place[1][0]
     click(client, "mymark00", float(x) + 1, float(y))
-    verdict = {"key": "aaaaaaaa", "result": "f0", "area": [0, 0, 200, 200], "threshold": 0, "accept": False}
+    verdict = {"key": "aaaaaaaa", "result": "f0", "area": BOX, "threshold": 0, "accept": False}
     inside = int((place[1] < 200).all(axis=1).sum())
     assert client.post("/slides/1/judge", json=verdict).json() == {"marked": inside - 1}
     assert client.post("/slides/1/judge", json=verdict | {"key": "bbbbbbbb"}).json() == {"marked": 0}
-    assert client.post("/slides/1/judge", json=verdict | {"area": [0, 0, 1]}).status_code == 422
+    assert client.post("/slides/1/judge", json=verdict | {"area": [[0, 0], [1, 1]]}).status_code == 422
 
 
 @pytest.mark.parametrize("ending", ["geojson", "parquet", "csv"])
@@ -207,12 +185,20 @@ def test_marks_and_found_cells_leave_and_return(
     assert len(read_cells(found)) == (score >= 0.5).sum()
 
 
+def test_imported_classes_keep_their_colours(client: TestClient, tmp_path: Path) -> None:
+    file = tmp_path / "qupath.geojson"
+    write_cells(Cells([[5, 5]], classes=("Tumor",), label=[0], colors=[(200, 0, 0)]), file)
+    with file.open("rb") as content:
+        client.post("/slides/1/import?key=dddddddd", files={"file": ("qupath.geojson", content)})
+    assert client.get("/slides/1/marks").json()["classes"]["Tumor"] == "#c80000"
+    for color in ("#112233", "#445566", "#112233"):
+        assert client.post("/classes", json={"name": "Tumor", "color": color}).json()["Tumor"] == color
+
+
 def test_files_that_are_no_marks_are_refused(client: TestClient) -> None:
     answer = client.post("/slides/1/import?key=dddddddd", files={"file": ("a.geojson", b"{]")})
     assert answer.status_code in {422, 500}
     assert "error" in answer.json()
-    large = client.post("/slides/1/import?key=dddddddd", content=b"", headers={"content-length": "9" * 11})
-    assert large.status_code == 413
 
 
 def test_a_slide_that_disappears_is_reported(client: TestClient, tmp_path: Path) -> None:
@@ -231,42 +217,3 @@ def test_classes_have_names_and_colours(client: TestClient) -> None:
     assert client.post("/classes", json={"name": "T cell", "color": "#112233"}).json()["T cell"] == "#112233"
     for name, color in (("", "#112233"), ("a\nb", "#112233"), ("not a cell", "#112233"), ("x", "red")):
         assert client.post("/classes", json={"name": name, "color": color}).status_code == 422
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"host": "evil.example"},
-        {"host": "evil.example:8686"},
-        {"host": "127.0.0.1:9999"},
-        {"origin": "http://evil.example"},
-        {"origin": "http://127.0.0.1:9999"},
-        {"origin": "null"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"},
-    ],
-)
-def test_strangers_are_refused(client: TestClient, headers: dict[str, str]) -> None:
-    assert client.get("/slides/1", headers=headers).status_code == 403
-    assert client.post("/slides/1/marks", json=[], headers=headers).status_code == 403
-
-
-def test_own_pages_and_links_are_served(client: TestClient) -> None:
-    assert client.get("/slides/1", headers={"origin": HERE}).status_code == 200
-    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
-    assert client.get("/slides/1", headers=link).status_code == 200
-
-
-def test_beyond_this_machine_a_token_is_needed(studio: Studio) -> None:
-    app = Guard(make_api(studio), host="0.0.0.0", port=8686, token="secret")
-    with TestClient(app, base_url="http://10.0.0.7:8686", follow_redirects=False) as client:
-        assert client.get("/slides/1").status_code == 403
-        assert client.get("/slides/1?token=wrong").status_code == 403
-        assert client.get("/slides/1?token=").status_code == 403
-        assert client.get("/slides/1", headers={"cookie": "sparseshot-studio=wrong"}).status_code == 403
-        assert client.get("/slides/1", headers={b"cookie": "sparseshot-studio=é".encode()}).status_code == 403
-        welcome = client.get("/slides/1?token=secret")
-        assert welcome.status_code == 303
-        assert welcome.headers["location"] == "/slides/1"
-        assert client.get("/slides/1").status_code == 200
-        assert client.get("/slides/1", headers={"origin": "http://evil.example"}).status_code == 403

@@ -1,16 +1,24 @@
 """The page in a real browser, as a person uses it."""
 
 import os
+import re
 import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.studio.chromium import MISSING, StudioTab, chromium, running_studio, spread
-from tests.studio.small_project import MPP, small_slide
+import shapely
+from numpy.typing import NDArray
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from tests.studio.chromium import MISSING, StudioTab, chromium, dark_spots, running_studio, spread
+from tests.studio.small_project import MPP, made_result, small_slide
 
-from sparseshot.cells import read_cells
+from sparseshot.active import ReviewNote
+from sparseshot.cells import Cells, read_cells
 from sparseshot.cli import main
+from sparseshot.datasets.synthetic import write_pyramid
+from sparseshot.demo.demo_folder import QUICK
 from sparseshot.studio.marks import MarkBook
 
 pytestmark = [
@@ -20,54 +28,154 @@ pytestmark = [
 ]
 
 
-def test_from_twenty_clicks_to_an_export(tmp_path: Path) -> None:
-    slide, centres = small_slide(tmp_path)
+def slide_with_cells(name: str, tmp_path: Path) -> tuple[Path, float, float, NDArray[np.float64]]:
+    """Return a slide, the middle of a view of it, and places of cells there."""
+    if name == "synthetic":
+        slide, x, y = tmp_path / "slide.tif", 800.0, 600.0
+        tissue = QUICK.tissue()
+        write_pyramid(tissue, slide)
+        cells = tissue.cells().xy
+        return slide, x, y, cells[(np.abs(cells - (x, y)) < (250, 200)).all(axis=1)]
+    folder = Path(os.environ.get("SPARSESHOT_DATA") or Path(__file__).parents[3] / "shared" / "data")
+    slide, x, y = folder / "slides" / name, 1000.0, 1300.0
+    if not slide.exists():
+        pytest.skip(f"there is no {slide}; set SPARSESHOT_DATA to where the data sets are")
+    return slide, x, y, dark_spots(slide, x, y)
+
+
+@pytest.mark.parametrize("name", ["synthetic", "CMU-1-Small-Region.svs"])
+def test_from_twenty_clicks_to_an_export(tmp_path: Path, name: str) -> None:
+    """Click, train, review a suggested region, correct, train again, compare, export."""
+    slide, x, y, spots = slide_with_cells(name, tmp_path)
+    clicks = spread(spots, 20, 30)
+    assert len(clicks) == 20
     project = tmp_path / "project"
-    near = centres[(np.abs(centres - (500, 350)) < (280, 300)).all(axis=1)]
-    clicks = spread(near, 20, 30)
+    book = MarkBook(project / "marks.jsonl")
     with (
-        running_studio(slide, "--project", project, "--mpp", MPP, "--steps", 20) as (address, _),
+        running_studio(slide, "--project", project, "--steps", 40) as (address, _),
         chromium() as driver,
     ):
         tab = StudioTab(driver, address)
-        tab.open(500, 350, 0)
+        tab.open(x, y, 0)
         assert "Click some cells" in tab.text()
         for place in clicks:
             tab.click(*place)
         tab.until("20 marks", lambda: tab.marks("cell") == 20)
-        tab.press("z")
-        tab.until("undo", lambda: tab.marks("cell") == 19)
-        tab.press("y")
-        tab.until("redo", lambda: tab.marks("cell") == 20)
-        marks = MarkBook(project / "marks.jsonl").cells("1")
-        assert np.abs(marks.xy - np.array(clicks)).max() < 1  # a click marks the place under the pointer
+        tab.until("all on disk", lambda: len(book.items("1")) == 20)
+        assert np.abs(book.cells("1").xy - np.array(clicks)).max() < 1  # under the pointer
+        tab.train(1)
+        tab.until("quality", lambda: re.search("of the cells are found|cannot be told", tab.text()))
+
+        tab.press("n")
+        tab.until("a suggested region", lambda: "Region 1 of" in tab.text())
+        tab.follow()
+        tab.until("cells in the region", tab.found)
+        wrong = spread(np.array(tab.found()), 5, 20)
+        for place in wrong:
+            tab.click(*place)
+        tab.until("corrections", lambda: tab.marks("not a cell") == len(wrong))
+        tab.press(Keys.ENTER)
+        tab.until("the end of the review", lambda: "Region done" in tab.text())
+        notes = book.cells("1").region_notes
+        assert notes is not None
+        assert ReviewNote.of(notes[0]) is not None
+        assert book.cells("1").counts()["Rejected"] == len(wrong)
+
+        tab.train(2)
+        tab.tab("Runs")
+        tab.until("runs", lambda: "Run 2" in tab.text())
+        driver.find_element(By.CSS_SELECTOR, "[aria-label='compare with']").click()
+        tab.until("a choice", lambda: driver.find_elements(By.CSS_SELECTOR, ".q-menu .q-item"))
+        driver.find_elements(By.CSS_SELECTOR, ".q-menu .q-item")[-1].click()
+        tab.until("a comparison", lambda: "found by both" in tab.text() and "only by Run 1" in tab.text())
+        assert not tab.errors()
+        for what in ("marks", "r2"):
+            export = tmp_path / f"{what}.geojson"
+            path = f"/slides/1/export/{what}.geojson"
+            export.write_text(
+                driver.execute_async_script(f"fetch('{path}').then(r => r.text()).then(arguments[0])")
+            )
+            assert main(["cells", str(export)]) == 0
+    assert len(read_cells(tmp_path / "marks.geojson")) > 20
+
+
+def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:
+    slide, centres = small_slide(tmp_path)
+    found = tmp_path / "found"
+    made_result(found, slide, Cells(centres, score=np.linspace(0.3, 0.99, len(centres)), mpp=MPP))
+    project = tmp_path / "project"
+    with (
+        running_studio(slide, found, "--project", project, "--mpp", MPP) as (address, _),
+        chromium() as driver,
+    ):
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        book = MarkBook(project / "marks.jsonl")
+
+        def marks() -> dict[str, int]:
+            return book.cells("1").counts()
+
         tab.press("x")
-        tab.click(380, 120)
+        tab.click(380, 220)
         tab.until("not a cell", lambda: tab.marks("not a cell") == 1)
+        tab.press("z")
+        tab.until("undo", lambda: tab.marks("not a cell") == 0)
+        tab.press("y")
+        tab.until("redo", lambda: tab.marks("not a cell") == 1)
         tab.press("e")
-        tab.click(380, 120)
+        tab.click(380, 220)
         tab.until("deletion", lambda: tab.marks("not a cell") == 0)
+        tab.press("c")
+        tab.press("lymphocyte" + Keys.ENTER)
+        tab.until("a second class", lambda: tab.marks("lymphocyte") == 0)
+        tab.press("2" + Keys.ENTER)
+        tab.until("a mark in the middle", lambda: marks().get("lymphocyte") == 1)
+        tab.press("o")
+        tab.lasso([(300, 300), (330, 300), (330, 330), (300, 330)])
+        tab.until("an outline", lambda: marks()["lymphocyte"] == 2)
+        outlines = book.cells("1").outline
+        assert outlines is not None
+        assert outlines[1].area == pytest.approx(900, rel=0.2)
         tab.press("r")
         tab.drag(300, 200, 420, 300)
-        book = MarkBook(project / "marks.jsonl")
         tab.until("region", lambda: len(book.cells("1").regions) == 1)
-        tab.press("m")
-        tab.train()
-        tab.until("found cells", lambda: "in the slide" in tab.text())
-        tab.until("end", lambda: "run 1: finished" in tab.text())
-        tab.press("?")
-        tab.until("help", lambda: "choose a class" in tab.text())
-        tab.press("\ue00c")
-        log = driver.get_log("browser")  # type: ignore[no-untyped-call]
-        assert not [entry for entry in log if entry["level"] == "SEVERE"]
-        export = tmp_path / "marks.geojson"
-        export.write_text(
-            driver.execute_async_script(
-                "fetch('/slides/1/export/marks.geojson').then(r => r.text()).then(arguments[0])"
-            )
+        tab.press("jl")
+        triangle = [(450, 200), (650, 200), (450, 400)]
+        tab.lasso(triangle)
+        wanted = shapely.contains_xy(shapely.Polygon(triangle), centres) & (
+            np.linspace(0.3, 0.99, len(centres)) > 0.5
         )
-    assert len(read_cells(export)) == 20
-    assert main(["cells", str(export)]) == 0
+        tab.until("rejected cells", lambda: marks().get("Rejected", 0) > 0)
+        assert abs(marks()["Rejected"] - wanted.sum()) <= 2  # the hand that draws is not exact
+        tab.press("al")
+        tab.drag(650, 450, 750, 550)
+        tab.until("accepted cells", lambda: marks()["cell"] > 0)
+        before = tab.script("return document.querySelector('.studio-number').innerText")
+        slider = "document.querySelector('[aria-label=threshold]')"
+        tab.script(f"({slider}.tabIndex < 0 ? {slider}.querySelector('[tabindex]') : {slider}).focus()")
+        tab.press(Keys.ARROW_RIGHT * 5)
+        tab.until(
+            "fewer cells",
+            lambda: tab.script("return document.querySelector('.studio-number').innerText") != before,
+        )
+        tab.press(Keys.ESCAPE + "?")
+        tab.until("help", lambda: "choose a class" in tab.text())
+        assert not tab.errors()
+
+
+def test_slides_are_chosen_by_thumbnails_and_asked_for_their_pixel_size(tmp_path: Path) -> None:
+    slide, _ = small_slide(tmp_path)
+    other = tmp_path / "other.png"
+    other.write_bytes(slide.read_bytes())
+    with running_studio(slide, other, "--project", tmp_path / "p") as (address, _), chromium() as driver:
+        tab = StudioTab(driver, address)
+        driver.get(address)
+        tab.until("cards", lambda: "small.png" in tab.text() and "other.png" in tab.text())
+        driver.find_element(By.CSS_SELECTOR, ".studio-card").click()
+        tab.until("a question", lambda: "does not state the size" in tab.text())
+        tab.button("20×")
+        tab.button("Open the slide")
+        tab.until("the slide", lambda: "0.5 µm/px" in tab.text())
 
 
 def test_the_page_says_when_the_studio_is_gone_and_saves_when_it_returns(tmp_path: Path) -> None:
@@ -83,7 +191,7 @@ def test_the_page_says_when_the_studio_is_gone_and_saves_when_it_returns(tmp_pat
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             tab.click(*second)
-            tab.until("notice", lambda: "not saved yet" in tab.text())
+            tab.until("notice", lambda: "Not saved yet" in tab.text())
             tab.click(*third)
         port = address.rstrip("/").rpartition(":")[2]
         with running_studio(slide, "--project", project, "--mpp", MPP, "--port", port):

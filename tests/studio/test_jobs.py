@@ -66,8 +66,11 @@ def test_a_run_trains_predicts_the_view_and_then_the_slide(studio: Studio) -> No
     assert len(index) == len(found)
     assert studio.results("1") == {"r1": f"run 1, {job.marks} marks"}
     assert 0 < state.threshold < 1
-    # The next one goes on from it.
+    # The next one goes on from it, in the same process.
+    process = studio.jobs._worker
     studio.jobs.train("1", None)
+    assert process is not None
+    assert studio.jobs._worker is process
     job, _ = wait(studio.jobs, {"training", "view", "slides", "done"})
     assert job.start == str(studio.jobs.folder(1) / RUN)
     studio.jobs.stop(2)
@@ -84,15 +87,19 @@ def wait_for_end(jobs: Jobs) -> str:
 
 
 def test_a_worker_that_dies_is_reported_and_its_run_goes_on(studio: Studio) -> None:
-    studio.jobs.steps = 100_000
+    studio.jobs.steps = 0  # as many as fit into the time, and the same ones after a resume
     studio.jobs.train("1")
     wait(studio.jobs, {"training"})
+    config = studio.jobs.folder(1) / RUN / "config.json"
+    while not config.is_file():
+        time.sleep(0.02)
     (worker,) = [each for each in _workers() if str(studio.project.folder) in _command(each)]
     os.kill(worker, signal.SIGKILL)
     assert wait_for_end(studio.jobs) == "failed"
     assert "ended while training" in studio.jobs.state(1).message
     studio.jobs.resume(1)
-    wait(studio.jobs, {"training"})
+    while "step" not in wait(studio.jobs, {"training", "view", "slides"})[1].message:
+        time.sleep(0.02)
     studio.jobs.stop(1)
     assert wait_for_end(studio.jobs) == "stopped"
 
@@ -104,12 +111,12 @@ def test_a_run_that_fails_says_why(studio: Studio) -> None:
     assert "no such slide" in studio.jobs.state(1).message
 
 
-def test_the_spare_process_ends_with_the_studio(studio: Studio) -> None:
+def test_a_process_without_a_job_ends_with_the_studio(studio: Studio) -> None:
     studio.jobs.warm_up()
-    spare = studio.jobs._spare
-    assert spare is not None
+    waiting = studio.jobs._worker
+    assert waiting is not None
     studio.jobs.close()
-    assert spare.poll() is not None
+    assert waiting.poll() is not None
 
 
 def test_a_result_grows_from_the_part_in_view(tmp_path: Path) -> None:
@@ -122,6 +129,31 @@ def test_a_result_grows_from_the_part_in_view(tmp_path: Path) -> None:
     assert len(result.index()) == 2
     assert result.version
     assert STATE.endswith(".json")
+
+
+def test_a_growing_result_is_not_read_for_every_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sparseshot.cells import Cells
+    from sparseshot.studio import results as results_module
+    from sparseshot.studio.results import FoundIndexes
+
+    result, indexes = Result(tmp_path / "found", 0.5), FoundIndexes()
+    write_json(result.view.with_suffix(".json"), [0, 0, 100, 100])
+
+    def grow(cells: int) -> None:
+        Cells([[i, i] for i in range(cells)], score=[0.9] * cells, mpp=0.5).write(result.view)
+        os.utime(result.view, ns=(cells, cells))
+
+    grow(1)
+    monkeypatch.setattr(results_module, "_REST", 1e9)
+    first, _ = indexes.of(result)
+    grow(2)
+    assert indexes.of(result)[0] == first
+    assert len(indexes.of(result)[1]) == 1
+    monkeypatch.setattr(results_module, "_REST", 0)
+    version, cells = indexes.of(result)
+    assert (version, len(cells)) == (result.version, 2)
 
 
 def _workers() -> list[int]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.errors import InputError, SparseshotWarning, unknown_name
 from sparseshot.prediction.naming import safe_name
+from sparseshot.studio.guard import MOST_BYTES
 
 ENDINGS = {"geojson": "QuPath GeoJSON", "parquet": "GeoParquet", "csv": "CSV"}
-MOST_BYTES = 256 * 2**20
 MOST_MARKS = 200_000
 
 

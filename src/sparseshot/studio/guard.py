@@ -1,14 +1,23 @@
-"""Who may talk to the studio: pages of its own address and, beyond this machine, those who have the token."""
+"""Who may talk to the studio, and how much they may send.
+
+Pages of its own address may and, beyond this machine, those who have the token.
+"""
 
 import secrets
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "sparseshot-studio"
+MOST_BYTES = 256 * 2**20
+"""Largest file that may be imported."""
+
+_MOST_BYTES_ELSE = 16 * 2**20
+_FORM_BYTES = 2**16
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -40,7 +49,7 @@ class Guard:
             if not _same(_cookie(headers), self._token):
                 reason = "open the address with the token that `sparseshot studio` printed"
         if reason is None:
-            await self._app(scope, receive, send)
+            await self._app(scope, _bounded(scope, receive) if scope["type"] == "http" else receive, send)
         elif scope["type"] == "http":
             await PlainTextResponse(f"refused: {reason}\n", 403)(scope, receive, send)
         else:
@@ -62,6 +71,22 @@ class Guard:
         response = RedirectResponse(scope["path"], 303)
         response.set_cookie(COOKIE, self._token or "", httponly=True, samesite="strict")
         await response(scope, receive, send)
+
+
+def _bounded(scope: Scope, receive: Receive) -> Receive:
+    """Return a ``receive`` that refuses a body which is too large, whatever its header says."""
+    most = MOST_BYTES + _FORM_BYTES if scope["path"].endswith("/import") else _MOST_BYTES_ELSE
+    received = 0
+
+    async def counted() -> Message:
+        nonlocal received
+        message = await receive()
+        received += len(message.get("body", b""))
+        if received > most:
+            raise HTTPException(413, f"at most {most // 2**20} MB are taken")
+        return message
+
+    return counted
 
 
 def _same(given: str, token: str) -> bool:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -31,6 +32,9 @@ _SLOWEST_START_S = 120
 
 Stage = Literal["waiting", "training", "view", "slides", "done", "stopped", "failed"]
 ENDED = {"done", "stopped", "failed"}
+LEARNING = {"waiting", "training"}
+LEARNED = {"view", "slides", "done"}
+"""Stages of a run whose model is finished: the next one may start from it, and interrupt its prediction."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Jobs:
     project: Project
     book: MarkBook
     steps: int = 0
-    _spare: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+    _worker: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
     _mutex: RLock = field(default_factory=RLock, init=False)
 
     def folder(self, number: int) -> Path:
@@ -109,7 +113,10 @@ class Jobs:
         if not path.is_file():
             job = folder / JOB
             late = job.is_file() and time.time() - job.stat().st_mtime > _SLOWEST_START_S
-            return State("failed", "the worker did not start") if late else State()
+            last = _last_line(self.project.folder / SAID)
+            is_lost = late or (self._worker is not None and self._worker.poll() is not None)
+            reason = "the process for training did not start" + (f": {last}" if last else "")
+            return State("failed", reason) if is_lost else State()
         state = read_as(path, State)
         if state.stage in ENDED or _is_at_work(folder):
             return state
@@ -132,23 +139,28 @@ class Jobs:
         """Return the lines of a run's log."""
         return read_log(self.folder(number) / RUN / "log.csv")
 
-    def train(self, slide: str, view: Area | None = None) -> Job:
+    def train(self, slide: str, view: Area | None = None, *, start: int | None = None) -> Job:
         """Begin a run on all marks of the project.
 
         Args:
             slide: the one in view.
             view: part of it that is predicted first.
+            start: number of the run to continue; by default the latest that is done, or the starter.
 
         Raises:
-            InputError: there is nothing to learn from, or a run is at work.
+            InputError: there is nothing to learn from, or a run still learns. One that only predicts the rest
+                of the slides is interrupted.
         """
         with self._mutex:
-            if self.current() is not None:
+            current = self.current()
+            if current is not None and current[1].stage in LEARNING:
                 raise InputError("a training is under way; wait for it, or stop it")
             number = 1 + max((job.number for job, _ in self.history()), default=0)
             folder = self.folder(number)
             marked = self._write_marks(folder / MARKS)
-            start = next((job.number for job, state in self.history() if state.stage == "done"), None)
+            done = [job.number for job, state in self.history() if state.stage in LEARNED]
+            if start not in done:
+                start = done[0] if done else None
             job = Job(
                 number=number,
                 slide=slide,
@@ -177,25 +189,50 @@ class Jobs:
         (self.folder(number) / STOP).touch()
 
     def warm_up(self) -> None:
-        """Start a process that loads what training needs and waits for a job."""
+        """Start the process that trains: it loads and compiles what it needs, and waits for a job."""
         with self._mutex:
-            if self._spare is None or self._spare.poll() is not None:
-                self._spare = subprocess.Popen(
+            if self._worker is not None and self._worker.poll() is None:
+                return
+            current = self.current()
+            if current is None:
+                self._spawn()
+            elif not (self.folder(current[0].number) / STATE).is_file():
+                # A studio that was killed may have written the job without handing it over. If its process
+                # has it nevertheless, only one of the two can lock the folder.
+                self._start(self.folder(current[0].number))
+
+    def _spawn(self) -> "subprocess.Popen[bytes]":
+        """Return the process that trains, started if there is none."""
+        if self._worker is None or self._worker.poll() is not None:
+            self._hang_up()
+            with (self.project.folder / SAID).open("wb") as said:
+                self._worker = subprocess.Popen(
                     [sys.executable, "-m", "sparseshot.studio.worker", str(self.project.folder)],
                     stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
                     start_new_session=True,  # it outlives this process and does not see its Ctrl-C
                 )
+        return self._worker
+
+    def _hang_up(self) -> None:
+        """Tell the process that there are no further jobs."""
+        if self._worker is not None and self._worker.stdin is not None:
+            with suppress(OSError):
+                self._worker.stdin.close()
 
     def close(self) -> None:
-        """End the process that waits for a job; one that has a job goes on."""
+        """End the process that trains if it waits for a job; one that has a job finishes it."""
         with self._mutex:
-            if self._spare is not None and self._spare.stdin is not None:
-                self._spare.stdin.close()
-                self._spare.terminate()
-                self._spare.wait(30)
-                self._spare = None
+            if self._worker is None:
+                return
+            self._hang_up()
+            if self.current() is None:
+                self._worker.terminate()
+                self._worker.wait(30)
+            else:
+                _AT_WORK.append(self._worker)
+            self._worker = None
 
     def result(self, number: int, slide: str) -> Result:
         """Return what a run found on a slide."""
@@ -216,22 +253,18 @@ class Jobs:
         return total
 
     def _start(self, folder: Path) -> None:
-        self.warm_up()
-        assert self._spare is not None
-        assert self._spare.stdin is not None
+        worker = self._spawn()
+        assert worker.stdin is not None
         try:
-            self._spare.stdin.write(f"{folder}\n".encode())
-            self._spare.stdin.close()
+            worker.stdin.write(f"{folder}\n".encode())
+            worker.stdin.flush()
         except OSError as error:
-            raise SparseshotError(f"the worker did not start ({error})") from error
-        _REAPED.append(self._spare)
-        _REAPED[:] = [each for each in _REAPED if each.poll() is None]
-        self._spare = None
+            raise SparseshotError(f"the process for training did not start ({error})") from error
 
 
 _DOING = {"waiting": "starting", "training": "training", "view": "predicting", "slides": "predicting"}
-_REAPED: list["subprocess.Popen[bytes]"] = []
-"""Processes at work, kept so that they are not left as zombies."""
+_AT_WORK: list["subprocess.Popen[bytes]"] = []
+"""Processes that outlive their studio; Popen warns of one that is dropped."""
 
 
 def _is_at_work(folder: Path) -> bool:

@@ -1,7 +1,7 @@
 """The marks of a project: changes, undo and redo, and what they add up to."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -12,6 +12,7 @@ import shapely
 
 from sparseshot.cells import Cells
 from sparseshot.studio.journal import Event, Journal
+from sparseshot.training.labelling import REJECTED
 
 NEGATIVE = "not a cell"
 """Class of the marks that say where no cell is."""
@@ -24,7 +25,10 @@ MANY_EVENTS = 20_000
 """A journal with more events than this, and four times its marks, is compacted when it is opened."""
 
 Item = dict[str, Any]
-"""A mark with ``id``, ``class``, and ``at`` (x, y) or ``outline``; or a region with ``id`` and ``region``."""
+"""A mark with ``id``, ``class``, and ``at`` (x, y) or ``outline``; or a region with ``id`` and ``region``.
+
+A found cell that a person has accepted or rejected has its ``score`` too, and a reviewed region a ``note``.
+"""
 
 
 @dataclass(frozen=True)
@@ -124,30 +128,39 @@ class MarkBook:
             self._journal.follow()
             return dict(self._classes)
 
-    def missing_classes(self, names: Sequence[str]) -> list[Event]:
-        """Return the events that add the classes which are not there yet, with colours of the palette."""
+    def missing_classes(self, names: Sequence[str], colors: Mapping[str, str] | None = None) -> list[Event]:
+        """Return the events that add the classes which are not there yet.
+
+        Args:
+            names: of the classes.
+            colors: as ``#rrggbb``; classes without one get those of the palette.
+        """
         new = [name for name in dict.fromkeys(names) if name not in {NEGATIVE, *self.classes}]
         start = len(self.classes)
-        colors = (_PALETTE[(start + i) % len(_PALETTE)] for i in range(len(new)))
-        return [
-            {"key": f"class {name}", "class": name, "color": color}
-            for name, color in zip(new, colors, strict=True)
-        ]
+        palette = {name: _PALETTE[(start + i) % len(_PALETTE)] for i, name in enumerate(new)}
+        known = palette | dict(colors or {})
+        return [{"key": f"class {name}", "class": name, "color": known[name]} for name in new]
 
     def cells(self, slide: str, *, mpp: float | None = None) -> Cells:
         """Return the marks of a slide as a table; regions become exhaustively marked ones."""
         items = self.items(slide)
         marks = [item for item in items if "class" in item]
-        colors = self.classes | {NEGATIVE: "#000000"}
-        names = [*self.classes, NEGATIVE]
+        regions = [item for item in items if "region" in item]
+        colors = self.classes | {NEGATIVE: "#000000", REJECTED: "#000000"}
+        labels = [REJECTED if is_rejected_item(item) else item["class"] for item in marks]
+        names = [*self.classes, NEGATIVE, *([REJECTED] if REJECTED in labels else [])]
         shapes = [shapely.Polygon(item["outline"]) if "outline" in item else None for item in marks]
         places = [place_of(item) for item in marks]
+        scores = [item.get("score", 1.0) for item in marks]
+        notes = [item.get("note", {}) for item in regions]
         return Cells(
             np.array(places, np.float64).reshape(-1, 2),
             classes=names,
-            label=[names.index(item["class"]) for item in marks],
+            label=[names.index(label) for label in labels],
+            score=scores if any(score < 1 for score in scores) else None,
             outline=np.array(shapes, object) if any(shapes) else None,
-            regions=[shapely.Polygon(item["region"]) for item in items if "region" in item],
+            regions=[shapely.Polygon(item["region"]) for item in regions],
+            region_notes=notes if any(notes) else None,
             mpp=mpp,
             colors=[bytes.fromhex(colors[name][1:]) for name in names],  # type: ignore[misc]
         )
@@ -190,20 +203,35 @@ def place_of(item: Item) -> tuple[float, float]:
     return centre.x, centre.y
 
 
+def is_rejected_item(item: Item) -> bool:
+    """Return whether a mark is a found cell that a person has rejected."""
+    return bool(item.get("class") == NEGATIVE and "score" in item)
+
+
 def items_of(cells: Cells) -> list[Item]:
     """Return cells and exhaustive regions as marks; a cell without a class gets the first one."""
     items: list[Item] = []
     for row in range(len(cells)):
         name = cells.classes[cells.label[row]] if cells.label[row] >= 0 else FIRST_CLASS
+        item: Item = {"class": NEGATIVE if name == REJECTED else name}
         shape = None if cells.outline is None else cells.outline[row]
         if shape is None:
-            items.append({"class": name, "at": np.round(cells.xy[row], 2).tolist()})
+            item["at"] = np.round(cells.xy[row], 2).tolist()
         else:
             largest = max(shapely.get_parts(shape), key=shapely.area)
-            ring = shapely.get_coordinates(shapely.get_exterior_ring(largest))[:-1]
-            items.append({"class": name, "outline": np.round(ring, 2).tolist()})
-    for region in cells.regions:
-        for part in shapely.get_parts(region):
-            ring = shapely.get_coordinates(shapely.get_exterior_ring(part))[:-1]
-            items.append({"region": np.round(ring, 2).tolist()})
+            item["outline"] = _corners(largest)
+        score = 1.0 if cells.score is None else round(float(cells.score[row]), 4)
+        items.append(item | ({"score": score} if score < 1 else {}))
+    notes = cells.region_notes
+    if notes is None:
+        notes = np.array([{} for _ in cells.regions], object)
+    for region, note in zip(cells.regions, notes, strict=True):
+        own = {"note": dict(note)} if note else {}
+        items += [{"region": _corners(part)} | own for part in shapely.get_parts(region)]
     return items
+
+
+def _corners(shape: shapely.Polygon) -> list[list[float]]:
+    ring = shapely.get_coordinates(shapely.get_exterior_ring(shape))[:-1]
+    corners: list[list[float]] = np.round(ring, 2).tolist()
+    return corners

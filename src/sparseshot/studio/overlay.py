@@ -1,6 +1,7 @@
 """Transparent tiles of found cells, drawn on the server."""
 
 import io
+import math
 from functools import cache
 from typing import Literal
 
@@ -9,11 +10,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import gaussian_filter, zoom
 
+from sparseshot.active.looking import decision_doubts
 from sparseshot.compiled import compiled
 from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.slide_tiles import TILE_PX
 
-Paint = Literal["class", "score", "density"]
+Paint = Literal["class", "score", "density", "doubt"]
 
 RADIUS_UM = 4.0
 _LEAST_RADIUS_PX = 0.8
@@ -24,6 +26,8 @@ _RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 3
 
 _DENSITY_BINS = 32
 _BLUR_BINS = 1.5
+_DOUBT_GAIN = 5.0
+"""Where a fifth of the decisions in crowded tissue is wrong, doubt has its strongest colour."""
 
 
 def overlay_png(
@@ -37,10 +41,10 @@ def overlay_png(
         x: column of the tile.
         y: row of the tile.
         threshold: lowest score of a cell that is drawn.
-        paint: colour by class or by score, or the density of cells.
+        paint: colour by class or by score, the density of cells, or that of probably wrong decisions.
     """
-    if paint == "density":
-        return _png(_density(cells, z, x, y, threshold))
+    if paint in {"density", "doubt"}:
+        return _png(_density(cells, z, x, y, threshold, of_doubt=paint == "doubt"))
     side, scale = float(TILE_PX * 2**z), 2.0**-z
     radius = max(_LEAST_RADIUS_PX, RADIUS_UM / cells.mpp * scale)
     reach = (radius + 2) / scale
@@ -128,23 +132,34 @@ def _bytes(blended: NDArray[np.float32]) -> NDArray[np.uint8]:
     return np.concatenate([np.minimum(rgb, 255), alpha * 255], axis=2).astype(np.uint8)
 
 
-def _density(cells: FoundCells, z: int, x: int, y: int, threshold: float) -> NDArray[np.uint8]:
-    """Return the smoothed number of cells, from none (clear) to as many as fit side by side."""
-    margin = 4
+def _density(
+    cells: FoundCells, z: int, x: int, y: int, threshold: float, *, of_doubt: bool = False
+) -> NDArray[np.uint8]:
+    """Return the smoothed number of cells, from none (clear) to as many as fit side by side.
+
+    With ``of_doubt``, each counts as much as the decision about it is doubtful, weaker cells included.
+    """
     step = TILE_PX * 2**z / _DENSITY_BINS
+    # Fine bins hold few cells: smooth over at least 25 µm, but never over more than a sixth of a tile.
+    blur = min(max(_BLUR_BINS, 25 / (step * cells.mpp)), _DENSITY_BINS / 6)
+    margin = math.ceil(3 * blur)  # so that neighbouring tiles agree where they meet
     count = _DENSITY_BINS + 2 * margin
     x0, y0 = x * TILE_PX * 2**z - margin * step, y * TILE_PX * 2**z - margin * step
-    rows = cells.rows_in((x0, y0, x0 + count * step, y0 + count * step), threshold=threshold)
+    rows = cells.rows_in(
+        (x0, y0, x0 + count * step, y0 + count * step), threshold=0 if of_doubt else threshold
+    )
+    weights = decision_doubts(cells.score[rows], threshold) if of_doubt else None
     place = ((cells.xy[rows] - (x0, y0)) / step).astype(np.intp).clip(0, count - 1)
-    counts = np.bincount(place[:, 1] * count + place[:, 0], minlength=count**2).reshape(count, count)
-    # Fine bins hold few cells: smooth over at least 25 µm.
-    blur = max(_BLUR_BINS, 25 / (step * cells.mpp)) if step * cells.mpp < 25 else _BLUR_BINS
-    smooth = gaussian_filter(counts.astype(np.float32), min(blur, margin / 2), mode="nearest")
+    counts = np.bincount(place[:, 1] * count + place[:, 0], weights, minlength=count**2)
+    counts = counts.reshape(count, count)
+    smooth = gaussian_filter(counts.astype(np.float32), blur, mode="nearest", truncate=3)
     crowded = (step * cells.mpp / (2 * RADIUS_UM)) ** 2
     share = zoom(smooth, TILE_PX / _DENSITY_BINS, order=1, grid_mode=True, mode="nearest")
     share = share[margin * TILE_PX // _DENSITY_BINS :][:TILE_PX, margin * TILE_PX // _DENSITY_BINS :][
         :, :TILE_PX
     ]
+    if of_doubt:
+        share = share * _DOUBT_GAIN
     level = np.clip(share / crowded * 255, 0, 255).astype(np.uint8)
     alpha = np.clip(level.astype(np.float32) * 4, 0, 200).astype(np.uint8)
     return np.concatenate([ramp()[level], alpha[..., None]], axis=2)

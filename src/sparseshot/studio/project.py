@@ -1,7 +1,8 @@
 """Projects: which slides they hold, and where marks, runs and results are."""
 
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
@@ -12,7 +13,8 @@ from sparseshot.images import open_slide
 from sparseshot.images.pixel_size import image_mpp
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import check_mpp
-from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.manifest import MANIFEST, Manifest
+from sparseshot.prediction.slides import find_slides
 
 PROJECT = "project.json"
 SUFFIX = ".studio"
@@ -64,7 +66,8 @@ class Project:
         """Open a project, or make one of slides.
 
         Args:
-            paths: slides, folders of results of ``predict`` for the slide before them, or one project folder.
+            paths: slides or folders of them; folders that ``predict`` wrote, of one slide or of several;
+                or one project folder.
             folder: of the project; by default beside the first slide, with its name and ``.studio``.
             mpp: µm per pixel of slides that state none.
         """
@@ -81,8 +84,8 @@ class Project:
         project = cls(folder, {entry.id: entry for entry in _read(folder).slides})
         before = dict(project.slides)
         entry: SlideEntry | None = None
-        for path in paths:
-            if (path / "manifest.json").is_file():
+        for path in _unfolded(paths):
+            if (path / MANIFEST).is_file():
                 entry = project._with_found(entry, path.absolute())
             else:
                 entry = project._with_slide(path.absolute(), mpp)
@@ -110,18 +113,24 @@ class Project:
         return entry
 
     def _with_found(self, entry: SlideEntry | None, found: Path) -> SlideEntry:
-        if entry is None:
-            if len(self.slides) != 1:
-                raise InputError(
-                    f"{found}: give the slide before its result: studio slide.svs found/slide.svs"
-                )
-            entry = next(iter(self.slides.values()))
         manifest = Manifest.load(found)
-        size = manifest and manifest.identity["slide"].get("size_px")
+        identity = manifest.identity["slide"] if manifest else {}
+        named = [each for each in self.slides.values() if Path(each.path).name == identity.get("name")]
+        known = named if len(named) == 1 else list(self.slides.values())
+        if len(named) == 1 or (entry is None and len(known) == 1):
+            (entry,) = known
+        if entry is None:
+            raise InputError(f"{found}: give the slide before its result: studio slide.svs found/slide.svs")
+        size = identity.get("size_px")
         own = list(self.slide(entry.id).size)
         if size != own:
             raise InputError(f"{found}: is the result of a slide of {size} pixels; {entry.path} has {own}")
         return replace(entry, found=tuple(dict.fromkeys([*entry.found, str(found)])))
+
+    @property
+    def identity(self) -> str:
+        """Name that tells this project from another one at the same address."""
+        return hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
 
     def _save(self) -> None:
         make_folder(self.folder)
@@ -157,6 +166,18 @@ class Project:
             if opened := self._open.pop(slide, None):
                 opened.mpp = mpp
                 self._open[slide] = opened
+
+
+def _unfolded(paths: Sequence[Path]) -> Iterator[Path]:
+    """Yield slides and results; those in folders after those that were named, slides first."""
+    folders = [path for path in paths if path.is_dir() and not (path / MANIFEST).is_file()]
+    yield from (path for path in paths if path not in folders)
+    results = {folder: sorted(each.parent for each in folder.glob(f"*/{MANIFEST}")) for folder in folders}
+    for folder, inside in results.items():
+        if not inside:
+            yield from find_slides([folder])
+    for inside in results.values():
+        yield from inside
 
 
 def _read(folder: Path) -> _ProjectFile:

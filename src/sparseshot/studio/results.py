@@ -1,5 +1,6 @@
 """Results of a project: what runs and opened folders of ``predict`` found on each slide."""
 
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ VIEW = ".view.parquet"
 """Ending of the file with the cells of the part in view, which is predicted first."""
 
 _MOST_INDEXES = 3
+_REST = 10.0
 
 
 @dataclass(frozen=True)
@@ -107,15 +109,26 @@ class Result:
         return [found[row] for row in rows.tolist()]
 
 
+@dataclass(frozen=True, eq=False)
+class _Index:
+    version: str
+    cells: FoundCells
+    made: float
+    took: float
+
+
 @dataclass
 class FoundIndexes:
     """The indexes that were asked for last."""
 
-    _kept: "OrderedDict[Path, tuple[str, FoundCells]]" = field(default_factory=OrderedDict)
+    _kept: "OrderedDict[Path, _Index]" = field(default_factory=OrderedDict)
     _mutex: Lock = field(default_factory=Lock)
 
     def of(self, result: Result) -> tuple[str, FoundCells]:
         """Return the version of a result and its index, read anew if the result has grown.
+
+        One that still grows is read again only after ten times as long as reading takes: otherwise millions
+        of cells would be read for every shard.
 
         Raises:
             DataNotFoundError: there is nothing yet.
@@ -125,13 +138,22 @@ class FoundIndexes:
             if not version:
                 raise DataNotFoundError(result.folder, "nothing has been found yet")
             kept = self._kept.get(result.folder)
-            if kept is None or kept[0] != version:
-                try:
-                    kept = version, result.index()
-                except (OSError, KeyError, TypeError, ValueError) as error:
-                    raise FormatError(result.folder, f"cannot be read ({error})") from error
-                self._kept[result.folder] = kept
+            try:
+                if kept is None or (kept.version != version and _is_due(kept, result)):
+                    begun = time.monotonic()
+                    cells = result.index()
+                    kept = _Index(version, cells, time.monotonic(), time.monotonic() - begun)
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                raise FormatError(result.folder, f"cannot be read ({error})") from error
+            self._kept[result.folder] = kept
             self._kept.move_to_end(result.folder)
             while len(self._kept) > _MOST_INDEXES:
                 self._kept.popitem(last=False)
-            return kept
+            return kept.version, kept.cells
+
+
+def _is_due(kept: _Index, result: Result) -> bool:
+    if time.monotonic() - kept.made >= _REST * kept.took:
+        return True
+    manifest = result.manifest()
+    return manifest is not None and manifest.finished

@@ -17,6 +17,7 @@ from sparseshot.studio.page import show_page
 from sparseshot.studio.studio import Studio
 
 FIRST_PORT = 8686
+_MOST_MESSAGE_BYTES = 2**20
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 
 
@@ -53,7 +54,8 @@ def serve(
     studio.jobs.warm_up()
     try:
         guarded = Guard(api, host=host, port=port, token=token)
-        uvicorn.Server(uvicorn.Config(guarded, log_level="warning")).run(sockets=[listening])
+        config = uvicorn.Config(guarded, log_level="warning", ws_max_size=_MOST_MESSAGE_BYTES)
+        uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:
         pass  # uvicorn ended in order, and raises it again
     finally:

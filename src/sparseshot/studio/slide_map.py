@@ -10,31 +10,40 @@ from nicegui import ui
 _LEAFLET = find_spec("nicegui.elements.leaflet")
 
 
-class SlideMap(ui.element, component="slide_map.js"):
-    """A slide to look at and to mark; ``slide_map.js`` is its part in the browser.
+class SlideMap(ui.element, component="slide_map.js", esm={"sparseshot-studio": "browser"}):
+    """A slide to look at and to mark; ``slide_map.js`` and ``browser`` are its part in the browser.
 
-    It sends and fetches marks, tiles and found cells by itself. Events: ``view`` (the area in view),
-    ``counted`` (found cells in view and in the slide), ``marked`` (marks by class), ``asked`` (a key).
+    It sends and fetches marks, tiles, found cells and suggestions by itself. Events: ``view`` (the area in
+    view), ``counted`` (found cells in view and in the slide), ``marked`` (marks by class), ``reviewing``
+    (a suggested region is shown), ``asked`` (a key).
     """
 
-    def __init__(self, slide: dict[str, Any]) -> None:
+    def __init__(self, slide: dict[str, Any], *, person: str) -> None:
         super().__init__()
         assert _LEAFLET is not None
         assert _LEAFLET.origin is not None
         self.add_resource(Path(_LEAFLET.origin).parent / "dist")
         self.show(
             slide=slide,
+            person=person,
             result="",
             version="",
             threshold=0.5,
             paint="class",
+            heat="",
             strength=0.9,
-            **{"show-slide": True, "show-marks": True, "show-found": True, "overview": True},
+            heat_strength=0.7,
+            slide_strength=1.0,
+            show_slide=True,
+            show_marks=True,
+            show_found=True,
+            overview=True,
         )
 
     def show(self, **values: Any) -> None:
         """Set properties; the page hears only of those that change."""
-        changed = {name: value for name, value in values.items() if self._props.get(name) != value}
+        named = {name.replace("_", "-"): value for name, value in values.items()}
+        changed = {name: value for name, value in named.items() if self._props.get(name) != value}
         if changed:
             self._props.update(changed)
             self.update()

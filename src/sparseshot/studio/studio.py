@@ -1,19 +1,35 @@
 """A project with everything that its page needs."""
 
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-from sparseshot.errors import DataNotFoundError
-from sparseshot.studio.found_cells import FoundCells
-from sparseshot.studio.jobs import Jobs
+import numpy as np
+import shapely
+
+from sparseshot.cells import Cells, read_cells
+from sparseshot.errors import DataNotFoundError, SparseshotError
+from sparseshot.images import tissue_mask
+from sparseshot.metrics import ExpectedQuality, expected_quality
+from sparseshot.studio.derived import compared, excluded, exclusion
+from sparseshot.studio.found_cells import Area, FoundCells
+from sparseshot.studio.jobs import MARKS, RUN, Jobs
 from sparseshot.studio.marks import NEGATIVE, MarkBook
 from sparseshot.studio.project import Project
 from sparseshot.studio.results import FoundIndexes, Result
 from sparseshot.studio.slide_tiles import ByteCache, SlideTiles
+from sparseshot.studio.suggesting import NextRegions, read_next
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.starting import MODEL
 
 _OVERLAY_BYTES = 32 * 2**20
 _THUMBNAIL_BYTES = 8 * 2**20
+_MOST_DERIVED = 2
+_FEW_MARKS_THRESHOLD = 0.5
 
 
 @dataclass
@@ -36,6 +52,9 @@ class Studio:
     overlays: ByteCache = field(default_factory=lambda: ByteCache(_OVERLAY_BYTES))
     thumbnails: ByteCache = field(default_factory=lambda: ByteCache(_THUMBNAIL_BYTES))
     _indexes: FoundIndexes = field(default_factory=FoundIndexes)
+    _derived: "OrderedDict[Hashable, FoundCells]" = field(default_factory=OrderedDict)
+    _tissue_mm2: dict[str, float] = field(default_factory=dict)
+    _mutex: Lock = field(default_factory=Lock)
 
     @classmethod
     def of(cls, project: Project, *, steps: int = 0) -> "Studio":
@@ -64,8 +83,100 @@ class Studio:
         return Result(Path(opened[number]), self.project.slide(slide).mpp)
 
     def found(self, slide: str, name: str) -> tuple[str, FoundCells]:
-        """Return the version of a result and its cells by place."""
+        """Return the version of a result and its cells by place.
+
+        ``r3-r2`` compares two results, and ``r3x`` shows what the loss of a run has excluded.
+        """
+        first, _, second = name.partition("-")
+        if second:
+            (one, a), (two, b) = self.found(slide, first), self.found(slide, second)
+            thresholds = self.threshold(slide, first), self.threshold(slide, second)
+            version = f"{one}/{two}"
+            return version, self._kept((slide, name, version), lambda: compared(a, b, thresholds=thresholds))
+        if name.endswith("x"):
+            version, cells = self.found(slide, name[:-1])
+            return version, self._kept(
+                (slide, name, version), lambda: self._excluded(slide, name[:-1], cells)
+            )
         return self._indexes.of(self.result(slide, name))
+
+    def _kept(self, key: Hashable, make: Callable[[], FoundCells]) -> FoundCells:
+        with self._mutex:
+            if key not in self._derived:
+                self._derived[key] = make()
+            self._derived.move_to_end(key)
+            while len(self._derived) > _MOST_DERIVED:
+                self._derived.popitem(last=False)
+            return self._derived[key]
+
+    def _excluded(self, slide: str, name: str, cells: FoundCells) -> FoundCells:
+        rho = self.exclusion(name)
+        if rho is None:
+            raise DataNotFoundError(
+                self.project.folder, "what the loss has excluded is not known of this result"
+            )
+        file = self.jobs.folder(int(name[1:])) / MARKS / f"{slide}.parquet"
+        return excluded(cells, read_cells(file) if file.is_file() else Cells([]), rho=rho)
+
+    def exclusion(self, name: str) -> float | None:
+        """Return the probability from which on the loss of a run excluded unmarked places, if known."""
+        checkpoint = self.checkpoint(name)
+        return None if checkpoint is None else exclusion(checkpoint)
+
+    def threshold(self, slide: str, name: str) -> float:
+        """Return the threshold that was calibrated for a result."""
+        if name.startswith("r"):
+            return self.jobs.state(int(name[1:])).threshold
+        manifest = self.result(slide, name).manifest()
+        known = _FEW_MARKS_THRESHOLD if manifest is None else manifest.identity.get("threshold")
+        return _FEW_MARKS_THRESHOLD if known is None else float(known)
+
+    def checkpoint(self, name: str) -> Checkpoint | None:
+        """Return the finished model of a result; None for one that is not finished or not ours."""
+        file = self.jobs.folder(int(name[1:])) / RUN / MODEL
+        return _loaded(file, file.stat().st_mtime_ns) if name.startswith("r") and file.is_file() else None
+
+    def quality(self, name: str, threshold: float) -> ExpectedQuality | None:
+        """Return what is expected of a result at a threshold; None if that is unknown."""
+        checkpoint = self.checkpoint(name)
+        if checkpoint is None or checkpoint.evidence is None:
+            return None
+        return expected_quality(checkpoint.evidence, threshold)
+
+    def cells_in(self, slide: str, name: str, region: shapely.Polygon, *, threshold: float) -> Cells:
+        """Return the found cells in a region as a table, outlines included."""
+        _, found = self.found(slide, name)
+        x0, y0, x1, y1 = region.bounds
+        rows = found.rows_in((x0, y0, x1, y1), threshold=threshold)
+        rows = rows[shapely.contains_xy(region, found.xy[rows].astype(np.float64))]
+        outlines = self.result(slide, name).outlines(found.source[rows])
+        shapes = [None if each is None or each.geom_type == "Point" else each for each in outlines]
+        return Cells(
+            found.xy[rows].astype(np.float64),
+            classes=found.classes,
+            label=found.label[rows],
+            score=found.score[rows],
+            outline=np.array(shapes, object) if any(shapes) else None,
+            mpp=self.project.slide(slide).mpp,
+        )
+
+    def next_regions(self) -> tuple[int, NextRegions | None]:
+        """Return the number of the latest finished run and its suggestions; 0 without such a run."""
+        for job, state in self.jobs.history():
+            if state.stage == "done":
+                return job.number, read_next(self.jobs.folder(job.number))
+        return 0, None
+
+    def is_exhaustive(self, slide: str, box: Area) -> bool:
+        """Return whether all cells in a box are marked, by a region that covers it."""
+        rings = [item["region"] for item in self.book.items(slide) if "region" in item]
+        return bool(rings) and shapely.union_all([*map(shapely.Polygon, rings)]).covers(shapely.box(*box))
+
+    def tissue_mm2(self, slide: str) -> float:
+        """Return the area of the tissue of a slide."""
+        if slide not in self._tissue_mm2:
+            self._tissue_mm2[slide] = tissue_mask(self.project.slide(slide)).area_mm2
+        return self._tissue_mm2[slide]
 
     def marks_since(self, slide: str, version: str) -> dict[str, Any]:
         """Return what changed after a version of the marks, or all of them, as JSON holds it."""
@@ -79,3 +190,12 @@ class Studio:
             for delta in deltas
         ]
         return answer | {"changes": changes}
+
+
+@lru_cache(maxsize=8)
+def _loaded(file: Path, _: int) -> Checkpoint | None:
+    """Load a model; the second argument tells a file from an earlier one of the same name."""
+    try:
+        return Checkpoint.load(file)
+    except SparseshotError:
+        return None

@@ -1,7 +1,7 @@
 """The process that trains and predicts for the studio: ``python -m sparseshot.studio.worker PROJECT``.
 
-It loads what it needs, waits for the folder of a job on standard input, does the job at low priority and
-ends. Without a job it ends with the process that started it; with one it goes on alone.
+It loads what it needs and rehearses, then reads the folders of jobs from standard input, one a line, and does
+each at low priority. Without a job it ends with the process that started it; with one it first finishes that.
 """
 
 import os
@@ -9,37 +9,41 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from select import select
 
 import torch
 
-from sparseshot.cells import Cells, read_cells
-from sparseshot.errors import SparseshotError
+from sparseshot.cells import read_cells
+from sparseshot.errors import OutputError, SparseshotError
 from sparseshot.files import locked, read_as, read_json, write_json
-from sparseshot.images import Box, Grid
-from sparseshot.images.pyramid import PyramidSlide
-from sparseshot.models.finder import LOWEST_SCORE, SlideFrame
-from sparseshot.models.inference import look_at
-from sparseshot.prediction import Model, Progress, Throughput, predict_slide
-from sparseshot.studio.jobs import FOUND, JOB, MARKS, RUN, SAID, STATE, STOP, Job, Stage, State
+from sparseshot.models.finder import LOWEST_SCORE
+from sparseshot.prediction import Measuring, Model, Progress, Throughput, predict_slide
+from sparseshot.prediction.area import predict_area
+from sparseshot.studio.jobs import ENDED, FOUND, JOB, MARKS, RUN, SAID, STATE, STOP, Job, Stage, State
 from sparseshot.studio.marks import NEGATIVE
 from sparseshot.studio.project import Project
+from sparseshot.studio.rehearsal import rehearse
 from sparseshot.studio.results import Result
+from sparseshot.studio.suggesting import Superseded, write_next
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import STARTER, TrainConfig
-from sparseshot.training.labelling import Labelling
+from sparseshot.training.labelling import REJECTED, Labelling
 from sparseshot.training.logs import read_log
 from sparseshot.training.loop import CONFIG
 from sparseshot.training.mark_checks import task_of_marks
-from sparseshot.training.runs import train_run
-from sparseshot.training.starting import load_model
+from sparseshot.training.runs import run_data, train_run
+from sparseshot.training.starting import load_model, steps_for, steps_in
 
 _NICE = 10
 _WATCH_S = 0.3
 _LOG_STEPS = 5
 _FEW_MARKS_THRESHOLD = 0.5
+_LONGEST_MINUTES = 0.12
+"""For the bare network in a training from the starter; with everything else it takes about twice as long."""
 
 
 class Worker:
@@ -50,20 +54,30 @@ class Worker:
         self.job = read_as(folder / JOB, Job)
         self.state = State(begun=time.time())
         self._mutex = threading.Lock()
+        self._ended = threading.Event()
 
     def run(self) -> None:
-        """Do the job; whatever happens is written to the folder."""
+        """Do the job, unless it is done; whatever happens is written to the folder."""
         with locked(self.folder):
+            path = self.folder / STATE
+            if path.is_file() and read_as(path, State).stage in ENDED:
+                return
             threading.Thread(target=self._watch, daemon=True).start()
             try:
                 checkpoint = self._train()
                 self._predict(checkpoint)
                 self._tell("done", f"{self.job.marks:,} marks", share=1.0)
+            except Superseded:
+                self._tell("done", f"{self.job.marks:,} marks; a newer run began before all was predicted")
             except (SparseshotError, OSError) as error:
                 self._tell("failed", str(error))
             except Exception as error:
                 traceback.print_exc()
                 self._tell("failed", f"{type(error).__name__}: {error}")
+            else:
+                self._suggest(checkpoint)
+            finally:
+                self._ended.set()
 
     def _tell(self, stage: Stage, message: str = "", **values: float) -> None:
         with self._mutex:
@@ -81,7 +95,7 @@ class Worker:
 
     def _watch(self) -> None:
         """Tell how far the training is, and end the process when it is asked to."""
-        while True:
+        while not self._ended.is_set():
             if (self.folder / STOP).exists():
                 self._tell("stopped", "stopped")
                 os._exit(0)  # every file is written whole, and a run resumes from its last checkpoint
@@ -89,7 +103,7 @@ class Worker:
             if self.state.stage == "training" and config.is_file() and log:
                 steps, step = int(read_json(config)["steps"]), int(log[-1]["step"])
                 self._tell("training", f"step {step} of {steps}", share=min(1.0, step / steps))
-            time.sleep(_WATCH_S)
+            self._ended.wait(_WATCH_S)
 
     def _train(self) -> Checkpoint:
         pairs = tuple(
@@ -97,7 +111,7 @@ class Worker:
         )
         tables = [read_cells(path) for _, path in pairs]
         names = {name for cells in tables for name, count in cells.counts().items() if count}
-        classes = tuple(name for name in tables[0].classes if name in names and name != NEGATIVE)
+        classes = tuple(name for name in tables[0].classes if name in names - {NEGATIVE, REJECTED})
         labelling = Labelling(negative=(NEGATIVE,) if NEGATIVE in names else ())
         task, _ = task_of_marks([labelling.positives(cells) for cells in tables])
         config = TrainConfig(
@@ -110,6 +124,12 @@ class Worker:
             validations=1,
         )
         self._tell("training", "reading the marks")
+        if (self.folder / RUN / CONFIG).is_file():  # it is resumed
+            config = replace(config, steps=int(read_json(self.folder / RUN / CONFIG)["steps"]))
+        elif not config.steps and config.start == STARTER:
+            marks = sum(len(config.labelling.positives(cells)) for cells in tables)
+            steps = min(steps_for(marks, from_scratch=False), steps_in(_LONGEST_MINUTES, config))
+            config = replace(config, steps=steps)
         mpps = {entry.mpp for entry in self.project.slides.values()}
         data = TrainingData(pairs=pairs, mpp=mpps.pop() if len(mpps) == 1 else None)
         return train_run(config, data, self.folder / RUN, show=False)
@@ -127,11 +147,13 @@ class Worker:
             self._predict_view(model, first)
         (self.folder / FOUND).mkdir(exist_ok=True)
         for slide in [first, *others]:
+            self._give_way()
             if not self.project.path(slide).exists():
                 continue
             opened = self.project.slide(slide)
 
             def report(progress: Progress, name: str = opened.name) -> None:
+                self._give_way()
                 share = progress.tiles / max(1, progress.of_tiles)
                 self._tell("slides", f"{name}: {progress.cells:,} cells so far", share=share)
 
@@ -140,31 +162,43 @@ class Worker:
                 model,
                 self.folder / FOUND / slide,
                 pace=Throughput(threads=1),
+                measuring=Measuring("none"),
                 tile_px=512,
                 report=report,
             )
 
+    def _suggest(self, checkpoint: Checkpoint) -> None:
+        """Look for regions to mark next, unless somebody trains again; the run is done without them."""
+        known = [each for each in self.project.slides if self.project.path(each).exists()]
+        slides = {each: self.project.slide(each) for each in sorted(known, key=lambda k: k != self.job.slide)}
+        try:
+            write_next(
+                self.folder,
+                Model.load(checkpoint, device="cpu"),
+                slides,
+                run_data(self.folder / RUN),
+                found={each: self.folder / FOUND / each for each in slides},
+                is_wanted=lambda: not self._newer.exists(),
+            )
+        except Exception:
+            traceback.print_exc()
+
+    @property
+    def _newer(self) -> Path:
+        return self.folder.with_name(f"{self.job.number + 1:04d}") / JOB
+
+    def _give_way(self) -> None:
+        if self._newer.exists():
+            raise Superseded
+
     def _predict_view(self, model: Model, name: str) -> None:
         slide = self.project.slide(name)
-        frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
         assert self.job.view is not None
         result = Result(self.folder / FOUND / name, slide.mpp)
         result.view.parent.mkdir(exist_ok=True)
-        cells = cells_in_view(model, slide, frame, self.job.view)
+        cells = predict_area(slide, model, self.job.view)
         write_json(result.view.with_suffix(".json"), list(self.job.view))
         cells.write(result.view)
-
-
-def cells_in_view(
-    model: Model, slide: PyramidSlide, frame: SlideFrame, view: tuple[float, float, float, float]
-) -> Cells:
-    """Find the cells of an area given in level-0 pixels."""
-    grid: Grid = frame.grid
-    x0, y0, x1, y1 = (int(each) for each in grid.from_level0(view))
-    box = Box(x0, y0, x1 + 1, y1 + 1).meet(grid.box)
-    if not (box.width and box.height):
-        return frame.no_cells()
-    return look_at(model.network, model.task, slide, frame, threshold=model.threshold, box=box).cells
 
 
 def _task_of(start: str) -> str | None:
@@ -178,18 +212,17 @@ def _task_of(start: str) -> str | None:
 
 
 def main() -> None:
-    """Wait for a job and do it."""
+    """Rehearse, then do one job after the other."""
     os.nice(_NICE)
-    project = Project.open([], folder=Path(sys.argv[1]))
     torch.set_num_threads(os.cpu_count() or 2)
-    line = sys.stdin.readline().strip()
-    if not line:
-        return
-    folder = Path(line)
-    log = (folder / SAID).open("a", buffering=1)
-    os.dup2(log.fileno(), 1)
-    os.dup2(log.fileno(), 2)
-    Worker(project, folder).run()
+    folder = Path(sys.argv[1])
+    rehearse(Project.open([], folder=folder), is_wanted=lambda: not select([sys.stdin], [], [], 0)[0])
+    while line := sys.stdin.readline().strip():
+        job = Path(line)
+        with (job / SAID).open("a", buffering=1) as log, suppress(OutputError):  # another one has the job
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            Worker(Project.open([], folder=folder), job).run()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+// Found cells: tiles drawn by the server, shapes where few are in view, heat maps, counts.
+import { leaflet as L } from "nicegui-leaflet";
+import { CELL_UM, SAME_UM, at, isInside, placeOf, ring, tiles, NEGATIVE } from "sparseshot-studio/geometry.js";
+
+const VECTORS_FROM_ZOOM = -2;
+
+export const finding = {
+  isDerived() { return /[x-]/.test(this.result); },
+  level() { return this.result.includes("-") ? 0 : this.threshold; },
+  found(path) { return `/slides/${this.slide.id}/found/${this.result}/${path}`; },
+  showResult() {
+    this.overlay?.remove();
+    this.heatMap?.remove();
+    this.overlay = this.heatMap = null;
+    if (this.result && this.version) {
+      const { size, levels } = this.slide;
+      const layer = (paint, zIndex) => tiles(
+        (z, x, y) => `${this.found(`${z}/${x}/${y}.png`)}?threshold=${this.level()}&paint=${paint()}&v=${this.version}`, size, levels, { zIndex });
+      if (this.heat) this.heatMap = layer(() => this.heat, 2).addTo(this.map);
+      this.overlay = layer(() => this.paint, 3).addTo(this.map);
+    }
+    this.restyle();
+    this.look();
+  },
+  refilter() {
+    if (this.cells) this.drawCells();
+    clearTimeout(this.filtering);
+    this.filtering = setTimeout(() => { this.overlay?.redraw(); this.heatMap?.redraw(); this.look(); }, 80);
+  },
+  restyle() {
+    this.base?.setOpacity(this.showSlide ? this.slideStrength : 0);
+    this.overlay?.setOpacity(this.showFound && !this.isVector ? this.strength : 0);
+    this.heatMap?.setOpacity(this.heatStrength);
+    this.vectors.eachLayer((shape) => shape.setStyle({ opacity: this.strength }));
+  },
+  async look() {
+    if (!this.result || !this.version) { this.vectors.clearLayers(); this.legend = null; return; }
+    const close = this.map.getZoom() >= VECTORS_FROM_ZOOM && this.paint === "class" && this.showFound;
+    // All of them, whatever their score: the slider then filters without asking again.
+    const query = (threshold, vectors) => this.found(`cells?area=${this.area()}&threshold=${threshold}&vectors=${vectors}&v=${this.version}`);
+    const asked = this.asked = query(this.level(), false);
+    const fetched = (url) => fetch(url).then((r) => (r.ok ? r.json() : null)).catch(() => null);
+    const [counted, shapes] = await Promise.all([fetched(asked), close ? fetched(query(0, true)) : null]);
+    if (!counted || this.asked !== asked) return;
+    this.$emit("counted", { result: this.result, in_view: counted.in_view, in_slide: counted.in_slide });
+    this.cells = shapes?.cells ? shapes : null;
+    this.inSlide = counted.in_slide;
+    this.legendColors = Object.fromEntries(counted.classes.map((name, i) => [name, counted.colors[i]]));
+    this.drawCells();
+  },
+  drawCells() {
+    this.vectors.clearLayers();
+    this.isVector = Boolean(this.cells);
+    const { cells, outlines, colors, classes } = this.cells || { cells: [] }, level = this.level(), um = CELL_UM / this.slide.mpp;
+    const weight = this.map.getZoom() >= 1 ? 2.5 : 1.75;
+    cells.forEach(([x, y, label, score], i) => {
+      if (score < level || (this.region && !isInside([x, y], this.region.ring))) return;
+      const denied = this.denied(x, y);
+      const style = denied
+        ? { color: "#666666", weight: 1.5, fillOpacity: 0, opacity: this.strength, dashArray: "3 3" }
+        : { color: colors[label], weight, fillOpacity: 0.08, opacity: this.strength };
+      const shape = outlines[i] ? L.polygon(ring(outlines[i]), style) : L.circle(at(x, y), { ...style, radius: um });
+      const says = document.createElement("span");
+      says.textContent = denied ? "rejected" : `${classes[label]}, ${Math.round(100 * score)} %`;
+      this.vectors.addLayer(shape.bindTooltip(says, { direction: "top", opacity: 0.9 }));
+    });
+    this.restyle();
+    this.tally();
+  },
+  // Whether a person has said that there is no cell.
+  denied(x, y) { return this.negativeNear(x, y) !== undefined; },
+  negativeNear(x, y) {
+    const reach = SAME_UM / this.slide.mpp;
+    return this.negatives.find((item) => { const [a, b] = placeOf(item); return Math.hypot(a - x, b - y) <= reach; });
+  },
+  gatherNegatives() { this.negatives = [...this.marks.values()].filter((item) => item.class === NEGATIVE); },
+  // The found cell under the pointer.
+  cellAt([x, y]) {
+    const reach = CELL_UM / this.slide.mpp, level = this.level();
+    let best = null, distance = reach;
+    for (const cell of this.cells?.cells || []) {
+      const d = Math.hypot(cell[0] - x, cell[1] - y);
+      if (cell[3] >= level && d < distance) { best = cell; distance = d; }
+    }
+    return best;
+  },
+};

@@ -1,0 +1,231 @@
+// Marks: drawn at once, pale until they are on disk; kept in this tab until the studio has confirmed them.
+import { leaflet as L } from "nicegui-leaflet";
+import { Cross, NEGATIVE, at, boxRing, newKey, placeOf, ring, send, thinned } from "sparseshot-studio/geometry.js";
+
+const NEAR_PX = 14, MOST_SHOWN = 5000;
+const SILENT = "The studio does not answer. Is it still running?";
+const PALETTE = ["#f0e442", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00"];
+
+export const marking = {
+  async refresh() {
+    if (this.queue.length) return this.flush();
+    const answer = await fetch(`/slides/${this.slide.id}/marks?since=${this.marksVersion}`).catch(() => null);
+    if (!answer) return this.warn(SILENT, true);
+    if (this.failure === SILENT) this.failure = "";
+    if (answer.ok) this.apply(await answer.json(), this.slide.id);
+  },
+  apply(answer, slide) {
+    if (slide !== this.slide.id) return;
+    const before = this.marksVersion;
+    this.marksVersion = answer.version;
+    if (JSON.stringify(this.classes) !== JSON.stringify(answer.classes)) this.classes = answer.classes;
+    if (answer.all) {
+      this.marks = new Map(answer.all.map((item) => [item.id, item]));
+      for (const change of this.queue.filter((c) => c.slide === slide)) this.foresee(change);
+    }
+    for (const change of answer.changes || []) {
+      for (const id of change.removed) this.marks.delete(id);
+      for (const item of change.added) this.marks.set(item.id, item);
+    }
+    if (before !== answer.version) this.changed();
+  },
+  foresee({ key, remove = [], add = [] }) {
+    for (const id of remove) this.marks.delete(id);
+    add.forEach((item, i) => this.marks.set(`${key}:${i}`, { ...item, id: `${key}:${i}`, waits: true }));
+  },
+  change(change) {
+    const whole = { key: newKey(), slide: this.slide.id, ...change };
+    this.foresee(whole);
+    this.queue.push(whole);
+    this.keep();
+    this.changed();
+    this.flush();
+  },
+  changed() {
+    const before = this.negatives.length;
+    this.gatherNegatives();
+    this.draw();
+    if (this.negatives.length !== before && this.cells) this.drawCells();
+    this.tally();
+  },
+  keep() { this.unsaved = this.queue.length; sessionStorage.setItem(`studio-queue-${this.slide.project}`, JSON.stringify(this.queue)); },
+  // One request at a time: whoever asks while one is under way waits for the same.
+  flush() {
+    if (this.queue.length) this.sending ??= this.sendQueue().finally(() => { this.sending = null; });
+    return this.sending;
+  },
+  async sendQueue() {
+    while (this.queue.length && await this.sendBatch());
+    if (!this.queue.length && !this.marksVersion) this.refresh();
+  },
+  // Return whether the studio took or refused the oldest changes, so that they need not be sent again.
+  async sendBatch() {
+    const slide = this.queue[0].slide;
+    let batch = this.queue.slice(0, 200);
+    const other = batch.findIndex((c) => c.slide !== slide);
+    if (other > 0) batch = batch.slice(0, other);
+    const body = JSON.stringify(batch.map(({ slide: _, ...change }) => change));
+    const since = slide === this.slide.id ? this.marksVersion : "";
+    let isSettled = false;
+    try {
+      const answer = await fetch(`/slides/${slide}/marks?since=${since}&project=${this.slide.project}`, { method: "POST", headers: { "Content-Type": "application/json" }, body });
+      const said = await answer.json();
+      const isRefused = answer.status === 422;
+      isSettled = answer.ok || isRefused;
+      if (isSettled) this.queue.splice(0, batch.length);
+      if (isRefused) this.marksVersion = "";  // what was drawn in advance is wrong
+      if (answer.ok) { this.failure = ""; this.apply(said, slide); }
+      else if (answer.status === 409) this.warn("Not saved: another project is open at this address. Open yours again, and reload this page.", true);
+      else this.warn(`Not saved: ${said.error || "the studio refused it"}`, true);
+    } catch {
+      const marks = this.queue.length === 1 ? "1 change waits" : `${this.queue.length} changes wait`;
+      this.warn(`Not saved yet: the studio does not answer. ${marks} here until it is back.`, true);
+    }
+    this.keep();
+    return isSettled;
+  },
+  draw() {
+    const bounds = this.map.getBounds().pad(0.2), counts = {}, wanted = new Map();
+    let total = 0, regions = 0;
+    for (const item of this.marks.values()) {
+      if (item.class) { counts[item.class] = (counts[item.class] || 0) + 1; total++; }
+      else regions++;
+      const [x, y] = item.at || (item.outline || item.region)[0];
+      if (this.showMarks && wanted.size < MOST_SHOWN && (item.region || bounds.contains(at(x, y)))) wanted.set(item.id, item);
+    }
+    if (total !== this.total || regions !== this.regions || JSON.stringify(counts) !== JSON.stringify(this.counts)) {
+      Object.assign(this, { counts, total, regions });
+      this.$emit("marked", { counts, total, regions });
+    }
+    for (const [id, [item, shape]] of this.shown) {
+      if (wanted.get(id) !== item) { this.dots.removeLayer(shape); this.shown.delete(id); }
+    }
+    for (const [id, item] of wanted) {
+      if (!this.shown.has(id)) {
+        const shape = this.shape(item);
+        this.dots.addLayer(shape);
+        this.shown.set(id, [item, shape]);
+      }
+    }
+  },
+  shape(item) {
+    const opacity = item.waits ? 0.5 : 1, interactive = false;
+    if (item.region) {
+      const color = item.note ? "#00695c" : "#1f5fa8";
+      return L.polygon(ring(item.region), { color, weight: 2.5, dashArray: item.note ? null : "7 5", fillOpacity: 0.03, interactive });
+    }
+    const color = this.classes[item.class] || "#888888";
+    if (item.class === NEGATIVE) return new Cross(at(...placeOf(item)), { radius: item.score ? 5 : 7, opacity, interactive });
+    if (item.outline) return L.polygon(ring(item.outline), { color, weight: 3, fillOpacity: 0.15, opacity, interactive });
+    // A found cell that was accepted is smaller than a mark made by hand.
+    return L.circleMarker(at(...item.at), { radius: item.score ? 3.5 : 5, color: "#1a1a1a", weight: 1.5, fillColor: color, fillOpacity: opacity, opacity, interactive });
+  },
+  nearest(latlng) {
+    const here = this.map.latLngToContainerPoint(latlng);
+    let best = null, distance = NEAR_PX;
+    for (const [, [item]] of this.shown) {
+      for (const [x, y] of item.region || [placeOf(item)]) {
+        const d = here.distanceTo(this.map.latLngToContainerPoint(at(x, y)));
+        if (d < distance) { best = item; distance = d; }
+      }
+    }
+    return best;
+  },
+  undo(what) { this.change({ [what]: true }); },
+  point(latlng) { return [Math.round(latlng.lng * 10) / 10, Math.round(-latlng.lat * 10) / 10]; },
+  inside([x, y]) { return x >= 0 && y >= 0 && x <= this.slide.size[0] && y <= this.slide.size[1]; },
+  click(e) {
+    if (this.draws || !e.latlng) return;
+    const o = e.originalEvent || {}, point = this.point(e.latlng);
+    if (this.tool === "erase" || o.shiftKey) {
+      const item = this.nearest(e.latlng);
+      if (item) this.change({ remove: [item.id] });
+      return;
+    }
+    if (!this.inside(point)) return;
+    if (this.region && this.tool === "mark" && !o.altKey && this.reviewClick(point)) return;
+    const name = this.tool === "negative" || o.altKey ? NEGATIVE : this.chosen;
+    const there = this.nearest(e.latlng);
+    if (there?.class === name && !there.waits) return;  // a double click marks one cell
+    const remove = there?.class && there.class !== name ? [there.id] : [];
+    this.change({ remove, add: [{ class: name, at: point }] });
+  },
+
+  // ---- what is drawn: outlines, regions, boxes and lassos
+  press(e) {
+    if (!this.draws || e.originalEvent.button) return;
+    this.path = [e.latlng];
+    const color = { outline: this.classes[this.chosen], reject: "#b3261e" }[this.tool] || "#1f5fa8";
+    this.isFree = this.tool === "outline" || this.lasso;
+    this.ghost = (this.isFree ? L.polygon([e.latlng], { color, weight: 2, fillOpacity: 0.1 }) : L.rectangle([e.latlng, e.latlng], { color, weight: 2 })).addTo(this.map);
+  },
+  drag(e) {
+    if (!this.path) return;
+    this.path.push(e.latlng);
+    if (this.isFree) this.ghost.setLatLngs(this.path);
+    else this.ghost.setBounds(L.latLngBounds(this.path[0], e.latlng));
+  },
+  release() {
+    if (!this.path) return;
+    const [width, height] = this.slide.size;
+    const points = this.path.map((p) => this.point(p)).map(([x, y]) => [Math.min(width, Math.max(0, x)), Math.min(height, Math.max(0, y))]);
+    this.ghost.remove();
+    this.path = null;
+    const [x0, x1] = [Math.min(...points.map((p) => p[0])), Math.max(...points.map((p) => p[0]))];
+    const [y0, y1] = [Math.min(...points.map((p) => p[1])), Math.max(...points.map((p) => p[1]))];
+    if (x1 - x0 < 4 || y1 - y0 < 4 || (this.isFree && points.length < 4)) return;
+    const last = points[points.length - 1], box = [points[0][0], points[0][1], last[0], last[1]];
+    const area = this.isFree ? thinned(points, 200) : boxRing([Math.min(box[0], box[2]), Math.min(box[1], box[3]), Math.max(box[0], box[2]), Math.max(box[1], box[3])]);
+    if (this.tool === "outline") this.change({ add: [{ class: this.chosen, outline: thinned(points, 60) }] });
+    else if (this.tool === "region") this.change({ add: [{ region: area }] });
+    else this.judge(area, this.tool === "accept");
+  },
+  // The same with the keyboard: a tool that draws takes the middle of the view.
+  useInMiddle() {
+    if (!this.draws) return this.click({ latlng: this.map.getCenter() });
+    if (this.tool === "outline") return this.warn("Drag around a cell to outline it.");
+    const { x, y } = this.map.getSize(), corner = (k) => this.point(this.map.containerPointToLatLng([x * k, y * k]));
+    const area = boxRing([...corner(0.25), ...corner(0.75)]);
+    if (this.tool === "region") this.change({ add: [{ region: area }] });
+    else this.judge(area, this.tool === "accept");
+  },
+  async judge(area, accept) {
+    if (!this.result || !this.version) return this.warn("Nothing has been found yet. Train first.");
+    if (this.isDerived()) return this.warn("Show one run, coloured by class, to accept or reject its cells.");
+    const said = await send(`/slides/${this.slide.id}/judge`, { key: newKey(), result: this.result, area, threshold: this.threshold, accept });
+    const cells = said.marked === 1 ? "1 found cell" : `${said.marked} found cells`;
+    if (said.error) this.warn(said.error); else this.tell(`${cells} ${accept ? "accepted" : "rejected"}`);
+    this.refresh();
+  },
+  async addClass() {
+    const name = this.newClass.trim();
+    if (!name) return;
+    const said = await send("/classes", { name, color: PALETTE[this.names.length % PALETTE.length] });
+    if (said.error) return this.warn("The class was not added. Give another name.");
+    this.newClass = "";
+    this.naming = false;
+    await this.refresh();
+    this.pick(name);
+  },
+  async recolor(name, color) {
+    const said = await send("/classes", { name, color });
+    if (said.error) return this.warn("The colour was not changed.");
+    await this.refresh();
+    this.shown.forEach(([, shape]) => this.dots.removeLayer(shape));
+    this.shown.clear();
+    this.draw();
+  },
+  pickFile() { this.$refs.file.click(); },
+  async sendFile() {
+    const [file] = this.$refs.file.files;
+    if (!file) return;
+    const form = new FormData();
+    form.append("file", file);
+    const answer = await fetch(`/slides/${this.slide.id}/import?key=${newKey()}`, { method: "POST", body: form }).catch(() => null);
+    const said = answer ? await answer.json().catch(() => ({})) : {};
+    this.$refs.file.value = "";
+    if (answer?.ok) this.tell([`${said.marks} marks from ${file.name}`, ...said.said].join("; "));
+    else this.warn(`Not imported: ${said.error || "the studio does not answer"}`);
+    this.refresh();
+  },
+};

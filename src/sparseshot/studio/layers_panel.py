@@ -1,0 +1,88 @@
+"""Which layers are shown, and how."""
+
+from collections.abc import Callable
+
+from nicegui import ui
+
+from sparseshot.studio.slide_map import SlideMap
+
+COLORINGS = {"class": "class", "score": "score", "excluded": "left out"}
+_HEAT = {"": "none", "density": "density", "doubt": "uncertainty"}
+_ABOUT = {
+    "class": "Each cell in the colour of its class.",
+    "score": "From dark (unlikely) to bright (certain).",
+    "excluded": (
+        "What the loss did with unmarked cells: those it is sure of were left out, neither cell nor "
+        "background; the others counted as background."
+    ),
+}
+_ABOUT_HEAT = {
+    "": "",
+    "density": "How crowded found cells are.",
+    "doubt": "Where decisions are probably wrong: cells near the threshold, weaker ones included.",
+}
+
+
+class LayersPanel:
+    """Switches and sliders of the layers; the map shows what they say."""
+
+    def __init__(self, slide_map: SlideMap, *, on_coloring: Callable[[str], None]) -> None:
+        self.map, self._on_coloring = slide_map, on_coloring
+        self.switches: dict[str, ui.switch] = {}
+        with ui.column().classes("w-full gap-1"):
+            self._layer("Slide", "s", show="show_slide", strength="slide_strength", value=1.0)
+            self._layer("Marks", "g", show="show_marks")
+            self._layer("Found cells", "f", show="show_found", strength="strength", value=0.9)
+            self._layer("Overview", "v", show="overview")
+        ui.label("Colour found cells by").classes("studio-title q-mt-sm")
+        self.coloring = ui.toggle(COLORINGS, value="class", on_change=lambda e: self._color(str(e.value)))
+        self.coloring.props("dense no-caps spread unelevated toggle-color=primary").classes(
+            "w-full studio-toggle"
+        )
+        self.about = ui.label(_ABOUT["class"]).classes("studio-small")
+        ui.label("Heat map").classes("studio-title q-mt-sm")
+        self.heat = ui.toggle(_HEAT, value="", on_change=lambda e: self._heat(str(e.value)))
+        self.heat.props("dense no-caps spread unelevated toggle-color=primary").classes(
+            "w-full studio-toggle"
+        )
+        self.about_heat = ui.label("").classes("studio-small")
+        with ui.row().classes("w-full items-center no-wrap gap-3 studio-small") as self.heat_row:
+            ui.label("Opacity")
+            ui.slider(min=0.1, max=1, step=0.05, value=0.7).props(
+                'dense aria-label="opacity of the heat map"'
+            ).on_value_change(lambda e: self.map.show(heat_strength=e.value))
+        self.heat_row.set_visibility(False)
+
+    def _layer(self, name: str, key: str, *, show: str, strength: str = "", value: float = 1.0) -> None:
+        with ui.row().classes("w-full items-center no-wrap gap-2 studio-layer"):
+            switch = ui.switch(name, value=True).props("dense size=sm").classes("studio-layer-name")
+            switch.on_value_change(lambda e: self.map.show(**{show: bool(e.value)}))
+            self.switches[key] = switch
+            if strength:
+                ui.slider(min=0.1, max=1, step=0.05, value=value).props(
+                    f'dense aria-label="opacity of {name.lower()}"'
+                ).classes("flex-grow").on_value_change(lambda e: self.map.show(**{strength: e.value}))
+            else:
+                ui.space()
+            ui.html(f"<kbd>{key.upper()}</kbd>", sanitize=False)
+
+    def press(self, key: str) -> bool:
+        """Do what a key stands for; return whether it is one of a layer."""
+        if key in self.switches:
+            self.switches[key].set_value(not self.switches[key].value)
+        elif key in {"d", "u"}:
+            wanted = "density" if key == "d" else "doubt"
+            self.heat.set_value("" if self.heat.value == wanted else wanted)
+        else:
+            return False
+        return True
+
+    def _color(self, coloring: str) -> None:
+        self.about.set_text(_ABOUT[coloring])
+        self.map.show(paint="score" if coloring == "score" else "class")
+        self._on_coloring(coloring)
+
+    def _heat(self, heat: str) -> None:
+        self.about_heat.set_text(_ABOUT_HEAT[heat])
+        self.heat_row.set_visibility(bool(heat))
+        self.map.show(heat=heat)

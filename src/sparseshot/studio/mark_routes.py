@@ -1,0 +1,102 @@
+"""Marks over HTTP: changes of the page, judgements about found cells, files."""
+
+import time
+from typing import Annotated, Any
+
+import shapely
+from fastapi import APIRouter, HTTPException, Query, UploadFile
+from pydantic import Field
+
+from sparseshot.studio.exchange import read_marks
+from sparseshot.studio.guard import MOST_BYTES
+from sparseshot.studio.marks import NEGATIVE, Item, items_of
+from sparseshot.studio.payloads import Change, NewClass, Review, SlideId, Verdict, check_place
+from sparseshot.studio.reviewing import judged, reviewed
+from sparseshot.studio.studio import Studio
+
+
+def mark_routes(studio: Studio) -> APIRouter:
+    """Return the routes that read and change marks."""
+    routes = APIRouter()
+
+    @routes.get("/slides/{slide}/marks")
+    def marks(slide: SlideId, since: Annotated[str, Query(max_length=40)] = "") -> dict[str, Any]:
+        studio.project.entry(slide)
+        return studio.marks_since(slide, since)
+
+    @routes.post("/slides/{slide}/marks")
+    def mark(
+        slide: SlideId,
+        changes: Annotated[list[Change], Field(max_length=1000)],
+        since: Annotated[str, Query(max_length=40)] = "",
+        project: Annotated[str, Query(max_length=40)] = "",
+    ) -> dict[str, Any]:
+        if project not in {"", studio.project.identity}:
+            # A tab that was left open sends its marks to whatever studio has its address now.
+            raise HTTPException(409, "another project is open at this address")
+        size = studio.project.slide(slide).size
+        events = []
+        for change in changes:
+            items: list[Item] = [each.model_dump(by_alias=True, exclude_none=True) for each in change.add]
+            for item in items:
+                check_place(item, size)
+            events.append(
+                {"key": change.key, "slide": slide, "undo": True}
+                if change.undo
+                else {"key": change.key, "slide": slide, "redo": True}
+                if change.redo
+                else {"key": change.key, "slide": slide, "remove": change.remove, "add": items}
+            )
+        names = [item["class"] for event in events for item in event.get("add", []) if "class" in item]  # type: ignore[attr-defined]
+        studio.book.record([*studio.book.missing_classes(names), *events])
+        return studio.marks_since(slide, since)
+
+    @routes.post("/classes")
+    def add_class(new: NewClass) -> dict[str, str]:
+        studio.book.record(
+            [{"key": f"class {new.name} {time.time_ns()}", "class": new.name, "color": new.color}]
+        )
+        return studio.book.classes
+
+    @routes.post("/slides/{slide}/judge")
+    def judge(slide: SlideId, verdict: Verdict) -> dict[str, Any]:
+        """Mark the found cells of an area as cells, or as no cells; marked ones keep their marks."""
+        area = shapely.Polygon(verdict.area).buffer(0)
+        found = studio.cells_in(slide, verdict.result, area, threshold=verdict.threshold)
+        items = judged(studio.book, slide, found, accept=verdict.accept)
+        if items:
+            names = [item["class"] for item in items]
+            event = {"key": verdict.key, "slide": slide, "add": items}
+            studio.book.record([*studio.book.missing_classes(names), event])
+        return {"marked": len(items)}
+
+    @routes.post("/slides/{slide}/review")
+    def review(slide: SlideId, done: Review) -> dict[str, Any]:
+        """Make a region exhaustive: its found cells are accepted, but where a mark says otherwise."""
+        region = shapely.Polygon(done.region)
+        found = studio.cells_in(slide, done.result, region, threshold=done.threshold)
+        manifest = studio.result(slide, done.result).manifest()
+        model = "" if manifest is None else str(manifest.identity.get("model", {}).get("fingerprint", ""))
+        event = reviewed(studio.book, slide, region, found, by=done.by, model=model)
+        names = [item["class"] for item in event["add"] if "class" in item]
+        studio.book.record([*studio.book.missing_classes(names), {"key": done.key, **event}])
+        kinds = [item.get("class") for item in event["add"]]
+        wrong = kinds.count(NEGATIVE)
+        return {"accepted": len(kinds) - wrong - kinds.count(None), "rejected": wrong}
+
+    @routes.post("/slides/{slide}/import")
+    def take(slide: SlideId, file: UploadFile, key: Annotated[str, Query(pattern="^[0-9a-z]{8,40}$")]) -> Any:
+        content = file.file.read(MOST_BYTES + 1)
+        cells, said = read_marks(content, file.filename or "marks", studio.project.slide(slide).size)
+        items = items_of(cells)
+        names = [item["class"] for item in items if "class" in item]
+        if items:
+            event = {"key": key, "slide": slide, "add": items}
+            colors = {
+                name: "#" + bytes(color).hex()
+                for name, color in zip(cells.classes, cells.colors or (), strict=False)
+            }
+            studio.book.record([*studio.book.missing_classes(names, colors), event])
+        return {"marks": len(cells), "regions": len(cells.regions), "said": said}
+
+    return routes

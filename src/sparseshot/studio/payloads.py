@@ -1,0 +1,123 @@
+"""What the page may send: every value bounded and checked before anything is done with it."""
+
+from typing import Annotated
+
+import shapely
+from fastapi import Path as InPath
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from sparseshot.errors import InputError
+from sparseshot.studio.found_cells import Area
+from sparseshot.studio.marks import NEGATIVE, Item
+
+SlideId = Annotated[str, InPath(pattern="^[0-9]{1,9}$")]
+ResultId = Annotated[str, InPath(pattern="^[rf][0-9]{1,9}(x|-[rf][0-9]{1,9})?$")]
+"""A result; two with a hyphen are compared, and ``x`` shows what the loss has excluded."""
+
+Level = Annotated[int, InPath(ge=0, le=24)]
+Place = Annotated[int, InPath(ge=0, le=2**22)]
+Share = Annotated[float, Query(ge=0, le=1)]
+Coordinate = Annotated[float, Field(ge=-1e6, le=1e7, allow_inf_nan=False)]
+Point = tuple[Coordinate, Coordinate]
+Ring = Annotated[list[Point], Field(min_length=3, max_length=10_000)]
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Key = Annotated[str, Field(pattern="^[0-9a-z]{8,40}$")]
+"""By which a change is known: sent twice, it counts once."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewItem(_Strict):
+    """A mark with a class and a point or an outline, or a region."""
+
+    class_: Name | None = Field(None, alias="class")
+    at: Point | None = None
+    outline: Ring | None = None
+    region: Ring | None = None
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> "NewItem":
+        given = [each for each in (self.at, self.outline, self.region) if each is not None]
+        if len(given) != 1 or (self.region is None) != (self.class_ is not None):
+            raise ValueError("give a class with a point or an outline, or a region")
+        ring = self.outline or self.region
+        if ring and not (shapely.Polygon(ring).is_valid and shapely.Polygon(ring).area > 0):
+            raise ValueError("the outline crosses itself or has no area")
+        return self
+
+
+class Change(_Strict):
+    """Marks that go and marks that come, or an undo or redo."""
+
+    key: Key
+    remove: Annotated[list[Annotated[str, Field(max_length=60)]], Field(max_length=100_000)] = []
+    add: Annotated[list[NewItem], Field(max_length=100_000)] = []
+    undo: bool = False
+    redo: bool = False
+
+
+class NewClass(_Strict):
+    """A class with its colour."""
+
+    name: Name
+    color: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]
+
+    @field_validator("name")
+    @classmethod
+    def _is_plain(cls, name: str) -> str:
+        if not name.isprintable() or name.strip() != name or name == NEGATIVE:
+            raise ValueError("give a name of printable characters")
+        return name
+
+
+class Verdict(_Strict):
+    """A judgement about all found cells in an area: inside a lasso, or the corners of a box."""
+
+    key: Key
+    result: Annotated[str, Field(pattern="^[rf][0-9]{1,9}$")]
+    area: Ring
+    threshold: Annotated[float, Field(ge=0, le=1)]
+    accept: bool
+
+    @field_validator("area")
+    @classmethod
+    def _is_area(cls, ring: Ring) -> Ring:
+        # A lasso may cross itself; what it encloses then is still clear enough.
+        if not shapely.Polygon(ring).buffer(0).area > 0:
+            raise ValueError("the area is empty")
+        return ring
+
+
+class Review(_Strict):
+    """A region that a person has gone through: what is not marked as wrong is right."""
+
+    key: Key
+    result: Annotated[str, Field(pattern="^[rf][0-9]{1,9}$")]
+    region: Ring
+    threshold: Annotated[float, Field(ge=0, le=1)]
+    by: Annotated[str, Field(max_length=100)] = ""
+
+    @field_validator("region")
+    @classmethod
+    def _is_region(cls, ring: Ring) -> Ring:
+        if not (shapely.Polygon(ring).is_valid and shapely.Polygon(ring).area > 0):
+            raise ValueError("the region crosses itself or has no area")
+        return ring
+
+
+def area_of(text: str) -> Area:
+    """Read the corners of an area, bounded."""
+    try:
+        x0, y0, x1, y1 = (min(1e7, max(-1e6, float(each))) for each in text.split(","))
+    except ValueError:
+        raise InputError(f"the area is {text!r}; give x0,y0,x1,y1 in level-0 pixels") from None
+    return x0, y0, max(x0, x1), max(y0, y1)
+
+
+def check_place(item: Item, size: tuple[int, int]) -> None:
+    """Raise if a mark lies outside of its slide."""
+    if "at" in item and not (0 <= item["at"][0] <= size[0] and 0 <= item["at"][1] <= size[1]):
+        raise InputError(f"the mark at {item['at']} lies outside the slide")

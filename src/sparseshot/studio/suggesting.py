@@ -1,0 +1,116 @@
+"""Where to mark next: computed by the worker after a run, read by the page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import time
+
+from sparseshot.active import Suggestion, suggest_regions
+from sparseshot.errors import SparseshotError
+from sparseshot.files import read_as, write_json
+from sparseshot.images import Slide
+from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.model import Model
+from sparseshot.training.annotated import TrainingData
+from sparseshot.training.lineage import marks_by_slide
+
+SUGGESTIONS = "suggestions.json"
+_REGIONS = 12
+_CANDIDATES = 120
+
+
+@dataclass(frozen=True)
+class NextRegion:
+    """A region that is worth a look.
+
+    Attributes:
+        slide: id of the slide.
+        box: x0, y0, x1, y1 in level-0 pixels.
+        kind: of the reason, in a word or two.
+        reason: in words.
+    """
+
+    slide: str
+    box: tuple[float, float, float, float]
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class NextRegions:
+    """The regions to look at after a run, the most useful first; none, with the reason why.
+
+    Attributes:
+        regions: the regions.
+        problem: why there are none.
+        made: time.
+    """
+
+    regions: tuple[NextRegion, ...] = ()
+    problem: str = ""
+    made: float = 0.0
+
+
+class Superseded(Exception):  # noqa: N818  nothing went wrong
+    """Somebody trains again, so nobody wants these suggestions."""
+
+
+def write_next(
+    folder: Path,
+    model: Model,
+    slides: Mapping[str, Slide],
+    learned: TrainingData,
+    *,
+    found: Mapping[str, Path],
+    is_wanted: Callable[[], bool],
+) -> None:
+    """Suggest regions and write them into the folder of a run.
+
+    Args:
+        folder: of the run.
+        model: of the run.
+        slides: by id; the one in view first. Of two slides with one name only the first is looked at.
+        learned: what the model was trained on.
+        found: finished predictions of the model by id.
+        is_wanted: asked between looks.
+    """
+    names = {slide.name: each for each, slide in reversed(list(slides.items()))}
+    predicted = {
+        name: found[each] for name, each in names.items() if each in found and _is_finished(found[each])
+    }
+
+    def report(*_: int) -> None:
+        if not is_wanted():
+            raise Superseded
+
+    try:
+        marked, _ = learned.load()
+        suggestions: Sequence[Suggestion] = suggest_regions(
+            model,
+            [slides[each] for each in names.values()],
+            regions=_REGIONS,
+            candidates=_CANDIDATES,
+            marks=marks_by_slide(marked),
+            learned=marked,
+            found=predicted,
+            report=report,
+        )
+        regions = tuple(
+            NextRegion(names[each.slide], each.box, each.kind, each.reason) for each in suggestions
+        )
+        write_json(folder / SUGGESTIONS, NextRegions(regions, made=time()))
+    except SparseshotError as error:
+        write_json(folder / SUGGESTIONS, NextRegions(problem=str(error), made=time()))
+    except Superseded:
+        return
+
+
+def read_next(folder: Path) -> NextRegions | None:
+    """Return the suggestions of a run; None while they are not there."""
+    path = folder / SUGGESTIONS
+    return read_as(path, NextRegions) if path.is_file() else None
+
+
+def _is_finished(folder: Path) -> bool:
+    manifest = Manifest.load(folder)
+    return manifest is not None and manifest.finished

@@ -1,0 +1,164 @@
+"""What may go wrong while somebody works: the page says so, and nothing is lost."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.studio.chromium import MISSING, StudioTab, chromium, running_studio, spread
+from tests.studio.small_project import MPP, small_slide
+
+from sparseshot.studio.jobs import RUNS, SAID
+from sparseshot.studio.marks import MarkBook
+
+pytestmark = [
+    pytest.mark.skipif(MISSING, reason="chromium and chromedriver are not installed (Debian's packages)"),
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.slow,
+]
+
+
+def on_disk(project: Path) -> int:
+    return len(MarkBook(project / "marks.jsonl").items("1"))
+
+
+def near_middle(centres: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> list[tuple[float, float]]:
+    inside = centres[(np.abs(centres - (500, 350)) < (250, 250)).all(axis=1)]
+    return spread(inside, 40, 30)
+
+
+def test_a_full_disk_and_a_lost_connection(tmp_path: Path) -> None:
+    slide, centres = small_slide(tmp_path)
+    project = tmp_path / "project"
+    places = near_middle(centres)
+    with (
+        running_studio(slide, "--project", project, "--mpp", MPP) as (address, process),
+        chromium() as driver,
+    ):
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        tab.click(*places[0])
+        tab.until("mark", lambda: on_disk(project) == 1)
+
+        # No file of the process may grow beyond this: as if the disk were full.
+        full = (project / "marks.jsonl").stat().st_size
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (full, resource.RLIM_INFINITY))
+        tab.click(*places[1])
+        tab.until("notice", lambda: "disk is full" in tab.text(), 60)
+        assert on_disk(project) == 1
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        tab.until("second mark", lambda: on_disk(project) == 2, 60)
+
+        # The computer sleeps: the connection breaks, and the page is used before it is back.
+        tab.script("window.socket.disconnect()")
+        tab.click(*places[2])
+        tab.until("mark without the WebSocket", lambda: on_disk(project) == 3, 60)
+        tab.script("window.socket.connect()")
+        tab.until("number of marks, which the server writes", lambda: "3 marks" in tab.text(), 60)
+
+
+def test_tabs_and_processes_see_each_others_marks(tmp_path: Path) -> None:
+    slide, centres = small_slide(tmp_path)
+    project = tmp_path / "project"
+    places = near_middle(centres)
+    with (
+        running_studio(slide, "--project", project, "--mpp", MPP) as (address, _),
+        chromium() as driver,
+    ):
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        tab.click(*places[0])
+        tab.until("mark", lambda: on_disk(project) == 1)
+        code = (
+            "import sys; from pathlib import Path; from sparseshot.studio.marks import MarkBook;"
+            "MarkBook(Path(sys.argv[1])).record("
+            "[{'key': 'other', 'slide': '1', 'add': [{'class': 'cell', 'at': [444, 333]}]}])"
+        )
+        subprocess.run([sys.executable, "-c", code, str(project / "marks.jsonl")], check=True)
+        tab.until("mark of another process", lambda: tab.marks("cell") == 2, 60)
+        first = driver.current_window_handle
+        driver.switch_to.new_window("tab")
+        metrics = {"width": 1280, "height": 720, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        second = StudioTab(driver, address)
+        second.open(500, 350, 0)
+        second.until("marks of the first tab", lambda: second.marks("cell") == 2, 60)
+        second.click(*places[1])
+        second.until("mark", lambda: on_disk(project) == 3, 60)
+        driver.switch_to.window(first)
+        tab.until("mark of the second tab", lambda: tab.marks("cell") == 3, 60)
+
+
+def test_a_training_that_dies_is_reported_and_resumed(tmp_path: Path) -> None:
+    slide, centres = small_slide(tmp_path)
+    project = tmp_path / "project"
+    with (
+        running_studio(slide, "--project", project, "--mpp", MPP, "--steps", 100_000) as (address, _),
+        chromium() as driver,
+    ):
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        for place in near_middle(centres)[:20]:
+            tab.click(*place)
+        tab.until("marks", lambda: on_disk(project) == 20)
+        tab.press("t")
+        tab.until("training", lambda: "step" in tab.text())
+        os.kill(worker_of(project), signal.SIGKILL)
+        tab.until("notice", lambda: "ended while training" in tab.text(), 60)
+        driver.find_element("xpath", "//button[contains(., 'Resume')]").click()
+        tab.until("training again", lambda: "run 1: learning, step" in tab.text())
+        (project / RUNS / "0001" / "stop").touch()
+        tab.until("end", lambda: "stopped" in tab.text(), 60)
+
+
+def test_a_slide_that_disappears_and_comes_back(tmp_path: Path) -> None:
+    slide, _ = small_slide(tmp_path)
+    project = tmp_path / "project"
+    with (
+        running_studio(slide, "--project", project, "--mpp", MPP) as (address, _),
+        chromium() as driver,
+    ):
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        slide.rename(tmp_path / "away.png")
+        tab.press("-")  # tiles that the page does not have yet
+        tab.until("notice", lambda: "disappeared" in tab.text(), 60)
+        tab.click(503, 353)
+        tab.until("mark without the slide", lambda: on_disk(project) == 1, 60)
+        (tmp_path / "away.png").rename(slide)
+        tab.press("-")
+        tab.until("no notice", lambda: "disappeared" not in tab.text(), 60)
+
+
+def worker_of(project: Path) -> int:
+    """Return the process that trains for a project."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if "sparseshot.studio.worker" in words and str(project) in words:
+            return int(path.name)
+    raise AssertionError(f"no process trains; the last one said: {(project / SAID).read_text()}")
+
+
+def test_names_are_text_and_nothing_else(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=window.pwned=1>"
+    slide, _ = small_slide(tmp_path)
+    slide = slide.rename(tmp_path / "<img src=x onerror=window.pwned=1>.png")
+    with (
+        running_studio(slide, "--project", tmp_path / "project", "--mpp", MPP) as (address, _),
+        chromium() as driver,
+    ):
+        book = MarkBook(tmp_path / "project" / "marks.jsonl")
+        book.record([{"key": "evil", "class": evil, "color": "#112233"}])
+        book.record([{"key": "mark", "slide": "1", "add": [{"class": evil, "at": [500, 350]}]}])
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        tab.until("the name of the class", lambda: tab.text().count(evil) >= 2)
+        assert tab.script("return window.pwned") is None
+        assert not driver.find_elements("css selector", "img[src='x']")

@@ -1,0 +1,75 @@
+"""What the panels say, and the suggestions that the page asks for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from tests.studio.small_project import small_studio
+
+from sparseshot.files import write_json
+from sparseshot.metrics import Evidence, ScoreHistogram, expected_quality
+from sparseshot.studio.api import make_api
+from sparseshot.studio.jobs import JOB, STATE, Job, State
+from sparseshot.studio.studio import Studio
+from sparseshot.studio.suggesting import SUGGESTIONS, NextRegion, NextRegions
+from sparseshot.studio.svg import meter
+from sparseshot.studio.work_panel import advice, plain_sentence
+
+
+@pytest.mark.parametrize(
+    ("marks", "learned", "stage", "said"),
+    [
+        (0, 0, "", "Click some cells"),
+        (1, 0, "", "1 mark. 19 more, then train."),
+        (20, 0, "", "20 marks. Train now."),
+        (20, 20, "training", "Learning from 20 marks. You can go on marking."),
+        (21, 20, "done", "1 mark since the last run"),
+        (20, 20, "done", "press N"),
+    ],
+)
+def test_the_page_says_what_to_do_next(marks: int, learned: int, stage: str, said: str) -> None:
+    assert said in advice(marks, learned, stage)
+
+
+def test_quality_is_told_with_what_it_rests_on() -> None:
+    random = np.random.default_rng(0)
+    cells, others = random.normal(1, 1.2, 2000), random.normal(-3, 1.5, 8000)
+    everything = ScoreHistogram.of_logits(np.concatenate([cells, others]))
+    evidence = Evidence(ScoreHistogram.of_logits(cells[:200]), everything, 200)
+    quality = expected_quality(evidence, 0.5)
+    assert quality is not None
+    said = plain_sentence(quality)
+    assert f"About {100 * quality.recall.value:.0f} % of the cells are found" in said
+    assert said.endswith("from 200 held-out marks.")
+    assert "say little" in plain_sentence(replace(quality, marks=5))
+    assert "may be worse" in plain_sentence(replace(quality, held_out=False))
+    assert "cannot be told" in plain_sentence(None)
+    assert f"{100 * quality.precision.value:.0f} %" in meter(quality)
+
+
+def done(studio: Studio, number: int) -> Path:
+    folder = studio.jobs.folder(number)
+    folder.mkdir(parents=True)
+    write_json(folder / JOB, Job(number, "1", None, "starter", 20))
+    write_json(folder / STATE, State("done"))
+    return folder
+
+
+def test_suggestions_are_those_of_the_latest_run_and_end_with_a_region(tmp_path: Path) -> None:
+    studio, _ = small_studio(tmp_path)
+    with TestClient(make_api(studio)) as client:
+        assert client.get("/suggestions").json() == {"run": 0, "ready": False, "problem": "", "regions": []}
+        regions = tuple(
+            NextRegion("1", (x, 10.0, x + 50, 60.0), "uncertain", "why not") for x in (10.0, 200.0)
+        )
+        write_json(done(studio, 1) / SUGGESTIONS, NextRegions(regions))
+        answer = client.get("/suggestions").json()
+        assert (answer["run"], answer["ready"]) == (1, True)
+        assert [each["done"] for each in answer["regions"]] == [False, False]
+        ring = [[0, 0], [70, 0], [70, 70], [0, 70]]
+        client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": [{"region": ring}]}])
+        assert [each["done"] for each in client.get("/suggestions").json()["regions"]] == [True, False]
+        done(studio, 2)
+        assert client.get("/suggestions").json()["ready"] is False  # those of run 1 are out of date

@@ -1,0 +1,120 @@
+"""Judged cells, reviewed regions, compared runs, and what the loss has excluded."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import shapely
+from fastapi.testclient import TestClient
+from tests.studio.small_project import MPP, made_result, small_slide
+
+from sparseshot.active import ReviewNote
+from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.studio.api import make_api
+from sparseshot.studio.derived import compared, excluded
+from sparseshot.studio.found_cells import FoundCells
+from sparseshot.studio.project import Project
+from sparseshot.studio.studio import Studio
+
+BOX = [[100, 100], [300, 100], [300, 300], [100, 300]]
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Studio:
+    slide, centres = small_slide(tmp_path)
+    score = np.linspace(0.6, 0.99, len(centres)).astype(np.float32)
+    for name, kept in (("one", np.s_[:]), ("two", np.s_[10:])):
+        made_result(tmp_path / name, slide, Cells(centres[kept], score=score[kept], mpp=MPP))
+    project = Project.open([slide, tmp_path / "one", tmp_path / "two"], folder=tmp_path / "p", mpp=MPP)
+    return Studio.of(project)
+
+
+def inside(studio: Studio) -> Cells:
+    return studio.cells_in("1", "f0", shapely.Polygon(BOX), threshold=0.5)
+
+
+def post(studio: Studio, path: str, body: Any) -> Any:
+    with TestClient(make_api(studio)) as client:
+        return client.post(f"/slides/1/{path}", json=body).json()
+
+
+def test_a_review_accepts_what_nobody_rejected(studio: Studio, tmp_path: Path) -> None:
+    found = inside(studio)
+    assert len(found) > 10
+    wrong, missed = found.xy[3].tolist(), [105.0, 290.0]
+    marks = [
+        {"key": "aaaaaaaa", "add": [{"class": "not a cell", "at": wrong}]},
+        {"key": "bbbbbbbb", "add": [{"class": "cell", "at": missed}, {"class": "cell", "at": [500, 500]}]},
+    ]
+    post(studio, "marks", marks)
+    review = {"key": "cccccccc", "result": "f0", "region": BOX, "threshold": 0.5, "by": "Ada"}
+    assert post(studio, "review", review) == {"accepted": len(found) - 1, "rejected": 1}
+    cells = studio.book.cells("1", mpp=MPP)
+    assert cells.counts() == {"cell": len(found) - 1 + 2, "not a cell": 0, "Rejected": 1}
+    assert cells.score is not None
+    assert (cells.score == 1).sum() == 2  # made by hand
+    assert cells.region_notes is not None
+    note = ReviewNote.of(cells.region_notes[0])
+    assert note is not None
+    assert note.by == "Ada"
+    # Both go through a file and back, and a second review of the same region changes nothing but the note.
+    write_cells(cells, tmp_path / "marks.geojson")
+    assert read_cells(tmp_path / "marks.geojson").counts()["Rejected"] == 1
+    assert post(studio, "review", review | {"key": "dddddddd"}) == {"accepted": 0, "rejected": 0}
+    assert studio.book.cells("1").counts() == cells.counts()
+    for key in ("eeeeeeee", "ffffffff"):
+        post(studio, "marks", [{"key": key, "undo": True}])
+    assert studio.book.cells("1").counts() == {"cell": 2, "not a cell": 1}
+    assert len(studio.book.cells("1").regions) == 0
+
+
+def test_a_lasso_judges_what_it_encloses(studio: Studio) -> None:
+    found = inside(studio)
+    triangle = [[100, 100], [300, 100], [100, 300]]
+    wanted = shapely.contains_xy(shapely.Polygon(triangle), found.xy).sum()
+    verdict = {"key": "aaaaaaaa", "result": "f0", "area": triangle, "threshold": 0.5, "accept": True}
+    assert post(studio, "judge", verdict) == {"marked": wanted}
+    marks = studio.book.cells("1")
+    assert marks.score is not None
+    assert (marks.score < 1).all()
+    crossed = [[0, 0], [10, 10], [10, 0], [0, 10]]
+    assert post(studio, "judge", verdict | {"key": "bbbbbbbb", "area": crossed}) == {"marked": 0}
+    assert "detail" in post(studio, "judge", verdict | {"area": [[0, 0], [5, 5], [9, 9]]})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"region": [[0, 0], [9, 9], [9, 0], [0, 9]]}, {"threshold": 2}, {"result": "../1"}, {"by": "x" * 101}],
+)
+def test_reviews_without_sense_are_refused(studio: Studio, change: dict[str, Any]) -> None:
+    review = {"key": "cccccccc", "result": "f0", "region": BOX, "threshold": 0.5} | change
+    assert "detail" in post(studio, "review", review)
+    assert studio.book.items("1") == []
+
+
+def test_two_results_are_compared(studio: Studio) -> None:
+    _, cells = studio.found("1", "f0-f1")
+    total = len(studio.found("1", "f0")[1])
+    assert list(cells.counts(threshold=0).values()) == [total - 10, 10, 0]
+    with TestClient(make_api(studio)) as client:
+        answer = client.get("/slides/1/found/f0-f1/cells?area=0,0,9999,9999&threshold=0&vectors=true").json()
+        assert sum(answer["in_slide"].values()) == len(answer["cells"]) == total
+        assert client.get("/slides/1/found/f0-f1/1/0/0.png?threshold=0").status_code == 200
+        assert client.get("/slides/1/found/f0x/1/0/0.png").status_code == 404  # the loss is not known
+        assert client.get("/slides/1/found/f0-/1/0/0.png").status_code == 422
+
+
+def test_each_result_counts_at_its_own_threshold() -> None:
+    one = FoundCells.of(Cells([[5, 5], [90, 90]], score=[0.9, 0.4]), mpp=0.5)
+    two = FoundCells.of(Cells([[6, 5], [90, 90]], score=[0.3, 0.4]), mpp=0.5)
+    assert list(compared(one, two, thresholds=(0.5, 0.2)).counts(threshold=0).values()) == [1, 0, 1]
+
+
+def test_excluded_cells_are_likely_and_unmarked() -> None:
+    found = FoundCells.of(
+        Cells([[10, 10], [50, 10], [90, 10], [90, 90]], score=[0.95, 0.95, 0.6, 0.95]), mpp=0.5
+    )
+    marks = Cells([[11, 10]], regions=[shapely.box(80, 80, 99, 99)])
+    counts = excluded(found, marks, rho=0.9).counts(threshold=0)
+    assert counts == {"left out by the loss": 1, "counted as background": 1, "marked": 2}
