@@ -2,8 +2,9 @@
 
 - ``python``: with ``>>>`` as a doctest, otherwise as a program. A page shares one namespace.
 - ``console``, ``sh``, and indented lines that begin with a program: each block in a fresh copy of the folder
-  of ``tests/docs/stage.py``. ``SHORTER`` shortens training. Commands in ``NOT_RUN`` and those of other
-  programs are only parsed: the app must know the command and its flags, the Makefile the target.
+  of ``tests/docs/stage.py``. ``SHORTER`` shortens training. Commands in ``NOT_RUN``, those on a cluster
+  and those of other programs are only parsed: the app must know the command and its flags, the Makefile
+  the target.
 - ``toml`` and ``json``: read by the reader they are meant for.
 - ``text`` and ``bibtex`` are not run. Any other language is an error.
 """
@@ -109,7 +110,7 @@ def test_commands_run(block: Block, stage: Path, capsys: pytest.CaptureFixture[s
 def run(words: list[str], stage: Path) -> None:
     """Run a sparseshot command in the stage, with the options of :data:`SHORTER`."""
     name = parse_command(words)
-    if name in NOT_RUN:
+    if name in NOT_RUN or "--cluster" in words:
         return
     if name == "train" and "--out" in words:
         shutil.rmtree(words[words.index("--out") + 1], ignore_errors=True)
@@ -132,7 +133,7 @@ def parse(program: str, words: list[str]) -> None:
     elif program == "python":
         assert (ROOT / words[0]).is_file(), words[0]
     else:
-        assert program in {"pip", "srun"}
+        assert program in {"pip", "srun", "ray"}
 
 
 @some_blocks("toml")
@@ -190,7 +191,7 @@ def test_the_readme_trains_with_the_loss() -> None:
     assert test.globs["value"].grad_fn is not None
 
 
-@pytest.mark.parametrize("script", ["tables", "starter_tables"])
+@pytest.mark.parametrize("script", ["tables", "starter_tables", "clicks_tables"])
 def test_tables_match_the_raw_metrics(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "results"))
     between = importlib.import_module("tables").between

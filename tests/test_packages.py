@@ -13,6 +13,7 @@ PACKAGES = (
     "compiled",
     "terminal",
     "pages",
+    "cluster",
     "cells",
     "images",
     "losses",

@@ -8,7 +8,8 @@
     ├── SlideError                     a slide or image cannot be opened or read, or states no resolution
     ├── DataNotFoundError              a data set, file or folder does not exist
     ├── CheckpointError                a checkpoint is foreign, damaged or of another version
-    └── OutputError                    output cannot be written: other results in the folder, a full disk
+    ├── OutputError                    output cannot be written: other results in the folder, a full disk
+    └── ClusterError                   a cluster cannot be joined, or its nodes differ
 
     SparseshotWarning (a UserWarning)
     ├── RepairWarning                  input was repaired on reading; counts the repairs
@@ -67,6 +68,10 @@ class CheckpointError(_FileError):
 
 class OutputError(_FileError):
     """Output cannot be written."""
+
+
+class ClusterError(SparseshotError):
+    """A cluster cannot be joined, or its nodes differ."""
 
 
 class SparseshotWarning(UserWarning):

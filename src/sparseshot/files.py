@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,6 +67,26 @@ def replacing(path: Path | str) -> Iterator[Path]:
     finally:
         os.close(handle)
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path | str, *, marks: Sequence[str]) -> Iterator[Path]:
+    """Yield the path of a folder to be made; it becomes ``path`` if the block succeeds, else it is removed.
+
+    A folder that is there already is replaced if it contains one of the files ``marks``, which tell that it
+    is of the same kind.
+    """
+    path = Path(path).absolute()
+    if path.is_symlink() or (path.exists() and not any((path / mark).is_file() for mark in marks)):
+        raise OutputError(path, "is there already and is something else; choose another name or remove it")
+    if not path.parent.is_dir():
+        raise OutputError(path, f"the folder {path.parent} does not exist; create it first")
+    with tempfile.TemporaryDirectory(prefix=f".{path.stem}.", suffix=".part", dir=path.parent) as name:
+        new, old = Path(name, path.name), Path(name, "old")
+        yield new
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
 
 
 _LEFTOVER_S = 60

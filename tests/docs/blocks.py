@@ -9,7 +9,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-PROGRAMS = ("sparseshot", "make", "python", "pip", "torchrun", "srun")
+PROGRAMS = ("sparseshot", "make", "python", "pip", "torchrun", "srun", "ray")
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
 from tests.datasets import small_datasets
 from tests.experiments.made_results import write_results
 from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
 from tests.images import slide_files
 from tests.prediction.networks import random_detector, save
 
+from sparseshot.cells.raster import rasterise
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.experiments import open_experiment
 from sparseshot.images import read_region
@@ -42,6 +45,8 @@ def build(folder: Path) -> Path:
     first = slide_files.write_aperio(folder / "first.svs", read_region(tissue, 0, 0, *SIZE_PX), mpp=0.25)
     tissue.cells(outlines=True).write(folder / "first.geojson")
     tissue.cells(outlines=True).write(folder / "marks.parquet")
+    labels = rasterise(tissue.cells(outlines=True), SIZE_PX[::-1], by="instance")
+    Image.fromarray(labels.astype(np.uint16)).save(folder / "mask.png")
     for name in (*SLIDES, *MARKS):
         (folder / name).parent.mkdir(exist_ok=True)
         os.link(first.with_suffix(Path(name).suffix), folder / name)
