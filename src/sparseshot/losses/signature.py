@@ -56,17 +56,12 @@ class Loss(nn.Module):
             progress: the part of training that is done, from 0 to 1.
             hints: further knowledge of the batch.
         """
-        compute = self._uncompiled if self.estimates else self._compute
-        return compute(logits, target, annotated, progress, hints)
+        call = Call(logits, target, annotated, progress=progress, hints=hints, ignore_index=self.ignore_index)
+        if self.estimates and torch.compiler.is_compiling():
+            from sparseshot.losses.uncompiled import reduced  # noqa: PLC0415  it loads torch.compile, which few need
 
-    def _compute(
-        self, logits: Tensor, target: Tensor, annotated: Tensor | None, progress: float, hints: Hints | None
-    ) -> Tensor:
-        return self.reduced(
-            Call(logits, target, annotated, progress=progress, hints=hints, ignore_index=self.ignore_index)
-        )
-
-    _uncompiled = torch.compiler.disable(_compute, reason="its estimate depends on values of the batch")  # type: ignore[no-untyped-call]
+            return reduced(self, call)
+        return self.reduced(call)
 
     def reduced(self, call: Call) -> Tensor:
         """Compute the loss of a call; overridden where losses and their reduction are one fused pass."""

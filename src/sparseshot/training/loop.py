@@ -5,10 +5,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
@@ -27,6 +26,9 @@ from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.training.machine import make_fabric
 from sparseshot.training.starting import MODEL, begin_from, find_start, rate_for
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
 LAST, BEST, CONFIG = "last.pt", "best.pt", "config.json"
 _LARGEST_GRADIENT = 5.0
 
@@ -39,7 +41,7 @@ def train(
     *,
     start: Checkpoint | None = None,
     network: nn.Module | None = None,
-    fabric: Fabric | None = None,
+    fabric: "Fabric | None" = None,
     show: bool = True,
 ) -> Checkpoint:
     """Train or resume the run in ``folder``, and return the finished model.
@@ -111,7 +113,7 @@ class _Run:
     """The state of a run."""
 
     def __init__(
-        self, config: TrainConfig, start: Checkpoint | None, network: nn.Module | None, fabric: Fabric
+        self, config: TrainConfig, start: Checkpoint | None, network: nn.Module | None, fabric: "Fabric"
     ) -> None:
         torch.manual_seed(config.seed)
         self.config = config

@@ -2,12 +2,14 @@
 
 import logging
 import os
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from lightning_fabric import Fabric
 
 from sparseshot.errors import InputError
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 Precision = Literal["auto", "32", "bf16"]
 
@@ -38,8 +40,10 @@ def uses_bfloat16(precision: Precision, device: torch.device) -> bool:
     return False
 
 
-def make_fabric(precision: Precision = "auto", *, device: str = "auto") -> Fabric:
+def make_fabric(precision: Precision = "auto", *, device: str = "auto") -> "Fabric":
     """Return the engine: one process, or as many as ``torchrun`` started on one machine or several."""
+    from lightning_fabric import Fabric  # noqa: PLC0415  it loads torch.compile, which prediction does not need
+
     logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(
         logging.WARNING
     )  # it names the precision

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 
 from sparseshot.errors import DataNotFoundError, InputError, OutputError, unknown_name
 from sparseshot.files import locked, make_folder, read_json, read_text, read_toml, write_json
@@ -49,6 +48,9 @@ from sparseshot.training.starting import (
     steps_in,
 )
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
 _CHOSEN = (
     "task",
     "start",
@@ -84,7 +86,7 @@ def train_run(
     *,
     weak: WeakSupervision | None = None,
     minutes: float | None = None,
-    fabric: Fabric | None = None,
+    fabric: "Fabric | None" = None,
     show: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> Checkpoint:
