@@ -8,12 +8,13 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.studio.small_project import small_studio
 
+from sparseshot.active import Suggestion
 from sparseshot.files import write_json
 from sparseshot.metrics import Evidence, ScoreHistogram, expected_quality
 from sparseshot.studio.api import make_api
 from sparseshot.studio.jobs import JOB, STATE, Job, State
 from sparseshot.studio.studio import Studio
-from sparseshot.studio.suggesting import SUGGESTIONS, NextRegion, NextRegions
+from sparseshot.studio.suggesting import SUGGESTIONS, NextRegions
 from sparseshot.studio.svg import meter
 from sparseshot.studio.work_panel import advice, plain_sentence
 
@@ -62,7 +63,7 @@ def test_suggestions_are_those_of_the_latest_run_and_end_with_a_region(tmp_path:
     with TestClient(make_api(studio)) as client:
         assert client.get("/suggestions").json() == {"run": 0, "ready": False, "problem": "", "regions": []}
         regions = tuple(
-            NextRegion("1", (x, 10.0, x + 50, 60.0), "uncertain", "why not") for x in (10.0, 200.0)
+            Suggestion("1", (x, 10.0, x + 50, 60.0), "uncertain", "why not") for x in (10.0, 200.0)
         )
         write_json(done(studio, 1) / SUGGESTIONS, NextRegions(regions))
         answer = client.get("/suggestions").json()

@@ -56,7 +56,7 @@ class Suggestion:
     box: tuple[float, float, float, float]
     kind: str
     reason: str
-    gain: float
+    gain: float = 0.0
 
     @property
     def region(self) -> shapely.Polygon:

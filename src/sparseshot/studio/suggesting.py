@@ -1,7 +1,7 @@
 """Where to mark next: computed by the worker after a run, read by the page."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
 
@@ -20,33 +20,16 @@ _CANDIDATES = 120
 
 
 @dataclass(frozen=True)
-class NextRegion:
-    """A region that is worth a look.
-
-    Attributes:
-        slide: id of the slide.
-        box: x0, y0, x1, y1 in level-0 pixels.
-        kind: of the reason, in a word or two.
-        reason: in words.
-    """
-
-    slide: str
-    box: tuple[float, float, float, float]
-    kind: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class NextRegions:
-    """The regions to look at after a run, the most useful first; none, with the reason why.
+    """Regions to mark after a run.
 
     Attributes:
-        regions: the regions.
+        regions: the most useful first; ``slide`` is the id of the slide.
         problem: why there are none.
         made: time.
     """
 
-    regions: tuple[NextRegion, ...] = ()
+    regions: tuple[Suggestion, ...] = ()
     problem: str = ""
     made: float = 0.0
 
@@ -85,7 +68,7 @@ def write_next(
 
     try:
         marked, _ = learned.load()
-        suggestions: Sequence[Suggestion] = suggest_regions(
+        suggestions = suggest_regions(
             model,
             [slides[each] for each in names.values()],
             regions=_REGIONS,
@@ -95,9 +78,7 @@ def write_next(
             found=predicted,
             report=report,
         )
-        regions = tuple(
-            NextRegion(names[each.slide], each.box, each.kind, each.reason) for each in suggestions
-        )
+        regions = tuple(replace(each, slide=names[each.slide]) for each in suggestions)
         write_json(folder / SUGGESTIONS, NextRegions(regions, made=time()))
     except SparseshotError as error:
         write_json(folder / SUGGESTIONS, NextRegions(problem=str(error), made=time()))
