@@ -20,12 +20,13 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images import read_region
 from sparseshot.prediction import Model
 from sparseshot.prediction.on_cluster import predict_on_cluster
-from sparseshot.prediction.slides import Outcome, predict_slides
+from sparseshot.prediction.slides import Outcome, PredictionOptions, predict_slides
 from sparseshot.terminal import Begin, Report, no_progress
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(600)]
 
 TILE_PX, WHOLE_TILES = 64, 30
+OPTIONS = PredictionOptions(tile_px=TILE_PX)
 SIZES = ((260, 200), (520, 700), (300, 240), (200, 260), (330, 250), (640, 900))
 LARGE = 5
 """The slide that most of the tests are about; like the second, it is divided into bands."""
@@ -51,7 +52,7 @@ def local(run: Path, slides: list[Path], tmp_path_factory: pytest.TempPathFactor
     """Return the folder of the same slides without Ray."""
     out = tmp_path_factory.mktemp("local")
     model = Model.load(run, device="cpu", precision="32")
-    assert all(each.is_whole for each in predict_slides(slides, model, out, tile_px=TILE_PX))
+    assert all(each.is_whole for each in predict_slides(slides, model, out, options=OPTIONS))
     return out
 
 
@@ -62,7 +63,7 @@ def on_cluster(paths: list[Path], out: Path, *, begin: Begin = no_progress) -> l
         out,
         cluster=RayCluster(),
         load={"precision": "32"},
-        tile_px=TILE_PX,
+        options=OPTIONS,
         whole_tiles=WHOLE_TILES,
         begin=begin,
     )

@@ -13,11 +13,10 @@ from sparseshot.files import locked
 from sparseshot.images import read_region
 from sparseshot.prediction import Model, Throughput, cluster_tasks
 from sparseshot.prediction.cluster_tasks import Begun, ClusterWork, begin_slide, find_in_band, settle_slide
-from sparseshot.prediction.measuring import DEFAULT_MEASURING
 from sparseshot.prediction.slide_folder import SlideFolder
-from sparseshot.prediction.slides import Outcome, predict_slides
+from sparseshot.prediction.slides import Outcome, PredictionOptions, predict_slides
 
-PACE = Throughput(threads=1)
+OPTIONS = PredictionOptions(tile_px=64, pace=Throughput(threads=1))
 SHARED = ("key", [None])
 
 
@@ -40,12 +39,7 @@ def work(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clust
         checkpoint=random_detector(threshold=0.8),
         load={},
         out=tmp_path / "out",
-        mpp=None,
-        tile_px=64,
-        pace=PACE,
-        measuring=DEFAULT_MEASURING,
-        only_tissue=True,
-        force=False,
+        options=OPTIONS,
         threads=1,
         whole_tiles=10,
     )
@@ -64,7 +58,7 @@ def begun(slide: Path) -> tuple[Path, list[int]]:
 def test_a_settlement_does_not_trust_a_damaged_shard(
     work: ClusterWork, model: Model, slide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predict_slides([slide], model, tmp_path / "whole", tile_px=64, pace=PACE)
+    predict_slides([slide], model, tmp_path / "whole", options=OPTIONS)
     folder, bands = begun(slide)
     assert bands == list(range(9))
     assert all(isinstance(find_in_band(*SHARED, slide, folder, band), int) for band in bands)
@@ -104,7 +98,7 @@ def test_a_folder_that_changed_hands_is_left_alone(
 ) -> None:
     folder, _ = begun(slide)
     other = Model.load(random_detector(threshold=0.8, seed=7), device="cpu", precision="32")
-    predict_slides([slide], other, tmp_path / "out", tile_px=64, pace=PACE, force=True)
+    predict_slides([slide], other, tmp_path / "out", options=replace(OPTIONS, force=True))
     before = content(folder)
     for outcome in (find_in_band(*SHARED, slide, folder, 0), settle_slide(*SHARED, slide, folder)):
         assert isinstance(outcome, Outcome)

@@ -15,13 +15,11 @@ from sparseshot.images import open_slide
 from sparseshot.images.slide import Slide
 from sparseshot.images.tissue import TissueMask
 from sparseshot.prediction.bands import find_band, found_band, keep_tissue, kept_tissue, settle_bands
-from sparseshot.prediction.engine import Throughput
 from sparseshot.prediction.manifest import SHARDS, Manifest
-from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import full_disk_is_output_error, predict_rest
 from sparseshot.prediction.slide_folder import SlideFolder, tiles_in
-from sparseshot.prediction.slides import Outcome, failing_alone, slide_folder_inside
+from sparseshot.prediction.slides import Outcome, PredictionOptions, failing_alone, slide_folder_inside
 from sparseshot.training.checkpoint import Checkpoint
 
 WHOLE_TILES = 48
@@ -39,12 +37,7 @@ class ClusterWork:
         checkpoint: of the model.
         load: further arguments of :meth:`~sparseshot.prediction.model.Model.load`.
         out: folder of all results.
-        mpp: µm per level-0 pixel, for slides that carry none.
-        tile_px: largest side of a tile.
-        pace: speed and memory.
-        measuring: what is measured of each cell.
-        only_tissue: predict tissue only.
-        force: replace results of another model.
+        options: the same for all slides.
         threads: of PyTorch in each task.
         whole_tiles: a slide with more is divided into its bands.
     """
@@ -53,12 +46,7 @@ class ClusterWork:
     checkpoint: Checkpoint
     load: Mapping[str, Any]
     out: Path
-    mpp: float | None
-    tile_px: int
-    pace: Throughput
-    measuring: Measuring
-    only_tissue: bool
-    force: bool
+    options: PredictionOptions
     threads: int
     whole_tiles: int = WHOLE_TILES
 
@@ -110,7 +98,7 @@ def begin_slide(key: str, work: list[Any], path: Path, taken: frozenset[Path]) -
     def begun() -> Begun:
         nonlocal folder
         asked, model = _prepared(key, work)
-        with open_slide(path, mpp=asked.mpp) as slide:
+        with open_slide(path, mpp=asked.options.mpp) as slide:
             folder = slide_folder_inside(asked.out, slide, taken)
             _wait_for_the_dead(folder)
             with locked(folder), full_disk_is_output_error(folder):
@@ -118,14 +106,14 @@ def begin_slide(key: str, work: list[Any], path: Path, taken: frozenset[Path]) -
                     slide,
                     model,
                     folder,
-                    tile_px=asked.tile_px,
-                    measuring=asked.measuring,
-                    only_tissue=asked.only_tissue,
-                    force=asked.force,
+                    tile_px=asked.options.tile_px,
+                    measuring=asked.options.measuring,
+                    only_tissue=asked.options.only_tissue,
+                    force=asked.options.force,
                 )
                 if own.manifest.finished or tiles_in(own.todo) <= asked.whole_tiles:
-                    return Begun(folder, Outcome(path, predict_rest(own, asked.pace)))
-                if asked.only_tissue:
+                    return Begun(folder, Outcome(path, predict_rest(own, asked.options.pace)))
+                if asked.options.only_tissue:
                     keep_tissue(own)
                 left = {band.index: tiles_in((band,)) for band in own.todo if found_band(own, band) is None}
             return Begun(folder, bands=left)
@@ -141,7 +129,7 @@ def find_in_band(key: str, work: list[Any], path: Path, folder: Path, index: int
         asked, model = _prepared(key, work)
         with full_disk_is_output_error(folder):
             own = _opened(asked, model, path, folder)
-            return find_band(own, own.bands[index], asked.pace)
+            return find_band(own, own.bands[index], asked.options.pace)
 
     return failing_alone(path, found)
 
@@ -155,7 +143,7 @@ def settle_slide(key: str, work: list[Any], path: Path, folder: Path) -> Outcome
         with (
             locked(folder / SHARDS),
             full_disk_is_output_error(folder),
-            open_slide(path, mpp=asked.mpp) as slide,
+            open_slide(path, mpp=asked.options.mpp) as slide,
         ):
             own = _reopened(asked, model, slide, folder)
             own.manifest = own.manifest.sound(folder)
@@ -182,7 +170,7 @@ def _opened(asked: ClusterWork, model: Model, path: Path, folder: Path) -> Slide
     """Return a slide with its tissue and bands, which the next band of it will need again."""
     if _here.opened is None or _here.opened[0] != folder:
         _close()
-        _here.opened = folder, _reopened(asked, model, open_slide(path, mpp=asked.mpp), folder)
+        _here.opened = folder, _reopened(asked, model, open_slide(path, mpp=asked.options.mpp), folder)
     return _here.opened[1]
 
 
@@ -190,8 +178,8 @@ def _reopened(asked: ClusterWork, model: Model, slide: Slide, folder: Path) -> S
     manifest = Manifest.load(folder)
     if manifest is None or manifest.identity["model"]["fingerprint"] != model.fingerprint:
         raise OutputError(folder, "was changed by another sparseshot; run the same command again")
-    tissue = kept_tissue(folder, manifest) if asked.only_tissue else TissueMask.everywhere(slide)
-    return SlideFolder(slide, model, folder, manifest, tissue, asked.measuring)
+    tissue = kept_tissue(folder, manifest) if asked.options.only_tissue else TissueMask.everywhere(slide)
+    return SlideFolder(slide, model, folder, manifest, tissue, asked.options.measuring)
 
 
 def _close() -> None:

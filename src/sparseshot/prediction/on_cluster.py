@@ -14,7 +14,6 @@ from sparseshot.cluster.joining import RayCluster
 from sparseshot.cluster.ray_tasks import Call, Ended, run_tasks
 from sparseshot.errors import ClusterError, OutputError, utf8
 from sparseshot.files import locked, make_folder
-from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.cluster_tasks import (
     WHOLE_TILES,
     Begun,
@@ -24,10 +23,8 @@ from sparseshot.prediction.cluster_tasks import (
     precision_of_nodes,
     settle_slide,
 )
-from sparseshot.prediction.engine import DEFAULT_PACE, Throughput
-from sparseshot.prediction.measuring import DEFAULT_MEASURING, Measuring
 from sparseshot.prediction.naming import safe_name
-from sparseshot.prediction.slides import Outcome
+from sparseshot.prediction.slides import DEFAULT_OPTIONS, Outcome, PredictionOptions
 from sparseshot.terminal import Begin, no_progress
 from sparseshot.training.checkpoint import Checkpoint
 
@@ -48,12 +45,7 @@ def predict_on_cluster(
     *,
     cluster: RayCluster,
     load: Mapping[str, Any],
-    mpp: float | None = None,
-    tile_px: int = TILE_PX,
-    pace: Throughput = DEFAULT_PACE,
-    measuring: Measuring = DEFAULT_MEASURING,
-    only_tissue: bool = True,
-    force: bool = False,
+    options: PredictionOptions = DEFAULT_OPTIONS,
     whole_tiles: int = WHOLE_TILES,
     begin: Begin = no_progress,
 ) -> list[Outcome]:
@@ -68,12 +60,7 @@ def predict_on_cluster(
         out: folder of all results; every node shares it.
         cluster: where the tasks run.
         load: further arguments of :meth:`~sparseshot.prediction.model.Model.load`.
-        mpp: see :func:`~sparseshot.prediction.slides.predict_slides`, as for the following.
-        tile_px: largest side of a tile.
-        pace: speed and memory.
-        measuring: what is measured of each cell.
-        only_tissue: predict tissue only.
-        force: replace results of another model.
+        options: the same for all slides.
         whole_tiles: a slide with more tiles is divided into its bands.
         begin: shows progress.
     """
@@ -88,12 +75,7 @@ def predict_on_cluster(
         checkpoint=replace(checkpoint, state={}),
         load={**load, "device": device},
         out=out.absolute(),
-        mpp=mpp,
-        tile_px=tile_px,
-        pace=pace,
-        measuring=measuring,
-        only_tissue=only_tissue,
-        force=force,
+        options=options,
         threads=needs.cpus,
         whole_tiles=whole_tiles,
     )

@@ -25,6 +25,30 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
+class PredictionOptions:
+    """Arguments of :func:`~sparseshot.prediction.predict.predict_slide` for many slides.
+
+    Attributes:
+        mpp: µm per level-0 pixel, for slides that state none.
+        tile_px: largest side of a tile.
+        pace: speed and memory.
+        measuring: what is measured of each cell.
+        only_tissue: predict tissue only.
+        force: replace results of another model.
+    """
+
+    mpp: float | None = None
+    tile_px: int = TILE_PX
+    pace: Throughput = DEFAULT_PACE
+    measuring: Measuring = DEFAULT_MEASURING
+    only_tissue: bool = True
+    force: bool = False
+
+
+DEFAULT_OPTIONS = PredictionOptions()
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The result of a slide: a summary, or an error."""
 
@@ -64,12 +88,7 @@ def predict_slides(
     model: Model,
     out: Path,
     *,
-    mpp: float | None = None,
-    tile_px: int = TILE_PX,
-    pace: Throughput = DEFAULT_PACE,
-    measuring: Measuring = DEFAULT_MEASURING,
-    only_tissue: bool = True,
-    force: bool = False,
+    options: PredictionOptions = DEFAULT_OPTIONS,
     begin: Callable[[Path], Callable[[Progress], None] | None] = lambda _: None,
 ) -> list[Outcome]:
     """Predict slides, each into a folder of its own inside ``out``.
@@ -78,12 +97,7 @@ def predict_slides(
         paths: of the slides.
         model: the model.
         out: folder of all results; created if missing.
-        mpp: µm per level-0 pixel, for slides that carry none.
-        tile_px: see :func:`~sparseshot.prediction.predict.predict_slide`, as for the following.
-        pace: speed and memory.
-        measuring: what is measured of each cell.
-        only_tissue: predict tissue only.
-        force: replace results of another model.
+        options: the same for all slides.
         begin: called with each path before it is opened; what it returns receives the progress.
     """
     make_folder(out)
@@ -91,18 +105,18 @@ def predict_slides(
 
     def predicted(path: Path) -> Outcome:
         report = begin(path)
-        with open_slide(path, mpp=mpp) as slide:
+        with open_slide(path, mpp=options.mpp) as slide:
             folder = slide_folder_inside(out, slide, taken)
             taken.add(folder)
             summary = predict_slide(
                 slide,
                 model,
                 folder,
-                tile_px=tile_px,
-                pace=pace,
-                measuring=measuring,
-                only_tissue=only_tissue,
-                force=force,
+                tile_px=options.tile_px,
+                pace=options.pace,
+                measuring=options.measuring,
+                only_tissue=options.only_tissue,
+                force=options.force,
                 report=report,
             )
         return Outcome(path, summary)

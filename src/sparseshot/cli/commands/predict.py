@@ -1,6 +1,7 @@
 """``sparseshot predict``: every cell of whole slides."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -80,7 +81,7 @@ def predict(
     from sparseshot.prediction.also import check_also, write_also
     from sparseshot.prediction.cohort_page import write_cohort
     from sparseshot.prediction.estimate import estimate_slide
-    from sparseshot.prediction.slides import find_slides, predict_slides
+    from sparseshot.prediction.slides import PredictionOptions, find_slides, predict_slides
 
     check_also(also or ())
     paths = find_slides(slides)
@@ -97,23 +98,24 @@ def predict(
             "the starter has learned from synthetic tissue only, so it misses some cells and finds false "
             "ones; mark some cells and train to do better",
         )
-    pace = Throughput(batch=batch, threads=threads)
-    how: dict[str, Any] = {"tile_px": tile_px, "pace": pace, "only_tissue": not everywhere}
+    pace, only_tissue = Throughput(batch=batch, threads=threads), not everywhere
     if dry_run:
         estimates = []
         for path in paths:
             with open_slide(path, mpp=mpp) as slide:
-                estimates.append(estimate_slide(slide, model, out, **how))
+                estimates.append(
+                    estimate_slide(slide, model, out, tile_px=tile_px, pace=pace, only_tissue=only_tissue)
+                )
         if as_json:
             print_json([vars(each) | {"seconds": each.seconds} for each in estimates])
         else:
             _show_estimates(estimates)
         return
     measuring = Measuring(measure, STAINS[stains], estimate_stains)
-    how |= {"mpp": mpp, "force": force, "measuring": measuring}
+    how = PredictionOptions(mpp, tile_px, pace, measuring, only_tissue, force)
     if cluster is None:
         with resumable(), progress_bars(keep=True) as begin:
-            outcomes = predict_slides(paths, model, out, begin=lambda path: _reporter(begin, path), **how)
+            outcomes = predict_slides(paths, model, out, options=how, begin=partial(_reporter, begin))
     else:
         from sparseshot.cluster.joining import joined
         from sparseshot.prediction.on_cluster import predict_on_cluster
@@ -121,7 +123,7 @@ def predict(
 
         with resumable(), joined(cluster, device=device) as nodes, progress_bars(keep=True) as begin:
             outcomes = predict_on_cluster(
-                paths, load_model(run), out, cluster=nodes, load=load, begin=begin, **how
+                paths, load_model(run), out, cluster=nodes, load=load, options=how, begin=begin
             )
     outcomes = write_also(outcomes, also or ())
     page = write_cohort(out, outcomes)
