@@ -9,12 +9,11 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from panels import draw_panels
 from starter_tables import score, starter_runs
 from tables import HERE, ROOT, raw_runs, write_tables
 
-from sparseshot.experiments.report.drawing import STYLE, as_svg
 from sparseshot.pages import table
 
 PLACES = {"tnbc": "TNBC", "monuseg": "MoNuSeg", "brca_m2c": "BRCA-M2C", "synthetic": "synthetic slide"}
@@ -151,33 +150,24 @@ def step_table() -> str:
 def draw_clicks() -> bytes:
     """Draw F1 over clicks; SVG."""
     places = [place for place in PLACES if any(curves(place, policy) for policy in POLICIES)]
-    with rc_context(STYLE):
-        canvas = Figure(figsize=(10, 3.2 * math.ceil(len(places) / 2) + 0.4), layout="constrained")
-        axes = canvas.subplots(math.ceil(len(places) / 2), 2, squeeze=False).flatten()
-        for axis in axes[len(places) :]:
-            axis.set_axis_off()
-        for axis, place in zip(axes, places, strict=False):
-            for policy, (name, colour, line) in POLICIES.items():
-                every = curves(place, policy)
-                if every:
-                    x = [
-                        fmean(each)
-                        for each in zip(*([r["clicks"] for r in rounds] for rounds in every), strict=True)
-                    ]
-                    y = scores_at(place, policy, x)
-                    axis.plot(x, y, line, color=colour, ms=4, lw=1.6, label=name)
-            if (everything := full(place)) is not None:
-                axis.axhline(everything, color="0.5", lw=1, ls=":", label="cross-entropy, all marks")
-                axis.axhline(0.95 * everything, color="0.7", lw=1, ls="--", label="95 % of it")
-            axis.set_xscale("log")
-            axis.set_xticks([20, 60, 180, 540], ["20", "60", "180", "540"], minor=False)
-            axis.minorticks_off()
-            axis.set_title(PLACES[place])
-            axis.set_xlabel("clicks")
-            axis.set_ylabel("F1, calibrated")
-        handles, labels = axes[0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside lower center", ncols=4)
-        return as_svg(canvas)
+    rows = math.ceil(len(places) / 2)
+    return draw_panels(places, _draw_place, shape=(rows, 2), height=3.2 * rows + 0.4, legend_columns=4)
+
+
+def _draw_place(axis: Axes, place: str) -> None:
+    for policy, (name, colour, line) in POLICIES.items():
+        if every := curves(place, policy):
+            clicks = zip(*([each["clicks"] for each in rounds] for rounds in every), strict=True)
+            x = [fmean(each) for each in clicks]
+            axis.plot(x, scores_at(place, policy, x), line, color=colour, ms=4, lw=1.6, label=name)
+    if (everything := full(place)) is not None:
+        axis.axhline(everything, color="0.5", lw=1, ls=":", label="cross-entropy, all marks")
+        axis.axhline(0.95 * everything, color="0.7", lw=1, ls="--", label="95 % of it")
+    axis.set_xticks([20, 60, 180, 540], ["20", "60", "180", "540"], minor=False)
+    axis.minorticks_off()
+    axis.set_title(PLACES[place])
+    axis.set_xlabel("clicks")
+    axis.set_ylabel("F1, calibrated")
 
 
 _PAGE = ROOT / "docs" / "clicks.md"

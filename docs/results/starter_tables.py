@@ -1,17 +1,15 @@
 """Write the tables and the figure of the starter: ``python docs/results/starter_tables.py``."""
 
 import json
-from collections import defaultdict
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
+from panels import draw_panels
 from tables import HERE, PLACES, ROOT, raw_runs, write_tables
 
-from sparseshot.experiments.report.drawing import STYLE, as_svg
 from sparseshot.pages import table
 
 AMOUNTS = (100, 0.03, 0.1, 0.3, 1.0)
@@ -151,54 +149,28 @@ def zero_table() -> str:
     return table(["", "shipped threshold", "0.5", "best threshold"], rows)
 
 
-def _task_of(place: str) -> str:
-    return place.split("-")[1]
-
-
 def draw_starter() -> bytes:
     """Draw the calibrated score over the number of marks, from the starter and from scratch; SVG."""
-    places = [place for place in sorted(PLACES, key=_task_of) if starter_runs(place, "starter", 100)]
-    with rc_context(STYLE):
-        canvas = Figure(figsize=(10, 5.2), layout="constrained")
-        axes = canvas.subplots(2, 4, sharey=True).flatten()
-        for axis in axes[len(places) :]:
-            axis.set_axis_off()
-        for axis, place in zip(axes, places, strict=False):
-            for method, (title, colour) in STARTS.items():
-                by_marks = defaultdict(list)
-                for amount in AMOUNTS:
-                    for run in starter_runs(place, method, amount):
-                        by_marks[amount].append(run)
-                x = [fmean(run["marks"] for run in runs) for runs in by_marks.values()]
-                y = [score(runs, "calibrated") for runs in by_marks.values()]
-                order = sorted(range(len(x)), key=x.__getitem__)
-                axis.plot(
-                    [x[i] for i in order],
-                    [y[i] for i in order],
-                    "o-",
-                    color=colour,
-                    ms=3.5,
-                    lw=1.6,
-                    label=title,
-                )
-            if everything := starter_runs(place, "ce-scratch", 1.0):
-                axis.axhline(
-                    score(everything, "calibrated"),
-                    color="0.5",
-                    lw=1,
-                    ls="--",
-                    label="cross-entropy, all marks",
-                )
-            axis.set_xscale("log")
-            axis.xaxis.set_minor_formatter(NullFormatter())
-            axis.set_title(PLACES[place], fontsize=8.5)
-            axis.set_xlabel("marks in training")
-            axis.set_ylim(0.4, 1)
-        axes[0].set_ylabel("F1, calibrated")
-        axes[4].set_ylabel("Dice, calibrated")
-        handles, labels = axes[0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside lower center", ncols=3)
-        return as_svg(canvas)
+    by_task = sorted(PLACES, key=lambda place: place.split("-")[1])
+    places = [place for place in by_task if starter_runs(place, "starter", 100)]
+    return draw_panels(places, _draw_place, shape=(2, 4), height=5.2, legend_columns=3, sharey=True)
+
+
+def _draw_place(axis: Axes, place: str) -> None:
+    for method, (title, colour) in STARTS.items():
+        amounts = [runs for amount in AMOUNTS if (runs := starter_runs(place, method, amount))]
+        points = [(fmean(run["marks"] for run in runs), score(runs, "calibrated")) for runs in amounts]
+        x, y = zip(*sorted(points), strict=True) if points else ((), ())
+        axis.plot(x, y, "o-", color=colour, ms=3.5, lw=1.6, label=title)
+    if everything := starter_runs(place, "ce-scratch", 1.0):
+        level = score(everything, "calibrated")
+        axis.axhline(level, color="0.5", lw=1, ls="--", label="cross-entropy, all marks")
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set_title(PLACES[place], fontsize=8.5)
+    axis.set_xlabel("marks in training")
+    axis.set_ylim(0.4, 1)
+    if axis.get_subplotspec().is_first_col():
+        axis.set_ylabel("F1, calibrated" if place.endswith("detect") else "Dice, calibrated")
 
 
 _PAGE = ROOT / "docs" / "starter.md"
