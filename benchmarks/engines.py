@@ -64,28 +64,10 @@ def _onnxruntime(path: Path) -> Callable[[NDArray[np.uint8]], object]:
     return run
 
 
-def cellpose_network(source: Path) -> Callable[[NDArray[np.uint8]], object]:
-    """Return the U-Net of Cellpose 3 with random weights; ``source`` is its file ``resnet_torch.py``."""
-    spec = importlib.util.spec_from_file_location("resnet_torch", source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    network = module.CPnet([2, 32, 64, 128, 256], 3, 3).eval()
-
-    def run(image: NDArray[np.uint8]) -> object:
-        pixels = torch.from_numpy(image).permute(0, 3, 1, 2)[:, :2].float().div_(255)
-        with torch.inference_mode():
-            return network(pixels)[0]
-
-    return run
-
-
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engines")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
-    parser.add_argument("--cellpose", type=Path, help="resnet_torch.py of Cellpose 3, to run its U-Net too")
     asked = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     slide = Repeated.make()
@@ -98,8 +80,6 @@ def main(arguments: Sequence[str] = ()) -> None:
             for precision in ("32", "bf16"):
                 half = precision == "bf16"
                 found = ways(model, Path(name), bfloat16=half, compiles=asked.compile)
-                if asked.cellpose and not half:
-                    found["Cellpose"] = cellpose_network(asked.cellpose)
                 calls = {engine: partial(run, image) for engine, run in found.items()}
                 seconds = seconds_in_turns(calls, rounds=asked.rounds)
                 rows += [
