@@ -45,6 +45,13 @@ def test_a_run_is_named_by_its_whole_path(
     assert 'def model = "starter"' in script(capsys)
 
 
+def test_a_word_is_no_action(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["qupath-script", "nonsense"]) == 2
+    assert "Known are export, train, predict" in capsys.readouterr().err
+    assert main(["qupath-script", "train"]) == 2
+    assert "--action train" in capsys.readouterr().err
+
+
 def test_only_documented_functions_are_called(capsys: pytest.CaptureFixture[str]) -> None:
     text = script(capsys)
     code = re.sub(r"(?m)//.*$|'[^'\n]*'|\"[^\"\n]*\"", "", text)

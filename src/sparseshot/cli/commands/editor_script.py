@@ -3,19 +3,23 @@
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from typer import Option
+from typer import Argument, Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app
 from sparseshot.cli.output import echo, print_json
+from sparseshot.errors import InputError, unknown_name
+
+Action = Literal["export", "train", "predict"]
 
 
 @app.command("qupath-script", rich_help_panel=options.FILES)
 def qupath_script(
+    word: Annotated[str | None, Argument(hidden=True, help="Refused: the action is an option.")] = None,
     action: Annotated[
-        Literal["export", "train", "predict"],
+        Action,
         Option(help="Export the annotations, learn from all that were exported, or find all cells."),
     ] = "predict",
     model: Annotated[
@@ -37,6 +41,9 @@ def qupath_script(
     import shutil
     import sys
 
+    actions = get_args(Action)
+    if word is not None:
+        raise InputError(f"use --action {word}" if word in actions else unknown_name("action", word, actions))
     if model not in options.STARTERS:
         model = str(Path(model).absolute())
     beside = shutil.which("sparseshot", path=str(Path(sys.executable).parent))
