@@ -4,6 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from sparseshot.images.dicom_series import series_files
 from sparseshot.images.slide import Slide
 
 _ENDS_BYTES = 2**20
@@ -24,11 +25,20 @@ def file_fingerprint(path: Path, start: str = "") -> str:
 
     Both ends and 512 evenly spread samples are hashed: the ends hold the directories of most formats, the
     samples differ even between uncompressed slides with equal margins. The names and sizes of the files in
-    the folder of an MRXS slide are included. OME-Zarr is a folder.
+    the folder of an MRXS slide are included, and all files of a DICOM series. OME-Zarr is a folder.
     """
     digest = hashlib.sha256(start.encode())
     if path.is_dir():
         return _folder_fingerprint(path, digest)
+    for part in series_files(path):
+        _hash_samples(part, digest)
+    folder = path.with_suffix("")
+    for part in sorted(folder.glob("*")) if path.suffix.lower() == ".mrxs" else ():
+        digest.update(f"{part.name} {part.stat().st_size}".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _hash_samples(path: Path, digest: "hashlib._Hash") -> None:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         digest.update(str(size).encode())
@@ -38,10 +48,6 @@ def file_fingerprint(path: Path, start: str = "") -> str:
         for place, length in lengths.items():
             file.seek(place)
             digest.update(file.read(length))
-    folder = path.with_suffix("")
-    for part in sorted(folder.glob("*")) if path.suffix.lower() == ".mrxs" else ():
-        digest.update(f"{part.name} {part.stat().st_size}".encode(errors="surrogateescape"))
-    return digest.hexdigest()
 
 
 def _folder_fingerprint(folder: Path, digest: "hashlib._Hash") -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError, was_interrupted
 from sparseshot.files import make_folder
 from sparseshot.images import open_slide
+from sparseshot.images.dicom_series import one_per_series
 from sparseshot.images.ngff import is_ome_zarr
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
@@ -65,7 +66,7 @@ class Outcome:
 def find_slides(paths: Sequence[Path]) -> list[Path]:
     """Return the files, and the slides and images in the folders, sorted by name, without duplicates.
 
-    The first file of a DICOM series, whose files are in one folder, represents all.
+    The first file of a DICOM series represents all of its files in the same folder.
     """
     found: dict[Path, None] = {}
     for path in paths:
@@ -73,14 +74,13 @@ def find_slides(paths: Sequence[Path]) -> list[Path]:
             found[path] = None
             continue
         inside = sorted(each for each in path.iterdir() if each.suffix.lower() in IMAGE_SUFFIXES)
-        dicom = [each for each in inside if each.suffix.lower() == ".dcm"]
-        slides = [each for each in inside if each not in dicom[1:] and not each.name.startswith(".")]
+        slides = [each for each in inside if not each.name.startswith(".")]
         if not slides:
             raise DataNotFoundError(path, f"holds no slide; known are {', '.join(sorted(IMAGE_SUFFIXES))}")
         found |= dict.fromkeys(slides)
     if not found:
         raise InputError("no slides; give at least one")
-    return list(found)
+    return one_per_series(found)
 
 
 def predict_slides(
