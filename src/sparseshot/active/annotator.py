@@ -51,12 +51,12 @@ class Annotation:
 
 
 class Opportunity(NamedTuple):
-    """What a policy decides by.
+    """Input of a policy.
 
     Attributes:
         model: trained on the marks so far.
-        clicks: number to spend; a region that was begun is finished.
-        random: of every choice.
+        clicks: number to spend; the last region is always finished.
+        random: generator for all choices.
         side_um: side of a region.
     """
 
@@ -74,13 +74,11 @@ def first_marks(slides: Sequence[AnnotatedSlide], clicks: int, *, seed: int) -> 
         clicks: number of marks.
         seed: of the choice.
     """
-    bare = tuple(_bare(item) for item in slides)
-    return _mark_at_random(Annotation(bare), clicks, np.random.default_rng(seed))
-
-
-def _bare(item: AnnotatedSlide) -> AnnotatedSlide:
-    truth = Cells(item.cells.xy, mpp=item.slide.mpp)
-    return replace(item, marks=truth[:0], truth=truth)
+    bare = []
+    for item in slides:
+        truth = Cells(item.cells.xy, mpp=item.slide.mpp)
+        bare.append(replace(item, marks=truth[:0], truth=truth))
+    return _mark_at_random(Annotation(tuple(bare)), clicks, np.random.default_rng(seed))
 
 
 def spend(annotation: Annotation, policy: str, given: Opportunity) -> Annotation:

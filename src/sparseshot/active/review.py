@@ -103,8 +103,8 @@ def add_review(marks: Cells, reviewed: Cells) -> Cells:
     """Return marks with those of a reviewed region.
 
     Earlier rejected predictions and accepted ones inside the region are replaced. Of a mark made by hand and
-    an accepted prediction within 3 µm the former stays; of a mark and a rejected prediction, the latter: the
-    person who removed it has looked last.
+    an accepted prediction within 3 µm the former stays; of a mark and a rejected prediction, the latter,
+    because the rejection is more recent.
 
     Args:
         marks: of the slide.

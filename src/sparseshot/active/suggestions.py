@@ -231,25 +231,23 @@ def _chosen(
     distance, free = novelty / scale, np.ones(len(seen), bool)
     of_slide = np.array([each.slide for each in seen])
     most = math.ceil(1.5 * regions / len(slides))
+    measures = {"doubt": doubt, "confident": confident, "rare": rare}
+    if len(marked):
+        measures["novelty"] = novelty
     chosen: list[Suggestion] = []
     while len(chosen) < regions and free.any():
         worth = np.where(free, gain * distance, -1.0)
         k = int(np.argmax(worth))
-        measures = {"doubt": doubt, "confident": confident, "rare": rare}
-        kind, reason = _reason(seen[k], k, measures | ({"novelty": novelty} if len(marked) else {}))
+        kind, reason = _reason(seen[k], k, measures)
         box = tuple(np.round(grids[seen[k].slide].to_level0(seen[k].box), 1).tolist())
         chosen.append(Suggestion(slides[seen[k].slide].name, box, kind, reason, round(float(worth[k]), 3)))
         apart = np.linalg.norm(features - features[k], axis=1) / scale
         distance = np.minimum(distance, apart) if len(marked) or len(chosen) > 1 else apart
         free[k] = False
         free &= ~_beside(seen, k)
-        if (of_slide[~free] == seen[k].slide).any() and _count(chosen, slides[seen[k].slide].name) >= most:
+        if sum(each.slide == chosen[-1].slide for each in chosen) >= most:
             free &= of_slide != seen[k].slide
     return chosen
-
-
-def _count(chosen: Sequence[Suggestion], slide: str) -> int:
-    return sum(each.slide == slide for each in chosen)
 
 
 def _beside(seen: Sequence[_Candidate], k: int) -> NDArray[np.bool_]:
@@ -268,7 +266,7 @@ def _beside(seen: Sequence[_Candidate], k: int) -> NDArray[np.bool_]:
 
 
 def _reason(own: _Candidate, k: int, measures: Mapping[str, NDArray[np.float64]]) -> tuple[str, str]:
-    """Return in what a region exceeds most others, and that in words."""
+    """Return kind and reason: the measure by which a region exceeds most others."""
     count = len(own.look.found)
     found = "1 cell was found" if count == 1 else f"{count:,} cells were found"
     texts = {

@@ -1,4 +1,4 @@
-"""Commands in processes of their own, and the interface that runs them."""
+"""Commands in separate processes, and the interface that runs them."""
 
 import os
 import signal
@@ -61,7 +61,7 @@ def threads_environment(threads: int) -> dict[str, str]:
 
 
 def exit_message(code: int, output: Path) -> str:
-    """Return how a process ended that left no error of its own."""
+    """Return how a process ended that reported no error."""
     if code == -9:  # SIGKILL, which a system without free memory also sends
         return "killed by the system, probably out of memory; use fewer --jobs or a smaller batch"
     if code < 0:

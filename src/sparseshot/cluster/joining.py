@@ -22,7 +22,6 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS + bytes(5
 
 _CHECK_SECONDS = 120.0
 _REFRESH_SECONDS = 5.0
-_LEAST_SLOTS = 1
 
 
 @dataclass
@@ -37,7 +36,7 @@ class RayCluster:
     _nodes: tuple[float, list[dict[str, float]]] = (0.0, [])
 
     def nodes(self) -> list[dict[str, float]]:
-        """Return the resources of every node that is alive; asked for again every few seconds."""
+        """Return the resources of every node that is alive; refreshed every few seconds."""
         import ray  # noqa: PLC0415  an extra
 
         asked, nodes = self._nodes
@@ -72,8 +71,8 @@ class RayCluster:
         return needs
 
     def slots(self, needs: Needs) -> int:
-        """Return how many tasks the nodes have room for at a time; at least one, for a node may come back."""
-        return max(_LEAST_SLOTS, self._slots(needs))
+        """Return how many tasks the nodes have room for; at least one, because a node may return."""
+        return max(1, self._slots(needs))
 
     def _slots(self, needs: Needs) -> int:
         asked = {"CPU": needs.cpus, "GPU": needs.gpus, "memory": needs.memory_bytes}
@@ -114,7 +113,7 @@ class RayCluster:
                 try:
                     said = ray.get(answer, timeout=_CHECK_SECONDS)
                 except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
-                    continue  # it was lost just now, so nothing will run on it
+                    continue  # the node was lost, so nothing will run on it
                 except ray.exceptions.RayError as error:
                     reason = str(error).strip().splitlines()[-1]
                     raise ClusterError(f"the node {name} does not answer: {reason}") from error
@@ -155,28 +154,28 @@ def joined(address: str, *, device: str = "auto") -> Iterator[RayCluster]:
         raise ClusterError(
             'a cluster needs Ray, which is not installed; install it with: pip install "sparseshot[cluster]"'
         ) from error
-    if ray.is_initialized():  # by whoever called this
+    if ray.is_initialized():  # by the caller
         yield RayCluster(device)
         return
-    _knock(address)
+    _check_address(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
-        raise ClusterError(_why(address, error)) from error
+        raise ClusterError(_no_cluster(address, error)) from error
     try:
         yield RayCluster(device)
     finally:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
+def _check_address(address: str) -> None:
     """Raise ClusterError if no Ray listens at an address; Ray itself would try for many minutes."""
     from ray._private import services  # noqa: PLC0415
 
     try:
         place = services.canonicalize_bootstrap_address(address)
     except (ConnectionError, ValueError) as error:
-        raise ClusterError(_why(address, error)) from error
+        raise ClusterError(_no_cluster(address, error)) from error
     except AttributeError:  # another version of Ray
         return
     if place is None or "://" in address:
@@ -188,10 +187,10 @@ def _knock(address: str) -> None:
             if connection.recv(9)[3:4] != _SETTINGS and os.environ.get("RAY_USE_TLS", "0") == "0":
                 raise ConnectionError("something else than Ray answers")
     except (OSError, ValueError) as error:
-        raise ClusterError(_why(place, error)) from error
+        raise ClusterError(_no_cluster(place, error)) from error
 
 
-def _why(address: str, error: Exception) -> str:
+def _no_cluster(address: str, error: Exception) -> str:
     reason = " ".join(str(error).split())
     if "mismatch" in reason.lower():
         return f"the cluster at {address} has other versions than this machine: {reason}"

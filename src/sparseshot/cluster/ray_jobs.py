@@ -60,7 +60,7 @@ def run_command(job: Job, python: str, threads: int) -> int:
 
     Args:
         job: the job.
-        python: the interpreter of the caller, in place of which that of this node is started.
+        python: interpreter of the caller, replaced by that of this node.
         threads: how many the process may use.
     """
     command = [sys.executable if word == python else word for word in job.command]

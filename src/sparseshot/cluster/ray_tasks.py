@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 RETRIES = 3
-"""How often a task is started again whose worker or node was lost."""
+"""Retries of a task whose worker or node was lost."""
 
 _POLL_SECONDS = 0.2
 
 
 class Call(NamedTuple):
-    """A function to call on some node; ``key`` tells the caller which call has ended."""
+    """A function to call on some node; ``key`` identifies the call."""
 
     key: Any
     function: Callable[..., Any]
@@ -33,7 +33,7 @@ class Needs:
     Attributes:
         cpus: number of CPUs.
         gpus: number of GPUs.
-        memory_bytes: of main memory; 0 to leave it out of account.
+        memory_bytes: of main memory; 0 to ignore it.
     """
 
     cpus: int = 1
@@ -41,7 +41,7 @@ class Needs:
     memory_bytes: int = 0
 
     def options(self) -> dict[str, Any]:
-        """Return them as Ray takes them."""
+        """Return the options of a Ray task."""
         memory = {"memory": self.memory_bytes} if self.memory_bytes else {}
         return {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": RETRIES, **memory}
 
@@ -52,7 +52,7 @@ def run_tasks(
     """Call functions on the nodes, and yield each call that has ended; None several times a second.
 
     Closing the iterator cancels the tasks. Ray starts a task again whose worker or node was lost; a function
-    therefore has to bear being called twice.
+    must therefore tolerate being called twice.
 
     Args:
         take: returns the next call when there is room for it; None if there is none at the moment. The

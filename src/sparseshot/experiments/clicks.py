@@ -1,4 +1,4 @@
-"""The price in clicks: a simulated annotator marks, trains, looks and marks on."""
+"""The price in clicks: a simulated annotator marks, trains and corrects."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ def click_budgets(most: float) -> list[int]:
 
 
 def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint, list[dict[str, Any]]]:
-    """Do a run of clicks, or what is left of it; return its last model and the record of each round.
+    """Run or resume an experiment; return its last model and the record of each round.
 
     A round is a function of the one before, so that a killed run repeats no finished training. The first
     round is the same for all policies and taken from a finished one.
@@ -103,7 +103,7 @@ def _round(
 
 
 def _take_from_sibling(run: Run, config: TrainConfig, folder: Path) -> None:
-    """Copy the first round of a run that differs in the policy alone, if there is one."""
+    """Copy the first round of a run that differs only in the policy, if there is one."""
     own = folder / "rounds" / "0"
     if own.exists():
         return

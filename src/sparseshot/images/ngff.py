@@ -21,7 +21,7 @@ from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Box
 
 MARKS = ("zarr.json", ".zattrs")
-"""Files of which an OME-Zarr folder has one: version 3 of Zarr, or version 2."""
+"""An OME-Zarr folder has one of these files: the first in version 3 of Zarr, the second in version 2."""
 
 _MOST_METADATA_BYTES = 2**24
 _MOST_LEVELS = 32
@@ -40,7 +40,7 @@ _UM = {
 _TYPES = {"|u1": 1, "<u2": 2, ">u2": 2, "uint8": 1, "uint16": 2}
 _COMPRESSORS = {"blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma"}
 _CODECS = {"bytes", "transpose", "blosc", "gzip", "zstd", "crc32c", "sharding_indexed"}
-"""What decodes numbers and nothing else; Zarr also knows codecs that unpickle objects."""
+"""Codecs that only decode numbers; Zarr also has some that unpickle objects."""
 
 
 class _LayoutError(ValueError):

@@ -37,18 +37,15 @@ def write_also(outcomes: Iterable[Outcome], endings: Sequence[str]) -> list[Outc
 
     def written(outcome: Outcome) -> Outcome:
         if outcome.summary is not None:
-            _write(outcome.summary.folder, endings, anew=not outcome.summary.skipped)
+            folder = outcome.summary.folder
+            for ending in endings:
+                target = folder / f"cells.{ending}"
+                if not (outcome.summary.skipped and target.exists()):
+                    has_outlines = ending not in _WITHOUT_OUTLINES
+                    write_cells(read_prediction(folder) if has_outlines else _places(folder), target)
         return outcome
 
     return [failing_alone(outcome.path, partial(written, outcome)) for outcome in outcomes]
-
-
-def _write(folder: Path, endings: Sequence[str], *, anew: bool) -> None:
-    for ending in endings:
-        target = folder / f"cells.{ending}"
-        if anew or not target.exists():
-            cells = _places(folder) if ending in _WITHOUT_OUTLINES else read_prediction(folder)
-            write_cells(cells, target)
 
 
 def _places(folder: Path) -> Cells:

@@ -1,7 +1,7 @@
 """Bands of a slide one by one: found in any order and anywhere, settled in order by one process.
 
-What is found in a band is a file of its own in the slide's folder, so that nothing is found twice, whoever
-is killed. Its name holds a fingerprint of everything that decides its content.
+The cells found in a band are a file in the slide's folder, so a killed process loses only its own band. The
+name of the file holds a fingerprint of everything that decides its content.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class FoundBand:
 
 
 def find_band(work: SlideFolder, band: Band, pace: Throughput) -> int:
-    """Find the cells of a band and write them down; return their number."""
+    """Find the cells of a band and write them to a file; return their number."""
     counted = 0
 
     def close(band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:  # noqa: ARG001
@@ -54,7 +54,7 @@ def find_band(work: SlideFolder, band: Band, pace: Throughput) -> int:
 
 
 def found_band(work: SlideFolder, band: Band) -> FoundBand | None:
-    """Return what was found in a band; None if that is still to be done or its files are damaged."""
+    """Return what was found in a band; None if it is not done or its files are damaged."""
     record = work.folder / _names(work, band)[1]
     if not record.is_file():
         return None

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster do for a prediction: begin a slide, find a band, settle a slide."""
+"""Tasks of a prediction on the nodes of a cluster: begin a slide, find a band, settle a slide."""
 
 import time
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ _LOCK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ClusterWork:
-    """What all tasks of a prediction need; it is in Ray's object store once.
+    """What all tasks of a prediction need; stored once in Ray's object store.
 
     Attributes:
-        key: differs between two predictions.
+        key: unique to a prediction.
         checkpoint: of the model.
         load: further arguments of :meth:`~sparseshot.prediction.model.Model.load`.
         out: folder of all results.
@@ -58,7 +58,7 @@ class Begun:
     Attributes:
         folder: of its result; None if the slide could not be opened.
         outcome: None if there are bands left.
-        bands: those to be found, with their numbers of tiles.
+        bands: still to be found, with their numbers of tiles.
     """
 
     folder: Path | None = None
@@ -100,7 +100,7 @@ def begin_slide(key: str, work: list[Any], path: Path, taken: frozenset[Path]) -
         asked, model = _prepared(key, work)
         with open_slide(path, mpp=asked.options.mpp) as slide:
             folder = slide_folder_inside(asked.out, slide, taken)
-            _wait_for_the_dead(folder)
+            _wait_for_lock(folder)
             with locked(folder), full_disk_is_output_error(folder):
                 own = SlideFolder.claim(
                     slide,
@@ -139,7 +139,7 @@ def settle_slide(key: str, work: list[Any], path: Path, folder: Path) -> Outcome
 
     def settled() -> Outcome:
         asked, model = _prepared(key, work)
-        _wait_for_the_dead(folder / SHARDS)
+        _wait_for_lock(folder / SHARDS)
         with (
             locked(folder / SHARDS),
             full_disk_is_output_error(folder),
@@ -188,7 +188,7 @@ def _close() -> None:
         _here.opened = None
 
 
-def _wait_for_the_dead(folder: Path) -> None:
+def _wait_for_lock(folder: Path) -> None:
     """Wait while a task that Ray gave up, or one of a killed caller, still holds the lock of a folder."""
     until = time.monotonic() + _LOCK_SECONDS
     while time.monotonic() < until:

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +70,7 @@ class Cohort:
     """
 
     slides: Sequence[CohortSlide]
-    failed: Sequence[tuple[Path, str]] = field(default_factory=tuple)
+    failed: Sequence[tuple[Path, str]] = ()
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> "Cohort":

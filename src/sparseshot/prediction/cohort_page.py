@@ -15,7 +15,7 @@ from scipy.ndimage import gaussian_filter
 
 from sparseshot.files import replacing
 from sparseshot.pages import escape, table, to_html
-from sparseshot.prediction.cohort import COHORT_TABLE, QUANTILES, Cohort, CohortSlide
+from sparseshot.prediction.cohort import COHORT_TABLE, FEWEST_SLIDES, QUANTILES, Cohort, CohortSlide
 from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE
 from sparseshot.prediction.slide_pictures import jpeg
 from sparseshot.prediction.slides import Outcome
@@ -107,14 +107,18 @@ def _counts(slides: Sequence[CohortSlide], unusual: dict[int, dict[str, tuple[fl
 def _unusual(cohort: Cohort) -> list[str]:
     found = cohort.unusual()
     if not found:
-        return ["No slide is far from the others." if len(cohort.slides) >= 5 else "Too few slides to tell."]
+        return [
+            "No slide is far from the others."
+            if len(cohort.slides) >= FEWEST_SLIDES
+            else "Too few slides to tell."
+        ]
     lines = []
     for index, values in found.items():
-        told = [
+        shown = [
             f"{escape(name)} {_number(value)} (median of all {_number(middle)})"
             for name, (value, middle) in values.items()
         ]
-        lines.append(f"- {_link(cohort.slides[index])}: {'; '.join(told)}")
+        lines.append(f"- {_link(cohort.slides[index])}: {'; '.join(shown)}")
     return [
         "\n".join(lines),
         "*More than 3.5 robust standard deviations from the median of all slides: look at these first. An "

@@ -41,7 +41,7 @@ class Measuring:
     estimated: bool = False
 
     def on(self, slide: Slide, grid: Grid, tissue: TissueMask) -> Self:
-        """Return what is measured on a slide, its stains estimated if they shall be."""
+        """Return what is measured on a slide, with estimated stains if requested."""
         if self.level == "none" or not self.estimated:
             return self
         return replace(self, stains=self.stains.estimated(_sampled(slide, grid, tissue)))
@@ -74,7 +74,7 @@ class Measuring:
 
 
 def add_neighbours(folder: Path, manifest: Manifest) -> Manifest:
-    """Write the shards anew with the neighbours of their cells, beside those that the manifest names.
+    """Write new shards with the neighbours of their cells, beside those that the manifest names.
 
     The manifest returned names the new ones. Until it is saved, an interrupted prediction has the old ones.
     """

@@ -32,8 +32,8 @@ _AHEAD = 2
 """Tasks that Ray holds for each one that can run, so that no node waits for this process."""
 
 THREADS = 2
-"""Of a task. PyTorch computes with one thread otherwise than with several, and alike with two and with more;
-so the results are those of a process that has all cores of a machine."""
+"""Threads of a task. PyTorch's results differ between one thread and several, but not between two and more.
+So two give the results of a process that has all cores of a machine."""
 
 _REPORT_SECONDS, _SPEED_SECONDS = 0.5, 30.0
 
@@ -49,7 +49,7 @@ def predict_on_cluster(
     whole_tiles: int = WHOLE_TILES,
     begin: Begin = no_progress,
 ) -> list[Outcome]:
-    """Predict slides on the nodes of a cluster, each into a folder of its own inside ``out``.
+    """Predict slides on the nodes of a cluster, each into its own folder inside ``out``.
 
     A small slide is one task; of a large one, each band. What a task has finished is in the folder, so that
     a lost node, a killed worker or a new start of this call costs only what was being computed.
@@ -80,7 +80,7 @@ def predict_on_cluster(
         whole_tiles=whole_tiles,
     )
     if load.get("precision", "auto") == "auto":
-        # Decided once: each node by itself might decide otherwise.
+        # Decided once, because nodes might decide differently.
         asked = ray.remote(precision_of_nodes).options(**needs.options())
         try:
             precision = ray.get(asked.remote(work.key, [ray.put(work)]))
@@ -123,7 +123,7 @@ class _OpenSlide:
 
 @dataclass
 class SlidesUnderWay:
-    """Which task comes next, and what has become of each slide.
+    """The next task, and the outcome of each slide.
 
     Bands of slides that are begun come first, so that few slides are under way at a time. Slides of one name
     come one after another, because which folder a slide gets depends on those before it.
@@ -164,7 +164,7 @@ class SlidesUnderWay:
         return Call((index, None), begin_slide, (*self.shared, self.paths[index], taken))
 
     def note(self, ended: Ended) -> None:
-        """Take what a task returned, and make ready what follows from it."""
+        """Record the result of a task, and queue the tasks that follow."""
         index, band = ended.key
         value = ended.value
         if index in self.outcomes:  # another of its bands has failed
@@ -191,7 +191,7 @@ class SlidesUnderWay:
         assert begun.bands is not None
         lock = ExitStack()
         try:
-            lock.enter_context(locked(begun.folder))  # tasks come and go; this process stays
+            lock.enter_context(locked(begun.folder))  # held here, because a slide has many tasks
         except (OutputError, OSError) as error:
             self._end(index, Outcome(self.paths[index], error=str(error)))
             return
@@ -249,13 +249,10 @@ class _Display:
         if now < self._next and not last:
             return
         self._next = now + _REPORT_SECONDS
-        nodes, failed = (
-            len(self._cluster.nodes()),
-            sum(each.error is not None for each in slides.outcomes.values()),
-        )
+        failed = sum(each.error is not None for each in slides.outcomes.values())
         self._seen.append((now, slides.tiles))
         (before, tiles), after = self._seen[0], self._seen[-1]
         speed = (after[1] - tiles) / max(after[0] - before, 1e-9)
-        note = f"{nodes} nodes, {speed:.1f} tiles/s"
+        note = f"{len(self._cluster.nodes())} nodes, {speed:.1f} tiles/s"
         self._tiles(slides.tiles, slides.of_tiles)
         self._slides(len(slides.outcomes), note=f"{note}, {failed} failed" if failed else note)

@@ -33,7 +33,7 @@ class OnnxFile:
         opset: version of its operators.
         bytes: its size.
         difference: largest difference between onnxruntime and PyTorch, as a share of the largest output.
-        metadata: what the file tells of the model.
+        metadata: description of the model in the file.
     """
 
     path: Path

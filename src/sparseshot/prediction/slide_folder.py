@@ -1,4 +1,4 @@
-"""The output folder of a slide: its bands, its shards, what is left to be done."""
+"""The output folder of a slide: its bands, shards and remaining work."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -112,7 +112,7 @@ class SlideFolder:
         shard = Shard(
             band=band.index,
             cells=len(cells),
-            file=self._write(shard_name(band.index, UNFINISHED if self._has_more_to_measure else ""), cells),
+            file=self._write(shard_name(band.index, UNFINISHED if self._needs_neighbours else ""), cells),
             carried=self._write(shard_name(band.index, UNDECIDED), carried),
             broken=tuple(Broken.of(box, reason, self.frame.grid) for box, reason in _rows(broken).items()),
         )
@@ -124,7 +124,7 @@ class SlideFolder:
         manifest = self.manifest
         return export(
             self.folder,
-            add_neighbours(self.folder, manifest) if self._has_more_to_measure else manifest,
+            add_neighbours(self.folder, manifest) if self._needs_neighbours else manifest,
             self.frame,
             self.slide,
             self.tissue,
@@ -133,7 +133,7 @@ class SlideFolder:
         )
 
     @property
-    def _has_more_to_measure(self) -> bool:
+    def _needs_neighbours(self) -> bool:
         return self.measuring.level == "all"
 
     def _write(self, name: str, cells: Cells) -> File:

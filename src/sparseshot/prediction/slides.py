@@ -91,7 +91,7 @@ def predict_slides(
     options: PredictionOptions = DEFAULT_OPTIONS,
     begin: Callable[[Path], Callable[[Progress], None] | None] = lambda _: None,
 ) -> list[Outcome]:
-    """Predict slides, each into a folder of its own inside ``out``.
+    """Predict slides, each into its own folder inside ``out``.
 
     Args:
         paths: of the slides.

@@ -102,10 +102,8 @@ class FoundCells:
         return dict(zip(self.classes, numbers, strict=False))
 
 
-def joined(parts: Sequence[Cells], first: Cells | None, area: Area | None) -> Cells:
+def joined(parts: Sequence[Cells], first: Cells, area: Area) -> Cells:
     """Return the cells of shards, with those inside an area replaced by a table that came first."""
-    if first is None or area is None:
-        return Cells.concatenate(parts)
     x0, y0, x1, y1 = area
     outside = []
     for part in parts:

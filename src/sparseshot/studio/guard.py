@@ -1,6 +1,6 @@
-"""Who may talk to the studio, and how much they may send.
+"""Access control of the studio, and limits on the size of requests.
 
-Pages of its own address may and, beyond this machine, those who have the token.
+Only its own pages have access. From other machines they need a token too.
 """
 
 import secrets

@@ -1,4 +1,4 @@
-"""Training and prediction in a process of their own, as the studio sees them."""
+"""Runs of the studio: training and prediction in a separate process."""
 
 import subprocess
 import sys
@@ -107,7 +107,7 @@ class Jobs:
         return [(read_as(self.folder(each) / JOB, Job), self.state(each)) for each in known]
 
     def state(self, number: int) -> State:
-        """Return how far a run has got; one whose process died without a word has failed."""
+        """Return how far a run has got; one whose process died has failed."""
         folder = self.folder(number)
         path = folder / STATE
         if not path.is_file():
@@ -120,7 +120,7 @@ class Jobs:
         state = read_as(path, State)
         if state.stage in ENDED or _is_at_work(folder):
             return state
-        again = read_as(path, State)  # it may have ended between the two looks
+        again = read_as(path, State)  # it may have ended in the meantime
         if again.stage in ENDED:
             return again
         last = _last_line(folder / SAID)
@@ -174,7 +174,7 @@ class Jobs:
             return job
 
     def resume(self, number: int) -> None:
-        """Go on with a run that was stopped or has failed."""
+        """Resume a run that was stopped or has failed."""
         with self._mutex:
             if self.current() is not None:
                 raise InputError("a training is under way; wait for it, or stop it")
@@ -204,7 +204,7 @@ class Jobs:
     def _spawn(self) -> "subprocess.Popen[bytes]":
         """Return the process that trains, started if there is none."""
         if self._worker is None or self._worker.poll() is not None:
-            self._hang_up()
+            self._close_input()
             with (self.project.folder / SAID).open("wb") as said:
                 self._worker = subprocess.Popen(
                     [sys.executable, "-m", "sparseshot.studio.worker", str(self.project.folder)],
@@ -215,8 +215,8 @@ class Jobs:
                 )
         return self._worker
 
-    def _hang_up(self) -> None:
-        """Tell the process that there are no further jobs."""
+    def _close_input(self) -> None:
+        """Close the input of the process, which ends it after its job."""
         if self._worker is not None and self._worker.stdin is not None:
             with suppress(OSError):
                 self._worker.stdin.close()
@@ -226,7 +226,7 @@ class Jobs:
         with self._mutex:
             if self._worker is None:
                 return
-            self._hang_up()
+            self._close_input()
             if self.current() is None:
                 self._worker.terminate()
                 self._worker.wait(30)

@@ -111,7 +111,7 @@ class MarkBook:
         return self.since(slide, "")[0]
 
     def since(self, slide: str, version: str) -> tuple[str, list[Delta] | None]:
-        """Return the present version, and what happened after another; None if that cannot be told."""
+        """Return the present version, and what happened after another; None if that is unknown."""
         with self._mutex:
             self._journal.follow()
             generation, _, number = version.partition(".")

@@ -74,9 +74,9 @@ class StudioPage:
                 ui.icon("expand_more", size="18px")
             ui.label(slide_facts(self.studio, self.slide)).classes("studio-small gt-xs ellipsis")
             ui.space()
-            ui.button("Import", icon="upload", color=None, on_click=self._pick_file).props(
-                "flat dense no-caps"
-            ).tooltip("Marks from QuPath GeoJSON, GeoParquet, CSV and others")
+            ui.button(
+                "Import", icon="upload", color=None, on_click=lambda: self.map.run_method("pickFile")
+            ).props("flat dense no-caps").tooltip("Marks from QuPath GeoJSON, GeoParquet, CSV and others")
             with (
                 ui.button("Export", icon="download", color=None).props("flat dense no-caps").mark("export"),
                 ui.menu(),
@@ -85,9 +85,9 @@ class StudioPage:
                     ui.item_label(what).props("header")
                     for ending, title in ENDINGS.items():
                         ui.menu_item(title, on_click=lambda _, w=what, e=ending: self._export(w, e))
-            ui.button(icon="contrast", color=None, on_click=self._toggle_dark).props(
-                'flat dense round aria-label="light or dark"'
-            ).tooltip("Light or dark")
+            ui.button(
+                icon="contrast", color=None, on_click=lambda: self.dark.set_value(not self.dark.value)
+            ).props('flat dense round aria-label="light or dark"').tooltip("Light or dark")
             ui.button(icon="help_outline", color=None, on_click=self.help.open).props(
                 'flat dense round aria-label="help"'
             ).tooltip("Keys (?)")
@@ -104,7 +104,9 @@ class StudioPage:
                 with section("Learn"):
                     self.learn = LearnPanel(self.studio, train=self.train)
                 with section("Found"):
-                    self.found = FoundPanel(self.studio, self.slide, on_threshold=self._on_threshold)
+                    self.found = FoundPanel(
+                        self.studio, self.slide, on_threshold=lambda each: self.map.show(threshold=each)
+                    )
                     self.next_button = (
                         ui.button(
                             "Next region to review",
@@ -157,9 +159,6 @@ class StudioPage:
         elif key == "t":
             await self.train()
 
-    def _on_threshold(self, threshold: float) -> None:
-        self.map.show(threshold=threshold)
-
     def _on_coloring(self, coloring: str) -> None:
         self.coloring = coloring
         if coloring == "excluded" and self.shown and self.studio.exclusion(self.shown) is None:
@@ -167,12 +166,6 @@ class StudioPage:
             self.layers.coloring.set_value("class")
             return
         self._apply()
-
-    def _pick_file(self) -> None:
-        self.map.run_method("pickFile")
-
-    def _toggle_dark(self) -> None:
-        self.dark.set_value(not self.dark.value)
 
     def _export(self, what: str, ending: str) -> None:
         name = "marks" if what == "Marks" else self.shown

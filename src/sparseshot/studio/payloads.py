@@ -23,7 +23,7 @@ Point = tuple[Coordinate, Coordinate]
 Ring = Annotated[list[Point], Field(min_length=3, max_length=10_000)]
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Key = Annotated[str, Field(pattern="^[0-9a-z]{8,40}$")]
-"""By which a change is known: sent twice, it counts once."""
+"""Identifies a change; one that is sent twice counts once."""
 
 
 class _Strict(BaseModel):
@@ -50,7 +50,7 @@ class NewItem(_Strict):
 
 
 class Change(_Strict):
-    """Marks that go and marks that come, or an undo or redo."""
+    """Marks to remove and to add, or an undo or redo."""
 
     key: Key
     remove: Annotated[list[Annotated[str, Field(max_length=60)]], Field(max_length=100_000)] = []

@@ -129,7 +129,7 @@ class Project:
 
     @property
     def identity(self) -> str:
-        """Name that tells this project from another one at the same address."""
+        """Distinguishes this project from another one at the same address."""
         return hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
 
     def _save(self) -> None:

@@ -1,6 +1,6 @@
-"""A first training and prediction that nobody sees, so that the ones which somebody waits for are quick.
+"""Warm-up training and prediction, so that those a person waits for are fast.
 
-What is loaded, compiled or read for the first time takes seconds; on a new installation a minute.
+Loading and compiling for the first time takes seconds, and a minute on a new installation.
 """
 
 import tempfile

@@ -48,15 +48,13 @@ def result_routes(studio: Studio) -> APIRouter:
         threshold: Share = 0.5,
         vectors: bool = False,
     ) -> dict[str, Any]:
-        """Count the cells in an area; with ``vectors`` and few of them, tell where they are too."""
+        """Count the cells in an area; with ``vectors`` and few of them, return their places too."""
         place = area_of(area)
         _, found = studio.found(slide, result)
         rows = found.rows_in(place, threshold=threshold)
-        counts = found.counts(threshold=threshold, area=place)
-        everywhere = found.counts(threshold=threshold)
         answer: dict[str, Any] = {
-            "in_view": counts,
-            "in_slide": everywhere,
+            "in_view": found.counts(threshold=threshold, area=place),
+            "in_slide": found.counts(threshold=threshold),
             "classes": list(found.classes),
             "colors": ["#" + bytes(color).hex() for color in found.colors.tolist()],
             "cells": None,

@@ -2,6 +2,7 @@
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -66,14 +67,14 @@ class Result:
 
     def index(self) -> FoundCells:
         """Read all there is and sort it by place."""
-        return FoundCells.of(self._places(), mpp=self.mpp)
+        return FoundCells.of(self._joined(self.parts(), read_places), mpp=self.mpp)
 
-    def _places(self) -> Cells:
-        files = self.parts()
-        parts = [read_places(file) for file in files]
-        if files and files[0] == self.view:
-            return joined(parts[1:], parts[0], self.area_in_view())
-        return Cells.concatenate(parts)
+    def _joined(self, files: Sequence[Path], read: Callable[[Path], Cells]) -> Cells:
+        parts = [read(file) for file in files]
+        if not files or files[0] != self.view:
+            return Cells.concatenate(parts)
+        area = self.area_in_view()
+        return Cells.concatenate(parts[1:]) if area is None else joined(parts[1:], parts[0], area)
 
     def area_in_view(self) -> Area | None:
         """Return the area that was predicted first; None if there is none."""
@@ -88,10 +89,7 @@ class Result:
         files = self.parts()
         if not files:
             raise DataNotFoundError(self.folder, "nothing has been found yet; train first")
-        parts = [read_cells(file) for file in files]
-        if files[0] == self.view:
-            return joined(parts[1:], parts[0], self.area_in_view())
-        return Cells.concatenate(parts)
+        return self._joined(files, read_cells)
 
     def outlines(self, rows: NDArray[Any]) -> list[Any]:
         """Return the outlines of some rows of the index in the order of the rows; empty for points."""

@@ -68,7 +68,7 @@ def reviewed(
 
 
 def _difference(before: Sequence[Item], after: Sequence[Item]) -> Event:
-    """Return which items go and which come."""
+    """Return the items to remove and to add."""
     wanted = {repr(sorted(item.items())): item for item in after}
     known = {_content(item): item["id"] for item in before}
     return {

@@ -92,15 +92,17 @@ class Studio:
             (one, a), (two, b) = self.found(slide, first), self.found(slide, second)
             thresholds = self.threshold(slide, first), self.threshold(slide, second)
             version = f"{one}/{two}"
-            return version, self._kept((slide, name, version), lambda: compared(a, b, thresholds=thresholds))
+            return version, self._cached(
+                (slide, name, version), lambda: compared(a, b, thresholds=thresholds)
+            )
         if name.endswith("x"):
             version, cells = self.found(slide, name[:-1])
-            return version, self._kept(
+            return version, self._cached(
                 (slide, name, version), lambda: self._excluded(slide, name[:-1], cells)
             )
         return self._indexes.of(self.result(slide, name))
 
-    def _kept(self, key: Hashable, make: Callable[[], FoundCells]) -> FoundCells:
+    def _cached(self, key: Hashable, make: Callable[[], FoundCells]) -> FoundCells:
         with self._mutex:
             if key not in self._derived:
                 self._derived[key] = make()
@@ -194,7 +196,7 @@ class Studio:
 
 @lru_cache(maxsize=8)
 def _loaded(file: Path, _: int) -> Checkpoint | None:
-    """Load a model; the second argument tells a file from an earlier one of the same name."""
+    """Load a model; the second argument distinguishes versions of the file."""
     try:
         return Checkpoint.load(file)
     except SparseshotError:

@@ -92,9 +92,9 @@ class LearnPanel:
         self.bar.set_visibility(is_busy)
         self.curve.set_visibility(is_busy)
         if job and state:
-            self._tell(job, state)
+            self._show_state(job, state)
 
-    def _tell(self, job: Job, state: State) -> None:
+    def _show_state(self, job: Job, state: State) -> None:
         text = f"run {job.number}: {_STAGES[state.stage]}" + (f", {state.message}" if state.message else "")
         if state.stage == "training" and 0.05 < state.share < 1:
             left = (state.changed - state.begun) * (1 - state.share) / state.share
@@ -157,7 +157,7 @@ class FoundPanel:
         self.in_slide = in_slide
         self.total.set_text(f"{sum(in_slide.values()):,}")
         self.counts.set_text(f"found in the slide, {sum(in_view.values()):,} in view")
-        self._tell_expected()
+        self._show_expected()
 
     async def judge(self, result: str) -> None:
         """Show what is expected of a result at the present threshold."""
@@ -173,9 +173,9 @@ class FoundPanel:
             self.asked = ("", 0.0)  # it may be finished soon
         self.meter.set_content(meter(quality) if quality else "")
         self.sentence.set_text(plain_sentence(quality))
-        self._tell_expected()
+        self._show_expected()
 
-    def _tell_expected(self) -> None:
+    def _show_expected(self) -> None:
         found = sum(self.in_slide.values())
         self.expected.set_visibility(self.quality is not None and bool(found))
         if self.quality is not None:

@@ -66,43 +66,37 @@ class Worker:
             try:
                 checkpoint = self._train()
                 self._predict(checkpoint)
-                self._tell("done", f"{self.job.marks:,} marks", share=1.0)
+                self._publish("done", f"{self.job.marks:,} marks", share=1.0)
             except Superseded:
-                self._tell("done", f"{self.job.marks:,} marks; a newer run began before all was predicted")
+                self._publish("done", f"{self.job.marks:,} marks; a newer run began before all was predicted")
             except (SparseshotError, OSError) as error:
-                self._tell("failed", str(error))
+                self._publish("failed", str(error))
             except Exception as error:
                 traceback.print_exc()
-                self._tell("failed", f"{type(error).__name__}: {error}")
+                self._publish("failed", f"{type(error).__name__}: {error}")
             else:
                 self._suggest(checkpoint)
             finally:
                 self._ended.set()
 
-    def _tell(self, stage: Stage, message: str = "", **values: float) -> None:
+    def _publish(self, stage: Stage, message: str = "", **values: float) -> None:
         with self._mutex:
             is_late = stage == "training" and self.state.stage not in {"waiting", "training"}
             if self.state.stage != "stopped" and not is_late:
-                changes = {"share": 0.0} | values
-                self.state = replace(
-                    self.state,
-                    stage=stage,
-                    message=message,
-                    changed=time.time(),
-                    **changes,
-                )
+                changes = {"share": 0.0, "changed": time.time()} | values
+                self.state = replace(self.state, stage=stage, message=message, **changes)
                 write_json(self.folder / STATE, self.state)
 
     def _watch(self) -> None:
-        """Tell how far the training is, and end the process when it is asked to."""
+        """Report the progress of training, and end the process when asked to stop."""
         while not self._ended.is_set():
             if (self.folder / STOP).exists():
-                self._tell("stopped", "stopped")
+                self._publish("stopped", "stopped")
                 os._exit(0)  # every file is written whole, and a run resumes from its last checkpoint
             config, log = self.folder / RUN / CONFIG, read_log(self.folder / RUN / "log.csv")
             if self.state.stage == "training" and config.is_file() and log:
                 steps, step = int(read_json(config)["steps"]), int(log[-1]["step"])
-                self._tell("training", f"step {step} of {steps}", share=min(1.0, step / steps))
+                self._publish("training", f"step {step} of {steps}", share=min(1.0, step / steps))
             self._ended.wait(_WATCH_S)
 
     def _train(self) -> Checkpoint:
@@ -123,7 +117,7 @@ class Worker:
             log_every=_LOG_STEPS,
             validations=1,
         )
-        self._tell("training", "reading the marks")
+        self._publish("training", "reading the marks")
         if (self.folder / RUN / CONFIG).is_file():  # it is resumed
             config = replace(config, steps=int(read_json(self.folder / RUN / CONFIG)["steps"]))
         elif not config.steps and config.start == STARTER:
@@ -141,21 +135,21 @@ class Worker:
         # A lower threshold would change outlines, but not points.
         lowest = max(LOWEST_SCORE, threshold / 3) if checkpoint.config.task == "detect" else threshold
         model = Model.load(checkpoint, threshold=lowest, device="cpu")
-        self._tell("view", "predicting the part in view", threshold=threshold)
+        self._publish("view", "predicting the part in view", threshold=threshold)
         first, *others = [self.job.slide, *(each for each in self.project.slides if each != self.job.slide)]
         if self.job.view is not None:
             self._predict_view(model, first)
         (self.folder / FOUND).mkdir(exist_ok=True)
         for slide in [first, *others]:
-            self._give_way()
+            self._check_superseded()
             if not self.project.path(slide).exists():
                 continue
             opened = self.project.slide(slide)
 
             def report(progress: Progress, name: str = opened.name) -> None:
-                self._give_way()
+                self._check_superseded()
                 share = progress.tiles / max(1, progress.of_tiles)
-                self._tell("slides", f"{name}: {progress.cells:,} cells so far", share=share)
+                self._publish("slides", f"{name}: {progress.cells:,} cells so far", share=share)
 
             predict_slide(
                 opened,
@@ -187,7 +181,7 @@ class Worker:
     def _newer(self) -> Path:
         return self.folder.with_name(f"{self.job.number + 1:04d}") / JOB
 
-    def _give_way(self) -> None:
+    def _check_superseded(self) -> None:
         if self._newer.exists():
             raise Superseded
 
@@ -219,7 +213,7 @@ def main() -> None:
     rehearse(Project.open([], folder=folder), is_wanted=lambda: not select([sys.stdin], [], [], 0)[0])
     while line := sys.stdin.readline().strip():
         job = Path(line)
-        with (job / SAID).open("a", buffering=1) as log, suppress(OutputError):  # another one has the job
+        with (job / SAID).open("a", buffering=1) as log, suppress(OutputError):  # another process has the job
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
             Worker(Project.open([], folder=folder), job).run()

@@ -16,7 +16,7 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """
     options.count_lost(cells, "outline", "nucleus", "regions", "name")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the library about its own future
+        warnings.simplefilter("ignore")  # deprecations inside the library
         io, h5py = optional("anndata.io", extra="anndata"), optional("h5py", extra="anndata")
         with h5py.File(file, "w") as root:
             io.write_elem(root, "/", table_of_cells(cells))

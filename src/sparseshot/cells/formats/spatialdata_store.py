@@ -19,7 +19,7 @@ def write(cells: Cells, folder: Path, options: WriteOptions) -> None:
     """Write a store with the coordinate systems ``global``, in level-0 pixels, and ``um`` if it is known."""
     options.count_lost(cells, "nucleus", "name")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the library about its own future
+        warnings.simplefilter("ignore")  # deprecations inside the library
         spatialdata = optional("spatialdata", extra="spatialdata")
         store_of_cells(cells, spatialdata).write(folder)
 
