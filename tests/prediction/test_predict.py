@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -231,6 +232,32 @@ def test_force_replaces_it(model: Model, tmp_path: Path) -> None:
     predict_slide(slide, model, tmp_path / "a", tile_px=200, force=True)
     predict_slide(slide, model, tmp_path / "b", tile_px=200)
     assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+@pytest.mark.parametrize("step", ["sweep", "remove_strays"])
+def test_killed_while_it_replaces_another(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    slide = SyntheticTissue(seed=4, size_px=(900, 900), tissue_fraction=1)
+    predict_slide(slide, replace(model, threshold=0.7), tmp_path / "a", tile_px=64)
+    with monkeypatch.context() as killed:
+        killed.setattr(f"sparseshot.prediction.manifest.{step}", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            predict_slide(slide, model, tmp_path / "a", tile_px=200, force=True)
+    predict_slide(slide, model, tmp_path / "a", tile_px=200, force=step == "sweep")
+    predict_slide(slide, model, tmp_path / "b", tile_px=200)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_killed_before_there_is_a_shard(model: Model, reference: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        predict_slide(SLIDE, model, tmp_path, tile_px=TILE_PX, report=Mock(side_effect=KeyboardInterrupt))
+    for path in (tmp_path / "cells").iterdir():
+        path.unlink()
+    (tmp_path / "cells").rmdir()
+    assert {each.name for each in tmp_path.iterdir() if not each.name.startswith(".")} == {"manifest.json"}
+    predict_slide(SLIDE, model, tmp_path, tile_px=TILE_PX)
+    assert content(tmp_path) == content(reference)
 
 
 def test_somebodys_files_are_left_alone(model: Model, tmp_path: Path) -> None:

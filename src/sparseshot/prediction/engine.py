@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images.tiles import Tile
 from sparseshot.models.finder import Finder, Part
 from sparseshot.models.windows import Band, Window
 from sparseshot.prediction.measuring import Measuring
@@ -21,6 +22,12 @@ from sparseshot.prediction.reading import read_tiles
 
 _BEHIND = 4
 """Windows and bands that may wait for the finder: a bound on memory."""
+
+_Read = tuple[NDArray[np.uint8], dict[Box, str]]
+"""Pixels of a tile, and the places in it that could not be read."""
+
+_Computed = tuple[NDArray[np.uint8], dict[Box, str], Part]
+"""The same, and what the network says of it."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,7 @@ class Engine:
         boxes = (tile.padded for band in bands for _, tile in band.tiles)
         ahead = 2 * self.pace.threads + self.pace.batch
         images = read_tiles(self.slide, boxes, mpp=self.model.mpp, threads=self.pace.threads, ahead=ahead)
+        computed = self._computed(bands, images)
         behind = ThreadPoolExecutor(1, thread_name_prefix="find")
         waiting: deque[Future[Any]] = deque()
 
@@ -115,35 +123,59 @@ class Engine:
             for band in bands:
                 found: list[Future[Cells]] = []
                 broken: dict[Box, str] = {}
-                for window, parts, tiles in self._predicted(band, images, broken, tell):
+                for window, parts, tiles in self._predicted(band, computed, broken, tell):
                     found.append(behind.submit(self._found, window, parts, tiles))
                     waiting.append(found[-1])
                     _wait(waiting, _BEHIND)
                 waiting.append(behind.submit(self._close, band, found, broken, close))
             _wait(waiting, 0)
         finally:
+            computed.close()
             images.close()
             behind.shutdown(cancel_futures=True)
+
+    def _batches(self, band: Band) -> Iterator[list[tuple[Window, Tile]]]:
+        """Yield the tiles of a band in batches.
+
+        A batch never holds tiles of two bands, so that it is the same batch after a resume.
+        """
+        tiles = band.tiles
+        while batch := list(islice(tiles, self.pace.batch)):
+            yield batch
+
+    def _computed(self, bands: Sequence[Band], images: Iterator[_Read]) -> Generator[list[_Computed]]:
+        """Yield the tiles batch by batch; as many batches are under way as the model computes at a time."""
+        under_way: deque[tuple[list[_Read], Future[Part]]] = deque()
+        network = ThreadPoolExecutor(self.model.streams, thread_name_prefix="network")
+        try:
+            for batch in (batch for band in bands for batch in self._batches(band)):
+                read = list(islice(images, len(batch)))
+                under_way.append((read, network.submit(self._outputs, [pixels for pixels, _ in read])))
+                if len(under_way) == self.model.streams:
+                    yield _separated(*under_way.popleft())
+            while under_way:
+                yield _separated(*under_way.popleft())
+        finally:
+            network.shutdown(cancel_futures=True)
+
+    def _outputs(self, pixels: list[NDArray[np.uint8]]) -> Part:
+        return self.finder.reduce(self.model(np.stack(pixels)))
 
     def _predicted(
         self,
         band: Band,
-        images: Iterator[tuple[NDArray[np.uint8], dict[Box, str]]],
+        computed: Iterator[list[_Computed]],
         broken: dict[Box, str],
         tell: Callable[[], None],
     ) -> Iterator[tuple[Window, list[Part], list[NDArray[np.uint8]]]]:
         """Yield each window of a band with the parts and the pixels of its tiles."""
         parts: list[Part] = []
         seen: list[NDArray[np.uint8]] = []
-        tiles = band.tiles
-        # A batch never holds tiles of two bands, so that it is the same batch after a resume.
-        while batch := list(islice(tiles, self.pace.batch)):
-            pixels, holes = zip(*islice(images, len(batch)), strict=True)
-            reduced = self.finder.reduce(self.model(np.stack(pixels)))
-            for index, (window, tile) in enumerate(batch):
-                broken |= _own(holes[index], tile.core.meet(window.core))
-                parts.append(tuple(each[index] for each in reduced))
-                seen.append(pixels[index])
+        for batch in self._batches(band):
+            for (window, tile), (pixels, holes, part) in zip(batch, next(computed), strict=True):
+                broken |= _own(holes, tile.core.meet(window.core))
+                parts.append(part)
+                seen.append(pixels)
                 if len(parts) == len(window.tiles):
                     yield window, parts, seen
                     parts, seen = [], []
@@ -171,6 +203,12 @@ class Engine:
             decided, self.carried = self.finder.settle(cells, next_y0=band.next_y0)
         self.cells += len(decided)
         close(band, decided, self.carried, broken)
+
+
+def _separated(read: list[_Read], outputs: Future[Part]) -> list[_Computed]:
+    """Wait for the outputs of a batch, and return each tile with its own."""
+    of_batch = outputs.result()
+    return [(*each, tuple(part[index] for part in of_batch)) for index, each in enumerate(read)]
 
 
 def _own(pieces: dict[Box, str], core: Box) -> dict[Box, str]:

@@ -4,6 +4,7 @@ import hashlib
 import uuid
 import zipfile
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -24,7 +25,7 @@ from sparseshot.images.tissue import TissueMask
 from sparseshot.metrics import ExpectedQuality
 from sparseshot.models.finder import PLACE_DECIMALS, SlideFrame
 from sparseshot.prediction.density import Density
-from sparseshot.prediction.manifest import MANIFEST, File, Manifest, sweep
+from sparseshot.prediction.manifest import MANIFEST, File, Manifest, remove_strays, sweep
 from sparseshot.prediction.slide_page import DENSITY_PICTURE, Overview, close_boxes, make_slide_page
 from sparseshot.prediction.slide_pictures import inside
 from sparseshot.prediction.summary import SUMMARY, PredictionSummary, expected_on_slide
@@ -46,6 +47,7 @@ _DEFLATE_LEVEL = 4
 """Less than half the time of level 6, and a file an eighth larger."""
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a zip holds times; one time for all makes equal content equal bytes
+_HYPHENS = (8, 13, 18, 23)  # of the text of a UUID
 _NAMESPACE = uuid.UUID("4d8f8f2e-7d0a-5f0c-9a56-6f5ae2b6c1d3")
 
 
@@ -82,13 +84,18 @@ def export(
         density.add(places)
         overview.add(places)
     close_ups: dict[Box, list[Cells]] = {box: [] for box in close_boxes(density, slide)}
-    with replacing(folder / QUPATH) as temporary:
-        _write_qupath(temporary, _noted(_own_shards(folder, manifest), close_ups), frame, slide.name)
-    density.write_ome_tiff(folder / DENSITY_MAP)
-    overview.write(folder / OVERVIEW)
-    density.write_picture(
-        folder / DENSITY_PICTURE, overview=None if tissue.overview is None else tissue.picture()
-    )
+    with (
+        replacing(folder / QUPATH) as temporary,
+        ThreadPoolExecutor(1, thread_name_prefix="qupath") as beside,
+    ):
+        shards = _noted(_own_shards(folder, manifest), close_ups)
+        written = beside.submit(_write_qupath, temporary, shards, frame, slide.name)
+        density.write_ome_tiff(folder / DENSITY_MAP)
+        overview.write(folder / OVERVIEW)
+        density.write_picture(
+            folder / DENSITY_PICTURE, overview=None if tissue.overview is None else tissue.picture()
+        )
+        written.result()
     summary = PredictionSummary(
         slide=slide.name,
         folder=folder,
@@ -108,6 +115,7 @@ def export(
     finished = replace(manifest, files=tuple(File.of(folder, file) for file in files), finished=True)
     finished.save(folder)
     sweep(folder)
+    remove_strays(folder, finished)
     return summary
 
 
@@ -155,9 +163,15 @@ def _ids(cells: Cells, name: str) -> NDArray[np.bytes_]:
     """Name every cell by a UUID made of slide and shape: version 5, the same whenever it is made."""
     shapes = shapely.points(cells.xy) if cells.outline is None else cells.outline
     start = hashlib.sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False)
-    ids = []
+    digests = []
     for shape in shapely.to_wkb(shapes, byte_order=1):
         digest = start.copy()
         digest.update(shape)
-        ids.append(str(uuid.UUID(bytes=digest.digest()[:16], version=5)).encode())
-    return np.array(ids, "S36")
+        digests.append(digest.digest())
+    octets = np.frombuffer(b"".join(digests), np.uint8).reshape(len(cells), start.digest_size)[:, :16].copy()
+    octets[:, 6] = octets[:, 6] & 0x0F | 0x50  # version 5
+    octets[:, 8] = octets[:, 8] & 0x3F | 0x80  # variant of RFC 9562
+    letters = np.frombuffer(octets.tobytes().hex().encode(), "S1").reshape(len(cells), 32)
+    names = np.full((len(cells), 36), b"-")
+    names[:, [k for k in range(36) if k not in _HYPHENS]] = letters
+    return names.view("S36").ravel()

@@ -220,7 +220,9 @@ def claim(
             raise
         there = None
     identity = json.loads(json.dumps(identity))  # as it will be read back
+    shards = folder / SHARDS
     if there is not None and there.identity == identity and not any(map(is_readable, there.broken)):
+        shards.mkdir(exist_ok=True)  # it was killed before
         return there.sound(folder)
     is_mended = (
         there is not None
@@ -240,13 +242,15 @@ def claim(
             folder,
             "holds files that are no prediction; choose another --out, or write beside them with --force",
         )
-    shards = folder / SHARDS
     if not shards.resolve().is_relative_to(folder.resolve()):
         raise OutputError(shards, "is a link that leads elsewhere; remove it")
-    _clear(folder)
-    shards.mkdir(parents=True, exist_ok=True)
+    # The folder has a manifest at every moment, else it would hold files that are no prediction after a kill.
+    sweep(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(identity, layout)
     manifest.save(folder)
+    shards.mkdir(exist_ok=True)
+    remove_strays(folder, manifest)
     return manifest
 
 
@@ -260,12 +264,12 @@ def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str
     return "holds a result with other settings"
 
 
-def _clear(folder: Path) -> None:
-    """Remove an earlier prediction, its manifest first."""
-    (folder / MANIFEST).unlink(missing_ok=True)
+def remove_strays(folder: Path, manifest: Manifest) -> None:
+    """Remove the shards of an earlier prediction, which the manifest does not name."""
+    named = {shard.file.name for shard in manifest.shards}
     for path in (folder / SHARDS).glob("*.parquet"):
-        path.unlink()
-    sweep(folder)
+        if f"{SHARDS}/{path.name}" not in named:
+            path.unlink()
 
 
 def sweep(folder: Path) -> None:

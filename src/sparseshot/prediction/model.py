@@ -16,7 +16,7 @@ from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.finder import Finder, SlideFrame
 from sparseshot.models.inference import forward
 from sparseshot.models.task import Task
-from sparseshot.prediction.compiled_network import EngineName, compiled_network, is_worthwhile
+from sparseshot.prediction.compiled_network import STREAMS, EngineName, compiled_network, is_worthwhile
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
 from sparseshot.training.machine import Precision, find_device, uses_bfloat16
 from sparseshot.training.starting import load_model
@@ -124,6 +124,11 @@ class Model:
             worthwhile = is_worthwhile(self.network, grid, bfloat16=self.precision == "bf16")
             chosen = "openvino" if worthwhile else "eager"
         return replace(self, engine=chosen)
+
+    @property
+    def streams(self) -> int:
+        """How many threads may call the model at a time."""
+        return STREAMS if self.engine == "openvino" else 1
 
     @property
     def margin_px(self) -> int:

@@ -31,22 +31,21 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     )
     separator = b""
     for table in (cells, regions):
-        notes = None if table is cells or cells.region_notes is None else iter(cells.region_notes)
+        notes = (
+            None if table is cells or cells.region_notes is None else iter(map(_notes, cells.region_notes))
+        )
         for part, groups in _parts(table):
-            features = _features(part, groups, options.decimals)
-            if notes is not None:
-                features = (_noted(feature, next(notes)) for feature in features)
-            file.write(separator + b",\n".join(map(_json, features)))
+            file.write(separator + b",\n".join(_features(part, groups, options.decimals, notes)))
             separator = b",\n"
     file.write(b"\n]}\n")
 
 
-def _noted(feature: dict[str, Any], note: Mapping[str, str]) -> dict[str, Any]:
-    """Return the feature of a region with its name, and other notes as what QuPath calls metadata."""
+def _notes(note: Mapping[str, str]) -> bytes:
+    """Return members of a region's properties: its name, and other notes as what QuPath calls metadata."""
     others = {key: text for key, text in note.items() if key != NAME}
     named = {"name": note[NAME]} if note.get(NAME) else {}
-    feature["properties"] |= named | ({"metadata": others} if others else {})
-    return feature
+    members = named | ({"metadata": others} if others else {})
+    return b"," + _json(members)[1:-1] if members else b""
 
 
 def _json(value: Any) -> bytes:
@@ -83,51 +82,61 @@ def _group(name: bytes) -> bytes:
     return group if number.isdigit() else b""
 
 
-def _features(cells: Cells, groups: list[bytes], decimals: int) -> Iterator[dict[str, Any]]:
+def _features(
+    cells: Cells, groups: list[bytes], decimals: int, notes: Iterator[bytes] | None
+) -> Iterator[bytes]:
+    """Yield each feature as JSON, joined from the texts of whole columns: twice as fast as dictionaries."""
     geometries = _geometries(cells.outline, len(cells), decimals)
     nuclei = _geometries(cells.nucleus, len(cells), decimals)
-    points = _rounded(cells.xy, decimals)
+    points = [b"[%b]" % text for text in _texts(_rounded(cells.xy, decimals))]
     kinds = [KINDS.index("annotation" if cells.score is None else "detection")] * len(cells)
     kinds = kinds if cells.kind is None else cells.kind.tolist()
+    kind_texts = [_json(name) for name in KINDS]
     ids = [None] * len(cells) if cells.id is None else cells.id.tolist()
-    classifications, labels = [*_classifications(cells), None], cells.label.tolist()
-    columns = {name: _numbers(column) for name, column in cells.measurements.items()}
-    if cells.score is not None:
-        columns[SCORE] = _numbers(cells.score)
+    labels = cells.label.tolist()
+    classes = [b',"classification":' + _json(each) for each in _classifications(cells)] + [b""]
+    measured = _measurements(cells)
     for row, group in enumerate(groups):
         if row and group and group == groups[row - 1]:
             continue  # written with the first point of the multipoint
         geometry = geometries[row]
-        if geometry is None:
-            geometry = {"type": "Point", "coordinates": points[row]}
+        if not geometry:
+            geometry = b'{"type":"Point","coordinates":%b}' % points[row]
             if group:
                 stop = next((k for k in range(row, len(cells)) if groups[k] != group), len(cells))
-                geometry = {"type": "MultiPoint", "coordinates": points[row:stop]}
-        feature: dict[str, Any] = {"type": "Feature"}
-        if ids[row] is not None:
-            name = group or ids[row]
-            feature["id"] = name.decode() if isinstance(name, bytes) else name
-        feature["geometry"] = geometry
-        if nuclei[row] is not None:
-            feature["nucleusGeometry"] = nuclei[row]
-        properties: dict[str, Any] = {"objectType": KINDS[kinds[row]]}
-        feature["properties"] = properties
-        if cells.name is not None and cells.name[row]:
-            properties["name"] = cells.name[row]
-        if labels[row] >= 0:
-            properties["classification"] = classifications[labels[row]]
-        if columns:
-            values = ((name, column[row]) for name, column in columns.items())
-            properties["measurements"] = {name: value for name, value in values if value is not None}
-        yield feature
+                geometry = b'{"type":"MultiPoint","coordinates":[%b]}' % b",".join(points[row:stop])
+        name = group or ids[row]
+        yield b'{"type":"Feature"%b,"geometry":%b%b,"properties":{"objectType":%b%b%b%b%b}}' % (
+            b"" if name is None else b',"id":' + _json(name.decode() if isinstance(name, bytes) else name),
+            geometry,
+            b',"nucleusGeometry":' + nuclei[row] if nuclei[row] else b"",
+            kind_texts[kinds[row]],
+            b',"name":' + _json(cells.name[row]) if cells.name is not None and cells.name[row] else b"",
+            classes[labels[row]],
+            measured[row],
+            b"" if notes is None else next(notes),
+        )
 
 
-def _numbers(column: NDArray[np.floating]) -> list[Any]:
-    """Return numbers that have the shortest text of their own type, None for NaN, and texts for infinity."""
-    numbers: list[Any] = orjson.loads(_json(np.ascontiguousarray(column)))
-    for row in np.flatnonzero(np.isinf(column)).tolist():
-        numbers[row] = "Infinity" if column[row] > 0 else "-Infinity"
-    return numbers
+def _measurements(cells: Cells) -> list[bytes]:
+    """Return the measurements of each cell as a member of its properties; those that are NaN are left out."""
+    named = dict(cells.measurements) | ({} if cells.score is None else {SCORE: cells.score})
+    if not named:
+        return [b""] * len(cells)
+    columns = []
+    for name, column in named.items():
+        texts = [_json(name) + b":" + text for text in _texts(column)]
+        for row in np.flatnonzero(~np.isfinite(column)).tolist():
+            infinite = b"" if np.isnan(column[row]) else b'"Infinity"' if column[row] > 0 else b'"-Infinity"'
+            texts[row] = infinite and _json(name) + b":" + infinite
+        columns.append(texts)
+    return [b',"measurements":{%b}' % b",".join(filter(None, row)) for row in zip(*columns, strict=True)]
+
+
+def _texts(column: NDArray[np.floating]) -> list[bytes]:
+    """Return each number, or each pair of numbers, in the shortest text of its own type."""
+    text = _json(np.ascontiguousarray(column))
+    return text[2:-2].split(b"],[") if column.ndim == 2 else text[1:-1].split(b",")
 
 
 def _rounded(xy: NDArray[np.float64], decimals: int) -> NDArray[np.float64]:
@@ -137,20 +146,20 @@ def _rounded(xy: NDArray[np.float64], decimals: int) -> NDArray[np.float64]:
     return np.round(xy, decimals) + 0.0  # without a minus before zero
 
 
-def _geometries(
-    outlines: NDArray[np.object_] | None, count: int, decimals: int
-) -> list[dict[str, Any] | None]:
-    """Return (multi)polygons as GeoJSON, None where there is none."""
+def _geometries(outlines: NDArray[np.object_] | None, count: int, decimals: int) -> list[bytes]:
+    """Return (multi)polygons as GeoJSON, empty where there is none."""
     if outlines is None:
-        return [None] * count
+        return [b""] * count
     shapes = rings_of(outlines)
     xy = _rounded(shapes.xy, decimals)
     rings = [xy[start:stop] for start, stop in pairwise(shapes.rings.tolist())]
     polygons = [rings[start:stop] for start, stop in pairwise(shapes.polygons.tolist())]
-    written: list[dict[str, Any] | None] = []
+    written = []
     for start, stop in pairwise(shapes.outlines.tolist()):
         if stop - start > 1:
-            written.append({"type": "MultiPolygon", "coordinates": polygons[start:stop]})
+            written.append(b'{"type":"MultiPolygon","coordinates":%b}' % _json(polygons[start:stop]))
+        elif stop > start:
+            written.append(b'{"type":"Polygon","coordinates":%b}' % _json(polygons[start]))
         else:
-            written.append({"type": "Polygon", "coordinates": polygons[start]} if stop > start else None)
+            written.append(b"")
     return written
