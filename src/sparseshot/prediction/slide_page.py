@@ -23,33 +23,47 @@ QUANTILES = (0.5, 0.9, 1.0)
 """Close-ups show squares at these quantiles of the number of cells, over the squares that have any."""
 
 _CELL_UM = 3.0  # radius of a cell in the overview
-_PALE = 0.5  # how far the slide fades under the cells
+_GREYS = 127  # the slide is shown between this grey and white; lower numbers are classes
 
 
 class Overview:
-    """The whole slide in small, on which cells are drawn as they come."""
+    """The whole slide in small, on which cells are drawn as they come.
+
+    Attributes:
+        grid: of its pixels.
+        pixels: ``(H, W)`` numbers of a palette: pale greys in the upper half, classes in the lower.
+    """
 
     def __init__(self, slide: Slide) -> None:
         self.grid = Grid.over(slide, slide.mpp * max(1.0, max(slide.size) / OVERVIEW_PX))
         pixels, _ = read_overview(slide, self.grid)
-        grey = pixels.mean(axis=2, keepdims=True)
-        self.pixels = np.broadcast_to((1 - _PALE) * grey + _PALE * 255, pixels.shape).astype(np.uint8)
+        self.pixels = (_GREYS + pixels.mean(axis=2) / 2).astype(np.uint8)
+        self._palette = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
         radius = int(np.clip(round(_CELL_UM / self.grid.mpp), 1, 8))
         rows, columns = np.mgrid[-radius : radius + 1, -radius : radius + 1]
         self._disc = np.argwhere(rows**2 + columns**2 <= radius**2) - radius
 
     def add(self, cells: Cells) -> None:
         """Draw cells in the colours of their classes."""
-        colours = class_colours(cells)[cells.label]
+        colours = class_colours(cells)[:_GREYS]
+        self._palette[: len(colours)] = colours
+        number = (cells.label % len(colours)).astype(np.uint8)
         x, y = self.grid.from_level0(cells.xy).astype(np.intp).T
-        height, width, _ = self.pixels.shape
+        height, width = self.pixels.shape
         for dy, dx in self._disc.tolist():
-            self.pixels[np.clip(y + dy, 0, height - 1), np.clip(x + dx, 0, width - 1)] = colours
+            self.pixels[np.clip(y + dy, 0, height - 1), np.clip(x + dx, 0, width - 1)] = number
+
+    @property
+    def image(self) -> Image.Image:
+        """The picture."""
+        image = Image.fromarray(self.pixels, "P")
+        image.putpalette(self._palette.tobytes())
+        return image
 
     def write(self, path: Path) -> None:
-        """Write a PNG file; its palette of 256 colours keeps it small."""
+        """Write a PNG file."""
         with replacing(path) as temporary:
-            Image.fromarray(self.pixels).quantize(256, dither=Image.Dither.NONE).save(temporary, "PNG")
+            self.image.save(temporary, "PNG")
 
 
 def close_boxes(
@@ -90,7 +104,7 @@ def make_slide_page(
         files: names of the files beside the page, and what they are.
     """
     density_png = (summary.folder / DENSITY_PICTURE).read_bytes()
-    pictures = {"overview.jpg": jpeg(Image.fromarray(overview.pixels)), "density.png": density_png}
+    pictures = {"overview.jpg": jpeg(overview.image.convert("RGB")), "density.png": density_png}
     width, height = slide.size
     facts = {
         "slide": f"{width:,} × {height:,} pixels of {slide.mpp:g} µm",
