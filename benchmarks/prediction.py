@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -179,8 +180,9 @@ def bare_and_whole(
     found: list[int] = []
 
     def bare() -> None:
-        for image in images:
-            model(image)
+        with ThreadPoolExecutor(model.streams) as threads:
+            for _ in threads.map(model, images):
+                pass
 
     def whole() -> None:
         out = folder / f"{model.task.name} {len(found)} {model.precision}"
