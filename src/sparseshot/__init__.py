@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sparseshot.prediction import Model, predict_slide, read_prediction
     from sparseshot.training import TrainConfig, TrainingData, train_run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Cells",
