@@ -89,6 +89,16 @@ def test_xml(tmp_path: Path, name: str, data: st.DataObject) -> None:
     assert_same(came[of_came], wanted[order], shapes_px=1e-9)
 
 
+@pytest.mark.parametrize("name", ["x_um", "score", "class", "measurement x"])
+def test_csv_keeps_measurements_that_are_named_like_columns(tmp_path: Path, name: str) -> None:
+    cells = Cells([[1, 2]], measurements={name: [0.5]})
+    cells.write(tmp_path / "cells.csv")
+    came = read_cells(tmp_path / "cells.csv")
+    assert {key: column.tolist() for key, column in came.measurements.items()} == {name: [0.5]}
+    assert came.xy.tolist() == [[1, 2]]
+    assert came.score is None
+
+
 @pytest.mark.parametrize("name", ["cells.csv", "cells.tsv", "cells.csv.gz"])
 @given(cells=tables(shapes=False, regions=False, mpp=False))
 @quick

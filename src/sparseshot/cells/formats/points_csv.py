@@ -64,7 +64,7 @@ def _names(given: Sequence[str] | None, width: int, where: str) -> list[str]:
             raise FormatError(where, f'has {width} columns and no header; name them: columns=("x", "y", …)')
         given = _WITHOUT_HEADER[width]
     texts = [_without_apostrophe(name.strip()) for name in given]
-    names = [_MEANING.get(text.casefold(), text.removeprefix(_PREFIX)) for text in texts]
+    names = [_MEANING.get(text.casefold(), text) for text in texts]
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise FormatError(where, f"has more than one column for {', '.join(sorted(repeated))}")
@@ -116,7 +116,7 @@ def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
     if "id" in columns:
         columns["id"] = _whole_numbers(columns["id"])
     measurements = {
-        name: name
+        name: name.removeprefix(_PREFIX)
         for name, column in columns.items()
         if name not in _NAMES and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
     }
