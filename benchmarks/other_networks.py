@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.engines import MODELS
+from benchmarks.engines import MODELS, as_predicted
 from benchmarks.prediction import Repeated
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.errors import InputError
@@ -31,7 +31,7 @@ from sparseshot.images import Box
 from sparseshot.images.slide import Grid
 from sparseshot.models.inference import TILE_PX, forward
 from sparseshot.prediction import Model
-from sparseshot.prediction.compiled_network import compiled_network
+from sparseshot.prediction.compiled_network import STREAMS, compiled_network
 from sparseshot.training.machine import uses_bfloat16
 
 NUCLEUS_UM = 8
@@ -39,13 +39,14 @@ NUCLEUS_UM = 8
 
 
 class Candidate(NamedTuple):
-    """A network as it is run on one tile."""
+    """A network as it is run, on one tile or on several."""
 
     network: str
     mpp: float
     engine: str
     precision: str
     run: Callable[[], object]
+    tiles: int = 1
 
 
 def ours(image: NDArray[np.uint8], precisions: Sequence[str]) -> Iterator[Candidate]:
@@ -59,7 +60,8 @@ def ours(image: NDArray[np.uint8], precisions: Sequence[str]) -> Iterator[Candid
             yield Candidate(name, model.mpp, "own, eager", precision, eager)
             try:
                 openvino = compiled_network(model.network, "openvino", bfloat16=half)
-                yield Candidate(name, model.mpp, "own, openvino", precision, partial(openvino, image))
+                run = partial(as_predicted, openvino, image)
+                yield Candidate(name, model.mpp, "own, openvino", precision, run, STREAMS)
             except InputError as error:
                 print(f"{name}: {error}", file=sys.stderr)
 
@@ -167,7 +169,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     seconds = seconds_in_turns(runs, rounds=asked.rounds)
     rows = []
     for each in found:
-        taken = seconds[str(id(each.run))]
+        taken = seconds[str(id(each.run))] / each.tiles
         mm2 = (TILE_PX * each.mpp / 1000) ** 2
         rows.append([each.network, each.mpp, each.engine, each.precision, 1000 * taken, mm2 / taken])
     print(f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}\n")
