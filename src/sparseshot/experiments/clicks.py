@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from sparseshot.active.annotator import Annotation, Opportunity, first_marks, spend
+from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.experiments.experiment import SYNTHETIC, Run
 from sparseshot.files import make_folder, read_as, replacing, write_json
@@ -137,7 +138,7 @@ def _synthetic_halves(folder: Path) -> tuple[list[AnnotatedSlide], list[Annotate
         if not path.is_file():
             with replacing(path) as temporary:
                 Image.fromarray(tissue.read(Grid.over(tissue), box)).save(temporary, format="PNG")
-        cells = tissue.cells((box.x0, box.y0, box.x1, box.y1))
-        cells = replace(cells, xy=cells.xy - box[:2])
+        xy = tissue.cells((box.x0, box.y0, box.x1, box.y1)).xy - box[:2]
+        cells = Cells(xy, mpp=tissue.mpp)
         halves.append([AnnotatedSlide(open_slide(path, mpp=tissue.mpp), cells, truth=cells)])
     return halves[0], halves[1]

@@ -18,6 +18,9 @@ from sparseshot.studio.project import Project
 from sparseshot.studio.results import Result
 from sparseshot.training.logs import read_log
 
+FEW_MARKS_THRESHOLD = 0.5
+"""Threshold of a run whose marks are too few to calibrate one."""
+
 RUNS, RUN, FOUND, MARKS, JOB, STATE, STOP, SAID = (
     "runs",
     "model",

@@ -17,7 +17,7 @@ from sparseshot.images import tissue_mask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.studio.derived import compared, excluded, exclusion
 from sparseshot.studio.found_cells import Area, FoundCells
-from sparseshot.studio.jobs import MARKS, RUN, Jobs
+from sparseshot.studio.jobs import FEW_MARKS_THRESHOLD, MARKS, RUN, Jobs
 from sparseshot.studio.marks import NEGATIVE, MarkBook
 from sparseshot.studio.project import Project
 from sparseshot.studio.results import FoundIndexes, Result
@@ -29,7 +29,6 @@ from sparseshot.training.starting import MODEL
 _OVERLAY_BYTES = 32 * 2**20
 _THUMBNAIL_BYTES = 8 * 2**20
 _MOST_DERIVED = 2
-_FEW_MARKS_THRESHOLD = 0.5
 
 
 @dataclass
@@ -130,8 +129,8 @@ class Studio:
         if name.startswith("r"):
             return self.jobs.state(int(name[1:])).threshold
         manifest = self.result(slide, name).manifest()
-        known = _FEW_MARKS_THRESHOLD if manifest is None else manifest.identity.get("threshold")
-        return _FEW_MARKS_THRESHOLD if known is None else float(known)
+        known = FEW_MARKS_THRESHOLD if manifest is None else manifest.identity.get("threshold")
+        return FEW_MARKS_THRESHOLD if known is None else float(known)
 
     def checkpoint(self, name: str) -> Checkpoint | None:
         """Return the finished model of a result; None for one that is not finished or not ours."""

@@ -22,7 +22,20 @@ from sparseshot.files import locked, read_as, read_json, write_json
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import Measuring, Model, Progress, Throughput, predict_slide
 from sparseshot.prediction.area import predict_area
-from sparseshot.studio.jobs import ENDED, FOUND, JOB, MARKS, RUN, SAID, STATE, STOP, Job, Stage, State
+from sparseshot.studio.jobs import (
+    ENDED,
+    FEW_MARKS_THRESHOLD,
+    FOUND,
+    JOB,
+    MARKS,
+    RUN,
+    SAID,
+    STATE,
+    STOP,
+    Job,
+    Stage,
+    State,
+)
 from sparseshot.studio.marks import NEGATIVE
 from sparseshot.studio.project import Project
 from sparseshot.studio.rehearsal import rehearse
@@ -41,7 +54,6 @@ from sparseshot.training.starting import load_model, steps_for, steps_in
 _NICE = 10
 _WATCH_S = 0.3
 _LOG_STEPS = 5
-_FEW_MARKS_THRESHOLD = 0.5
 _LONGEST_MINUTES = 0.12
 """For the bare network in a training from the starter; with everything else it takes about twice as long."""
 
@@ -130,7 +142,7 @@ class Worker:
 
     def _predict(self, checkpoint: Checkpoint) -> None:
         """Predict the part in view, then its slide, then the others."""
-        threshold = _FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
+        threshold = FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
         # Weaker cells are found too, so that the page can show what a lower threshold would find.
         # A lower threshold would change outlines, but not points.
         lowest = max(LOWEST_SCORE, threshold / 3) if checkpoint.config.task == "detect" else threshold
