@@ -234,7 +234,7 @@ def test_force_replaces_it(model: Model, tmp_path: Path) -> None:
     assert content(tmp_path / "a") == content(tmp_path / "b")
 
 
-@pytest.mark.parametrize("step", ["sweep", "remove_strays"])
+@pytest.mark.parametrize("step", ["write_json", "sweep"])
 def test_killed_while_it_replaces_another(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -244,7 +244,7 @@ def test_killed_while_it_replaces_another(
         killed.setattr(f"sparseshot.prediction.manifest.{step}", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             predict_slide(slide, model, tmp_path / "a", tile_px=200, force=True)
-    predict_slide(slide, model, tmp_path / "a", tile_px=200, force=step == "sweep")
+    predict_slide(slide, model, tmp_path / "a", tile_px=200, force=step == "write_json")
     predict_slide(slide, model, tmp_path / "b", tile_px=200)
     assert content(tmp_path / "a") == content(tmp_path / "b")
 

@@ -25,7 +25,7 @@ from sparseshot.images.tissue import TissueMask
 from sparseshot.metrics import ExpectedQuality
 from sparseshot.models.finder import PLACE_DECIMALS, SlideFrame
 from sparseshot.prediction.density import Density
-from sparseshot.prediction.manifest import MANIFEST, File, Manifest, remove_strays, sweep
+from sparseshot.prediction.manifest import MANIFEST, File, Manifest, sweep
 from sparseshot.prediction.slide_page import DENSITY_PICTURE, Overview, close_boxes, make_slide_page
 from sparseshot.prediction.slide_pictures import inside
 from sparseshot.prediction.summary import SUMMARY, PredictionSummary, expected_on_slide
@@ -114,8 +114,7 @@ def export(
     files = sorted([*_FILES, DENSITY_PICTURE, PAGE])
     finished = replace(manifest, files=tuple(File.of(folder, file) for file in files), finished=True)
     finished.save(folder)
-    sweep(folder)
-    remove_strays(folder, finished)
+    sweep(folder, finished)
     return summary
 
 

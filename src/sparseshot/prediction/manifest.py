@@ -245,12 +245,11 @@ def claim(
     if not shards.resolve().is_relative_to(folder.resolve()):
         raise OutputError(shards, "is a link that leads elsewhere; remove it")
     # The folder has a manifest at every moment, else it would hold files that are no prediction after a kill.
-    sweep(folder)
     folder.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(identity, layout)
     manifest.save(folder)
     shards.mkdir(exist_ok=True)
-    remove_strays(folder, manifest)
+    sweep(folder, manifest)
     return manifest
 
 
@@ -264,23 +263,11 @@ def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str
     return "holds a result with other settings"
 
 
-def remove_strays(folder: Path, manifest: Manifest) -> None:
-    """Remove the shards of an earlier prediction, which the manifest does not name."""
+def sweep(folder: Path, manifest: Manifest) -> None:
+    """Remove shards that the manifest does not name, files that only a resume needs, and temporary files."""
     named = {shard.file.name for shard in manifest.shards}
-    for path in (folder / SHARDS).glob("*.parquet"):
-        if f"{SHARDS}/{path.name}" not in named:
-            path.unlink()
-
-
-def sweep(folder: Path) -> None:
-    """Remove files that only a resume needs, and temporary files left by interrupted writes."""
-    kept = (
-        f"*.{UNDECIDED}.parquet",
-        f"*.{UNFINISHED}.parquet",
-        f"*.{FOUND}.*",
-        f"*.{TISSUE}.npz",
-        ".*.part.*",
-    )
-    for pattern in (*(f"{SHARDS}/{each}" for each in kept), ".*.part.*"):
+    strays = ("*.parquet", f"*.{FOUND}.json", f"*.{TISSUE}.npz", ".*.part.*")
+    for pattern in (*(f"{SHARDS}/{each}" for each in strays), ".*.part.*"):
         for path in folder.glob(pattern):
-            path.unlink(missing_ok=True)
+            if path.relative_to(folder).as_posix() not in named:
+                path.unlink(missing_ok=True)

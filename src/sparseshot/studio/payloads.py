@@ -25,6 +25,9 @@ Name = Annotated[str, Field(min_length=1, max_length=100)]
 Key = Annotated[str, Field(pattern="^[0-9a-z]{8,40}$")]
 """Identifies a change; one that is sent twice counts once."""
 
+ResultName = Annotated[str, Field(pattern="^[rf][0-9]{1,9}$")]
+Threshold = Annotated[float, Field(ge=0, le=1)]
+
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -77,9 +80,9 @@ class Verdict(_Strict):
     """A judgement about all found cells in an area: inside a lasso, or the corners of a box."""
 
     key: Key
-    result: Annotated[str, Field(pattern="^[rf][0-9]{1,9}$")]
+    result: ResultName
     area: Ring
-    threshold: Annotated[float, Field(ge=0, le=1)]
+    threshold: Threshold
     accept: bool
 
     @field_validator("area")
@@ -95,9 +98,9 @@ class Review(_Strict):
     """A region that a person has gone through: what is not marked as wrong is right."""
 
     key: Key
-    result: Annotated[str, Field(pattern="^[rf][0-9]{1,9}$")]
+    result: ResultName
     region: Ring
-    threshold: Annotated[float, Field(ge=0, le=1)]
+    threshold: Threshold
     by: Annotated[str, Field(max_length=100)] = ""
 
     @field_validator("region")
