@@ -22,7 +22,7 @@ from unittest.mock import patch
 from benchmarks.prediction import Repeated, untrained_checkpoint
 from benchmarks.timing import seconds_in_turns
 from sparseshot.cluster.joining import RayCluster
-from sparseshot.cluster.ray_tasks import Call, Needs, run_tasks
+from sparseshot.cluster.ray_tasks import Needs, RemoteCall, run_tasks
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.files import locked
 from sparseshot.images import open_slide
@@ -217,7 +217,7 @@ def _nothing() -> None: ...
 
 
 def _task_seconds(count: int = 4_000) -> float:
-    calls = iter(Call(number, _nothing, ()) for number in range(count))
+    calls = iter(RemoteCall(number, _nothing, ()) for number in range(count))
     start = time.process_time()
     for _ in run_tasks(lambda: next(calls, None), Needs(), lambda: 8):
         pass

@@ -8,7 +8,7 @@ import pytest
 from tests.cluster.conftest import Nodes
 from tests.experiments.test_running import Sweep, failed, ran
 
-from sparseshot.cluster import Executor, Job, LocalProcesses
+from sparseshot.cluster import CommandJob, Executor, LocalProcesses
 from sparseshot.cluster.joining import RayCluster
 from sparseshot.cluster.ray_jobs import RayProcesses
 from sparseshot.experiments import Results
@@ -50,12 +50,12 @@ def test_both_executors_run_jobs_alike(
         request.getfixturevalue("nodes")
         executor = RayProcesses(RayCluster(), most=2)
     jobs = [
-        Job(str(code), (sys.executable, "-c", PROGRAM.format(code=code)), tmp_path / f"{code}.txt")
+        CommandJob(str(code), (sys.executable, "-c", PROGRAM.format(code=code)), tmp_path / f"{code}.txt")
         for code in (0, 3, 0xFE)
     ]
-    taken: list[Job] = []
+    taken: list[CommandJob] = []
 
-    def taking() -> Iterator[Job]:
+    def taking() -> Iterator[CommandJob]:
         for job in jobs:
             taken.append(job)
             yield job

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparseshot.cluster.ray_tasks import Call, Ended
+from sparseshot.cluster.ray_tasks import Ended, RemoteCall
 from sparseshot.files import locked
 from sparseshot.prediction.cluster_tasks import Begun, begin_slide, find_in_band, settle_slide
 from sparseshot.prediction.on_cluster import SlidesUnderWay
@@ -19,8 +19,8 @@ class Simulated:
     def __init__(self, out: Path, paths: list[Path], *, bands: int, seed: int = 0) -> None:
         self.slides = SlidesUnderWay(paths, ("key", []))
         self.out, self.bands, self.random = out, bands, random.Random(seed)
-        self.running: list[Call] = []
-        self.calls: list[Call] = []
+        self.running: list[RemoteCall] = []
+        self.calls: list[RemoteCall] = []
         self.most_open = 0
 
     def run(self, most: int = 6) -> None:
@@ -34,7 +34,7 @@ class Simulated:
             self.slides.note(Ended(call.key, self.answer(call)))
             self.most_open = max(self.most_open, len(self.slides._open))
 
-    def answer(self, call: Call) -> object:
+    def answer(self, call: RemoteCall) -> object:
         path: Path = call.arguments[2]
         folder = self.out / path.name
         if call.function is begin_slide:
@@ -75,7 +75,7 @@ def test_slides_of_one_name_come_one_after_another(tmp_path: Path) -> None:
 
 def test_a_failed_band_ends_its_slide_alone(tmp_path: Path) -> None:
     class Failing(Simulated):
-        def answer(self, call: Call) -> object:
+        def answer(self, call: RemoteCall) -> object:
             if call.function is find_in_band and call.arguments[2].name == "1.svs":
                 return Outcome(call.arguments[2], error="no tile")
             return super().answer(call)

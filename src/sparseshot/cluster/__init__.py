@@ -9,7 +9,7 @@
     joining   how a Ray cluster is joined, and what is checked before anything runs on it
 """
 
-from sparseshot.cluster.jobs import Executor, Job, JobStatus
+from sparseshot.cluster.executor import CommandJob, Executor, JobStatus
 from sparseshot.cluster.local import LocalProcesses
 
-__all__ = ["Executor", "Job", "JobStatus", "LocalProcesses"]
+__all__ = ["CommandJob", "Executor", "JobStatus", "LocalProcesses"]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
-from sparseshot.cluster.jobs import (
+from sparseshot.cluster.executor import (
     MEMORY_PER_JOB,
     POLL_SECONDS,
     STOP_SECONDS,
-    Job,
+    CommandJob,
     JobStatus,
     threads_environment,
 )
@@ -28,10 +28,10 @@ class LocalProcesses:
 
     slots: int
 
-    def run(self, jobs: Iterable[Job]) -> Generator[JobStatus]:
-        """See :meth:`~sparseshot.cluster.jobs.Executor.run`."""
+    def run(self, jobs: Iterable[CommandJob]) -> Generator[JobStatus]:
+        """See :meth:`~sparseshot.cluster.executor.Executor.run`."""
         waiting = iter(jobs)
-        running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = {}
+        running: dict[int, tuple[CommandJob, subprocess.Popen[bytes], float]] = {}
         try:
             while True:
                 for slot in range(self.slots):
@@ -50,7 +50,7 @@ class LocalProcesses:
             stop_processes([process for _, process, _ in running.values()])
 
 
-def start_process(job: Job, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def start_process(job: CommandJob, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start the command of a job with some more environment variables."""
     with job.output.open("ab") as output:
         return subprocess.Popen(

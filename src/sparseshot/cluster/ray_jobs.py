@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sparseshot.cluster.jobs import MEMORY_PER_JOB, Job, JobStatus, threads_environment
+from sparseshot.cluster.executor import MEMORY_PER_JOB, CommandJob, JobStatus, threads_environment
 from sparseshot.cluster.joining import RayCluster
 from sparseshot.cluster.local import start_process, stop_processes
-from sparseshot.cluster.ray_tasks import Call, run_tasks
+from sparseshot.cluster.ray_tasks import RemoteCall, run_tasks
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,18 @@ class RayProcesses:
     cluster: RayCluster
     most: int | None = None
 
-    def run(self, jobs: Iterable[Job]) -> Generator[JobStatus]:
-        """See :meth:`~sparseshot.cluster.jobs.Executor.run`. A job whose node was lost is started again."""
+    def run(self, jobs: Iterable[CommandJob]) -> Generator[JobStatus]:
+        """See :meth:`~sparseshot.cluster.executor.Executor.run`. A job whose node was lost starts again."""
         needs = self.cluster.needs(memory_bytes=MEMORY_PER_JOB)
         waiting = iter(jobs)
-        running: dict[str, tuple[Job, float]] = {}
+        running: dict[str, tuple[CommandJob, float]] = {}
 
-        def take() -> Call | None:
+        def take() -> RemoteCall | None:
             if (job := next(waiting, None)) is None:
                 return None
             running[job.name] = job, time.monotonic()
             here = replace(job, folder=job.folder or Path.cwd())
-            return Call(job.name, run_command, (here, sys.executable, needs.cpus))
+            return RemoteCall(job.name, run_command, (here, sys.executable, needs.cpus))
 
         def room() -> int:
             return min(self.cluster.slots(needs), self.most or sys.maxsize)
@@ -55,7 +55,7 @@ class RayProcesses:
                 yield JobStatus(job, time.monotonic() - start, code)
 
 
-def run_command(job: Job, python: str, threads: int) -> int:
+def run_command(job: CommandJob, python: str, threads: int) -> int:
     """Run the command of a job on this node, in the same folder if it is there, and return its exit code.
 
     Args:

@@ -10,7 +10,7 @@ RETRIES = 3
 _POLL_SECONDS = 0.2
 
 
-class Call(NamedTuple):
+class RemoteCall(NamedTuple):
     """A function to call on some node; ``key`` identifies the call."""
 
     key: Any
@@ -47,7 +47,7 @@ class Needs:
 
 
 def run_tasks(
-    take: Callable[[], Call | None], needs: Needs, room: Callable[[], int]
+    take: Callable[[], RemoteCall | None], needs: Needs, room: Callable[[], int]
 ) -> Generator[Ended | None]:
     """Call functions on the nodes, and yield each call that has ended; None several times a second.
 
@@ -65,7 +65,7 @@ def run_tasks(
 
     options = needs.options()
     remote: dict[Callable[..., Any], Any] = {}
-    running: dict[Any, Call] = {}
+    running: dict[Any, RemoteCall] = {}
     try:
         while True:
             most = room()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from sparseshot.cells import write_cells
-from sparseshot.cluster.jobs import end_with_parent
+from sparseshot.cluster.executor import end_with_parent
 from sparseshot.demo.demo_folder import DemoFolder
 from sparseshot.errors import SparseshotError
 from sparseshot.files import write_json

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.cells import write_cells
-from sparseshot.cluster.jobs import Job, exit_message
+from sparseshot.cluster.executor import CommandJob, exit_message
 from sparseshot.cluster.local import LocalProcesses
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.demo.demo_folder import FULL, DemoFolder, DemoPlan
@@ -99,11 +99,11 @@ def _find_cells(folder: DemoFolder, begin: Begin) -> None:
                 )
 
 
-def _jobs(folder: DemoFolder, losses: Sequence[str]) -> Iterator[Job]:
+def _jobs(folder: DemoFolder, losses: Sequence[str]) -> Iterator[CommandJob]:
     for loss in losses:
         own = folder.of_loss(loss)
         own.path.mkdir(exist_ok=True)
-        yield Job(loss, worker_command(loss), own.output.resolve(), folder.path)
+        yield CommandJob(loss, worker_command(loss), own.output.resolve(), folder.path)
 
 
 def worker_command(loss: str) -> Sequence[str]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from sparseshot.cluster.jobs import end_with_parent
+from sparseshot.cluster.executor import end_with_parent
 from sparseshot.errors import SparseshotWarning
 from sparseshot.experiments.clicks import spend_clicks
 from sparseshot.experiments.experiment import Run

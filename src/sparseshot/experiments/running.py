@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sparseshot.cluster.jobs import Executor, Job, JobStatus, exit_message
+from sparseshot.cluster.executor import CommandJob, Executor, JobStatus, exit_message
 from sparseshot.cluster.local import LocalProcesses, default_slots
 from sparseshot.errors import InputError, OutputError
 from sparseshot.experiments.experiment import Experiment, Run
@@ -83,14 +83,14 @@ def run_experiment(
     return [replace(Result.read(run, out), ran=run in missing) for run in runs]
 
 
-def _jobs(runs: Sequence[Run], out: Path, root: Path | None, command: Command) -> Iterator[Job]:
+def _jobs(runs: Sequence[Run], out: Path, root: Path | None, command: Command) -> Iterator[CommandJob]:
     """Yield the jobs; a run's folder is prepared when its job is taken."""
     for run in runs:
         folder = run_folder(out, run.name)
         make_folder(folder)
         (folder / ERROR).unlink(missing_ok=True)
         write_json(folder / RUN, RunFile(run, None if root is None else str(root), run.subject.fingerprint()))
-        yield Job(run.name, command(folder), folder / OUTPUT)
+        yield CommandJob(run.name, command(folder), folder / OUTPUT)
 
 
 def _run_all(

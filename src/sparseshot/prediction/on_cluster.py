@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.cluster.joining import RayCluster
-from sparseshot.cluster.ray_tasks import Call, Ended, run_tasks
+from sparseshot.cluster.ray_tasks import Ended, RemoteCall, run_tasks
 from sparseshot.errors import ClusterError, OutputError, utf8
 from sparseshot.files import locked, make_folder
 from sparseshot.prediction.cluster_tasks import (
@@ -134,7 +134,7 @@ class SlidesUnderWay:
     outcomes: dict[int, Outcome] = field(default_factory=dict)
     tiles: int = 0
     of_tiles: int = 0
-    _ready: deque[Call] = field(default_factory=deque)
+    _ready: deque[RemoteCall] = field(default_factory=deque)
     _open: dict[int, _OpenSlide] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -145,7 +145,7 @@ class SlidesUnderWay:
         self._taken: dict[str, set[Path]] = defaultdict(set)
         self._busy: set[str] = set()
 
-    def take(self) -> Call | None:
+    def take(self) -> RemoteCall | None:
         """Return the next task that can run; None if all depend on others."""
         if self._ready:
             return self._ready.popleft()
@@ -156,12 +156,12 @@ class SlidesUnderWay:
             self._held[name].append(index)
         return None
 
-    def _beginning(self, index: int) -> Call:
+    def _beginning(self, index: int) -> RemoteCall:
         name = self._names[index]
         if name in self._twice:
             self._busy.add(name)
         taken = frozenset(self._taken.get(name, ()))
-        return Call((index, None), begin_slide, (*self.shared, self.paths[index], taken))
+        return RemoteCall((index, None), begin_slide, (*self.shared, self.paths[index], taken))
 
     def note(self, ended: Ended) -> None:
         """Record the result of a task, and queue the tasks that follow."""
@@ -198,7 +198,7 @@ class SlidesUnderWay:
         self._open[index] = _OpenSlide(begun.folder, dict(begun.bands), lock, time.perf_counter())
         self.of_tiles += sum(begun.bands.values())
         place = (*self.shared, self.paths[index], begun.folder)
-        self._ready += [Call((index, band), find_in_band, (*place, band)) for band in begun.bands]
+        self._ready += [RemoteCall((index, band), find_in_band, (*place, band)) for band in begun.bands]
         self._settle_if_found(index)
 
     def _found(self, index: int, band: int) -> None:
@@ -212,7 +212,7 @@ class SlidesUnderWay:
         slide = self._open[index]
         if not slide.left:
             place = (*self.shared, self.paths[index], slide.folder)
-            self._ready.appendleft(Call((index, None), settle_slide, place))
+            self._ready.appendleft(RemoteCall((index, None), settle_slide, place))
 
     def _end(self, index: int, outcome: Outcome) -> None:
         if (slide := self._open.pop(index, None)) is not None:

@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from sparseshot.errors import DataNotFoundError, InputError, OutputError, SlideError, SparseshotError
 from sparseshot.studio.mark_routes import mark_routes
-from sparseshot.studio.payloads import Level, Place, SlideId
+from sparseshot.studio.payloads import Place, SlideId, ZoomLevel
 from sparseshot.studio.result_routes import result_routes
 from sparseshot.studio.slide_tiles import jpeg, levels_of
 from sparseshot.studio.studio import Studio
@@ -37,7 +37,7 @@ def make_api(studio: Studio) -> FastAPI:
         }
 
     @app.get("/slides/{slide}/tiles/{z}/{x}/{y}.jpg")
-    def tile(slide: SlideId, z: Level, x: Place, y: Place) -> Response:
+    def tile(slide: SlideId, z: ZoomLevel, x: Place, y: Place) -> Response:
         opened = studio.project.slide(slide)
         side = 256 * 2**z
         if z > levels_of(opened) or x * side >= opened.size[0] or y * side >= opened.size[1]:

@@ -15,7 +15,7 @@ SlideId = Annotated[str, InPath(pattern="^[0-9]{1,9}$")]
 ResultId = Annotated[str, InPath(pattern="^[rf][0-9]{1,9}(x|-[rf][0-9]{1,9})?$")]
 """A result; two with a hyphen are compared, and ``x`` shows what the loss has excluded."""
 
-Level = Annotated[int, InPath(ge=0, le=24)]
+ZoomLevel = Annotated[int, InPath(ge=0, le=24)]
 Place = Annotated[int, InPath(ge=0, le=2**22)]
 Share = Annotated[float, Query(ge=0, le=1)]
 Coordinate = Annotated[float, Field(ge=-1e6, le=1e7, allow_inf_nan=False)]

@@ -13,7 +13,7 @@ from sparseshot.cells import Cells
 from sparseshot.prediction.naming import safe_name
 from sparseshot.studio.exchange import written
 from sparseshot.studio.overlay import Paint, overlay_png
-from sparseshot.studio.payloads import Level, Place, ResultId, Share, SlideId, area_of
+from sparseshot.studio.payloads import Place, ResultId, Share, SlideId, ZoomLevel, area_of
 from sparseshot.studio.studio import Studio
 
 _MOST_VECTORS = 4_000
@@ -27,7 +27,7 @@ def result_routes(studio: Studio) -> APIRouter:
     def overlay(  # noqa: PLR0917
         slide: SlideId,
         result: ResultId,
-        z: Level,
+        z: ZoomLevel,
         x: Place,
         y: Place,
         threshold: Share = 0.5,

@@ -18,7 +18,7 @@ _STOPPED = 3
 
 
 @dataclass(frozen=True)
-class Job:
+class CommandJob:
     """A command to run.
 
     Attributes:
@@ -37,7 +37,7 @@ class Job:
 class JobStatus(NamedTuple):
     """State of a started job: seconds since its start, and its exit code once it has ended."""
 
-    job: Job
+    job: CommandJob
     seconds: float = 0.0
     code: int | None = None
 
@@ -45,7 +45,7 @@ class JobStatus(NamedTuple):
 class Executor(Protocol):
     """Runs jobs, several at a time."""
 
-    def run(self, jobs: Iterable[Job]) -> Generator[JobStatus]:
+    def run(self, jobs: Iterable[CommandJob]) -> Generator[JobStatus]:
         """Start jobs in order as there is room, and yield their states several times a second.
 
         The next job is taken from ``jobs`` when it can start. Each job's last state has an exit code.
