@@ -187,7 +187,7 @@ def _check_address(address: str) -> None:
             if connection.recv(9)[3:4] != _SETTINGS and os.environ.get("RAY_USE_TLS", "0") == "0":
                 raise ConnectionError("something else than Ray answers")
     except (OSError, ValueError) as error:
-        raise ClusterError(_no_cluster(place, error)) from error
+        raise ClusterError(_no_cluster(place if address == "auto" else address, error)) from error
 
 
 def _no_cluster(address: str, error: Exception) -> str:
