@@ -4,7 +4,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -47,6 +49,42 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         write_half()
     assert [p.name for p in tmp_path.iterdir()] == ["a.json.gz"]
     assert path.read_text() == "old"
+
+
+# A file that was opened right before Ctrl-C is closed by the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_interrupted_at_any_line_nothing_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, 7)  # what is compiled at the first call is not compiled again
+
+    def reached(moment: int) -> bool:
+        """Write with Ctrl-C before some line of Python; return whether there were that many lines."""
+        lines, interrupts = iter(range(moment)), 0
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal interrupts
+            if event == "line" and frame.f_code.co_filename != __file__ and next(lines, None) is None:
+                interrupts += 1
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        with suppress(KeyboardInterrupt):
+            try:
+                sys.settrace(trace)
+                with replacing(path) as temporary:
+                    temporary.write_text("whole")
+            finally:
+                sys.settrace(before)
+        return interrupts > 0
+
+    moments = 0
+    while reached(moments):
+        assert {each.name for each in tmp_path.iterdir()} <= {path.name}
+        path.unlink(missing_ok=True)
+        moments += 1
+    assert moments > 300
+    assert path.read_text() == "whole"
 
 
 def test_the_temporary_name_keeps_the_suffixes(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import errno
 import glob
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -49,23 +50,20 @@ def replacing(path: Path | str) -> Iterator[Path]:
     prefix = f".{os.fsencode(path.stem)[:100].decode(errors='ignore')}."
     suffix = f".part{''.join(path.suffixes[-2:])}"
     _remove_leftovers(folder, f"{glob.escape(prefix)}*{glob.escape(suffix)}")
-    handle, name = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=folder)
-    temporary = Path(name)
+    # Named before it is made, so that Ctrl-C between the two leaves nothing behind.
+    temporary = folder / f"{prefix}{secrets.token_hex(8)}{suffix}"
     try:
-        _lock(handle)  # until it is renamed, so that nobody takes it for a leftover
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-            if not is_file:
-                with target.open("wb") as output:
-                    shutil.copyfileobj(file, output)
-                return
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes it private; a result is as readable as any other file
-        temporary.replace(target)
+        with temporary.open("xb") as held:
+            _lock(held.fileno())  # until it is renamed, so that nobody takes it for a leftover
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+                if not is_file:
+                    with target.open("wb") as output:
+                        shutil.copyfileobj(file, output)
+                    return
+            temporary.replace(target)
     finally:
-        os.close(handle)
         temporary.unlink(missing_ok=True)
 
 

@@ -30,9 +30,11 @@ class RayCluster:
 
     Attributes:
         device: ``auto`` takes GPUs where the cluster has any; otherwise a name that PyTorch knows.
+        stays: whether this process stays in the cluster when its work has ended.
     """
 
     device: str = "auto"
+    stays: bool = True
     _nodes: tuple[float, list[dict[str, float]]] = (0.0, [])
 
     def nodes(self) -> list[dict[str, float]]:
@@ -163,7 +165,7 @@ def joined(address: str, *, device: str = "auto") -> Iterator[RayCluster]:
     except Exception as error:
         raise ClusterError(_no_cluster(address, error)) from error
     try:
-        yield RayCluster(device)
+        yield RayCluster(device, stays=False)
     finally:
         ray.shutdown()
 

@@ -41,7 +41,7 @@ class RayProcesses:
         def room() -> int:
             return min(self.cluster.slots(needs), self.most or sys.maxsize)
 
-        with closing(run_tasks(take, needs, room)) as tasks:
+        with closing(run_tasks(take, needs, room, cancel=self.cluster.stays)) as tasks:
             for ended in tasks:
                 if ended is None:
                     for job, start in list(running.values()):

@@ -47,12 +47,12 @@ class Needs:
 
 
 def run_tasks(
-    take: Callable[[], RemoteCall | None], needs: Needs, room: Callable[[], int]
+    take: Callable[[], RemoteCall | None], needs: Needs, room: Callable[[], int], *, cancel: bool
 ) -> Generator[Ended | None]:
     """Call functions on the nodes, and yield each call that has ended; None several times a second.
 
-    Closing the iterator cancels the tasks. Ray starts a task again whose worker or node was lost; a function
-    must therefore tolerate being called twice.
+    Ray starts a task again whose worker or node was lost; a function must therefore tolerate being called
+    twice.
 
     Args:
         take: returns the next call when there is room for it; None if there is none at the moment. The
@@ -60,6 +60,8 @@ def run_tasks(
         needs: of each call.
         room: returns how many tasks Ray may hold at a time. Their number, and not that of all calls, decides
             how much memory this process needs.
+        cancel: whether closing the iterator cancels the tasks. Leaving the cluster ends them too, and Ray may
+            abort a process that does both.
     """
     import ray  # noqa: PLC0415  an extra
 
@@ -82,7 +84,7 @@ def run_tasks(
                 yield _ended(running.pop(reference).key, reference)
             yield None
     finally:
-        for reference in running:
+        for reference in running if cancel else ():
             ray.cancel(reference, force=True)
 
 

@@ -89,8 +89,12 @@ def predict_on_cluster(
         work = replace(work, key=uuid.uuid4().hex, load={**work.load, "precision": precision})
     slides = SlidesUnderWay([path.absolute() for path in paths], (work.key, [ray.put(work)]))
     show = _Display(begin, cluster, len(paths))
+
+    def room() -> int:
+        return _AHEAD * cluster.slots(needs)
+
     try:
-        with closing(run_tasks(slides.take, needs, lambda: _AHEAD * cluster.slots(needs))) as tasks:
+        with closing(run_tasks(slides.take, needs, room, cancel=cluster.stays)) as tasks:
             for ended in tasks:
                 if ended is not None:
                     slides.note(ended)
