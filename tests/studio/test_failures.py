@@ -5,7 +5,10 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -26,52 +29,67 @@ def on_disk(project: Path) -> int:
     return len(MarkBook(project / "marks.jsonl").items("1"))
 
 
-def near_middle(centres: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> list[tuple[float, float]]:
+class Opened(NamedTuple):
+    """The studio with a small slide in view.
+
+    Attributes:
+        tab: of the browser.
+        process: of the studio.
+        slide: its file.
+        project: its folder.
+        places: of cells in view.
+    """
+
+    tab: StudioTab
+    process: "subprocess.Popen[str]"
+    slide: Path
+    project: Path
+    places: list[tuple[float, float]]
+
+
+@contextmanager
+def opened(folder: Path, *options: object) -> Iterator[Opened]:
+    slide, centres = small_slide(folder)
+    project = folder / "project"
     inside = centres[(np.abs(centres - (500, 350)) < (250, 250)).all(axis=1)]
-    return spread(inside, 40, 30)
-
-
-def test_a_full_disk_and_a_lost_connection(tmp_path: Path) -> None:
-    slide, centres = small_slide(tmp_path)
-    project = tmp_path / "project"
-    places = near_middle(centres)
     with (
-        running_studio(slide, "--project", project, "--mpp", MPP) as (address, process),
+        running_studio(slide, "--project", project, "--mpp", MPP, *options) as (address, process),
         chromium() as driver,
     ):
         tab = StudioTab(driver, address)
         tab.open(500, 350, 0)
-        tab.click(*places[0])
+        yield Opened(tab, process, slide, project, spread(inside, 40, 30))
+
+
+def test_a_full_disk_and_a_lost_connection(tmp_path: Path) -> None:
+    with opened(tmp_path) as studio:
+        tab, project = studio.tab, studio.project
+        tab.click(*studio.places[0])
         tab.until("mark", lambda: on_disk(project) == 1)
 
         # No file of the process may grow beyond this: as if the disk were full.
         full = (project / "marks.jsonl").stat().st_size
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (full, resource.RLIM_INFINITY))
-        tab.click(*places[1])
+        resource.prlimit(studio.process.pid, resource.RLIMIT_FSIZE, (full, resource.RLIM_INFINITY))
+        tab.click(*studio.places[1])
         tab.until("notice", lambda: "disk is full" in tab.text(), 60)
         assert on_disk(project) == 1
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.prlimit(
+            studio.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )
         tab.until("second mark", lambda: on_disk(project) == 2, 60)
 
         # The computer sleeps: the connection breaks, and the page is used before it is back.
         tab.script("window.socket.disconnect()")
-        tab.click(*places[2])
+        tab.click(*studio.places[2])
         tab.until("mark without the WebSocket", lambda: on_disk(project) == 3, 60)
         tab.script("window.socket.connect()")
         tab.until("number of marks, which the server writes", lambda: "3 marks" in tab.text(), 60)
 
 
 def test_tabs_and_processes_see_each_others_marks(tmp_path: Path) -> None:
-    slide, centres = small_slide(tmp_path)
-    project = tmp_path / "project"
-    places = near_middle(centres)
-    with (
-        running_studio(slide, "--project", project, "--mpp", MPP) as (address, _),
-        chromium() as driver,
-    ):
-        tab = StudioTab(driver, address)
-        tab.open(500, 350, 0)
-        tab.click(*places[0])
+    with opened(tmp_path) as studio:
+        tab, project = studio.tab, studio.project
+        tab.click(*studio.places[0])
         tab.until("mark", lambda: on_disk(project) == 1)
         code = (
             "import sys; from pathlib import Path; from sparseshot.studio.marks import MarkBook;"
@@ -80,56 +98,44 @@ def test_tabs_and_processes_see_each_others_marks(tmp_path: Path) -> None:
         )
         subprocess.run([sys.executable, "-c", code, str(project / "marks.jsonl")], check=True)
         tab.until("mark of another process", lambda: tab.marks("cell") == 2, 60)
-        first = driver.current_window_handle
-        driver.switch_to.new_window("tab")
+        first = tab.driver.current_window_handle
+        tab.driver.switch_to.new_window("tab")
         metrics = {"width": 1280, "height": 720, "deviceScaleFactor": 1, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        second = StudioTab(driver, address)
+        tab.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        second = StudioTab(tab.driver, tab.address)
         second.open(500, 350, 0)
         second.until("marks of the first tab", lambda: second.marks("cell") == 2, 60)
-        second.click(*places[1])
+        second.click(*studio.places[1])
         second.until("mark", lambda: on_disk(project) == 3, 60)
-        driver.switch_to.window(first)
+        tab.driver.switch_to.window(first)
         tab.until("mark of the second tab", lambda: tab.marks("cell") == 3, 60)
 
 
 def test_a_training_that_dies_is_reported_and_resumed(tmp_path: Path) -> None:
-    slide, centres = small_slide(tmp_path)
-    project = tmp_path / "project"
-    with (
-        running_studio(slide, "--project", project, "--mpp", MPP, "--steps", 100_000) as (address, _),
-        chromium() as driver,
-    ):
-        tab = StudioTab(driver, address)
-        tab.open(500, 350, 0)
-        for place in near_middle(centres)[:20]:
+    with opened(tmp_path, "--steps", 100_000) as studio:
+        tab, project = studio.tab, studio.project
+        for place in studio.places[:20]:
             tab.click(*place)
         tab.until("marks", lambda: on_disk(project) == 20)
         tab.press("t")
         tab.until("training", lambda: "step" in tab.text())
         os.kill(worker_of(project), signal.SIGKILL)
         tab.until("notice", lambda: "ended while training" in tab.text(), 60)
-        driver.find_element("xpath", "//button[contains(., 'Resume')]").click()
+        tab.driver.find_element("xpath", "//button[contains(., 'Resume')]").click()
         tab.until("training again", lambda: "run 1: learning, step" in tab.text())
         (project / RUNS / "0001" / "stop").touch()
         tab.until("end", lambda: "stopped" in tab.text(), 60)
 
 
 def test_a_slide_that_disappears_and_comes_back(tmp_path: Path) -> None:
-    slide, _ = small_slide(tmp_path)
-    project = tmp_path / "project"
-    with (
-        running_studio(slide, "--project", project, "--mpp", MPP) as (address, _),
-        chromium() as driver,
-    ):
-        tab = StudioTab(driver, address)
-        tab.open(500, 350, 0)
-        slide.rename(tmp_path / "away.png")
+    with opened(tmp_path) as studio:
+        tab, project = studio.tab, studio.project
+        studio.slide.rename(tmp_path / "away.png")
         tab.press("-")  # tiles that the page does not have yet
         tab.until("notice", lambda: "disappeared" in tab.text(), 60)
         tab.click(503, 353)
         tab.until("mark without the slide", lambda: on_disk(project) == 1, 60)
-        (tmp_path / "away.png").rename(slide)
+        (tmp_path / "away.png").rename(studio.slide)
         tab.press("-")
         tab.until("no notice", lambda: "disappeared" not in tab.text(), 60)
 

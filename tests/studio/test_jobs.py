@@ -11,7 +11,7 @@ from sparseshot.errors import InputError
 from sparseshot.files import read_json, write_json
 from sparseshot.prediction import read_prediction
 from sparseshot.studio.jobs import FOUND, RUN, STATE, Job, Jobs, State
-from sparseshot.studio.results import Result
+from sparseshot.studio.slide_results import SlideResult
 from sparseshot.studio.studio import Studio
 
 
@@ -122,7 +122,7 @@ def test_a_process_without_a_job_ends_with_the_studio(studio: Studio) -> None:
 def test_a_result_grows_from_the_part_in_view(tmp_path: Path) -> None:
     from sparseshot.cells import Cells
 
-    result = Result(tmp_path / "found", 0.5)
+    result = SlideResult(tmp_path / "found", 0.5)
     assert result.version == ""
     Cells([[10, 10], [20, 20]], score=[0.9, 0.8], mpp=0.5).write(result.view)
     write_json(result.view.with_suffix(".json"), [0, 0, 100, 100])
@@ -136,9 +136,9 @@ def test_a_growing_result_is_not_read_for_every_shard(
 ) -> None:
     from sparseshot.cells import Cells
     from sparseshot.studio import results as results_module
-    from sparseshot.studio.results import FoundIndexes
+    from sparseshot.studio.slide_results import FoundIndexes
 
-    result, indexes = Result(tmp_path / "found", 0.5), FoundIndexes()
+    result, indexes = SlideResult(tmp_path / "found", 0.5), FoundIndexes()
     write_json(result.view.with_suffix(".json"), [0, 0, 100, 100])
 
     def grow(cells: int) -> None:

@@ -106,8 +106,8 @@ def size_from_channels(channels: Tensor, *, stride: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Found:
-    """Detections, in no particular order.
+class Detections:
+    """Places, scores and labels of detections, in no particular order.
 
     Attributes:
         xy: ``(K, 2)`` float64 pixels.
@@ -122,7 +122,7 @@ class Found:
     size: NDArray[np.float64] | None
 
 
-def decode(output: Tensor, *, out_channels: int, stride: int, threshold: float) -> Found:
+def decode(output: Tensor, *, out_channels: int, stride: int, threshold: float) -> Detections:
     """Decode one image's output ``(channels, rows, cols)``: grid cells with p ≥ threshold."""
     sizes = output.shape[0] == out_channels + 4
     if output.ndim != 3 or (not sizes and output.shape[0] != out_channels + 2):
@@ -138,7 +138,7 @@ def decode(output: Tensor, *, out_channels: int, stride: int, threshold: float) 
     xy = stride * torch.stack([col + offset[0].double(), row + offset[1].double()], dim=1)
     label = chosen[1:out_channels].argmax(dim=0) + 1 if out_channels > 1 else torch.ones_like(row)
     size = size_from_channels(chosen[out_channels + 2 :], stride=stride).double().T if sizes else None
-    return Found(
+    return Detections(
         xy.cpu().numpy(),
         p[row, col].cpu().numpy(),
         label.cpu().numpy(),

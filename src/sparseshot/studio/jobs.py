@@ -15,7 +15,7 @@ from sparseshot.files import locked, read_as, write_json
 from sparseshot.studio.found_cells import Area
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import Project
-from sparseshot.studio.results import Result
+from sparseshot.studio.slide_results import SlideResult
 from sparseshot.training.logs import read_log
 
 FEW_MARKS_THRESHOLD = 0.5
@@ -237,10 +237,10 @@ class Jobs:
                 _AT_WORK.append(self._worker)
             self._worker = None
 
-    def result(self, number: int, slide: str) -> Result:
+    def result(self, number: int, slide: str) -> SlideResult:
         """Return what a run found on a slide."""
         self.project.entry(slide)
-        return Result(self.folder(number) / FOUND / slide, self.project.slide(slide).mpp)
+        return SlideResult(self.folder(number) / FOUND / slide, self.project.slide(slide).mpp)
 
     def _write_marks(self, folder: Path) -> int:
         total = 0

@@ -20,7 +20,7 @@ from sparseshot.studio.found_cells import Area, FoundCells
 from sparseshot.studio.jobs import FEW_MARKS_THRESHOLD, MARKS, RUN, Jobs
 from sparseshot.studio.marks import NEGATIVE, MarkBook
 from sparseshot.studio.project import Project
-from sparseshot.studio.results import FoundIndexes, Result
+from sparseshot.studio.slide_results import FoundIndexes, SlideResult
 from sparseshot.studio.slide_tiles import ByteCache, SlideTiles
 from sparseshot.studio.suggesting import NextRegions, read_next
 from sparseshot.training.checkpoint import Checkpoint
@@ -71,7 +71,7 @@ class Studio:
         opened = self.project.entry(slide).found
         return runs | {f"f{number}": Path(path).name for number, path in enumerate(opened)}
 
-    def result(self, slide: str, name: str) -> Result:
+    def result(self, slide: str, name: str) -> SlideResult:
         """Return a result by its id: ``r`` and the number of a run, or ``f`` and that of an opened folder."""
         number = int(name[1:])
         if name.startswith("r"):
@@ -79,7 +79,7 @@ class Studio:
         opened = self.project.entry(slide).found
         if number >= len(opened):
             raise DataNotFoundError(self.project.folder, "there is no such result")
-        return Result(Path(opened[number]), self.project.slide(slide).mpp)
+        return SlideResult(Path(opened[number]), self.project.slide(slide).mpp)
 
     def found(self, slide: str, name: str) -> tuple[str, FoundCells]:
         """Return the version of a result and its cells by place.

@@ -39,7 +39,7 @@ from sparseshot.studio.jobs import (
 from sparseshot.studio.marks import NEGATIVE
 from sparseshot.studio.project import Project
 from sparseshot.studio.rehearsal import rehearse
-from sparseshot.studio.results import Result
+from sparseshot.studio.slide_results import SlideResult
 from sparseshot.studio.suggesting import Superseded, write_next
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.checkpoint import Checkpoint
@@ -200,7 +200,7 @@ class Worker:
     def _predict_view(self, model: Model, name: str) -> None:
         slide = self.project.slide(name)
         assert self.job.view is not None
-        result = Result(self.folder / FOUND / name, slide.mpp)
+        result = SlideResult(self.folder / FOUND / name, slide.mpp)
         result.view.parent.mkdir(exist_ok=True)
         cells = predict_area(slide, model, self.job.view)
         write_json(result.view.with_suffix(".json"), list(self.job.view))

@@ -5,8 +5,8 @@ out and leaves a placeholder, so that features of equal remains, their *skeleton
 
 Each write consumes a byte that no other write to the same array consumes: a closing bracket for a feature,
 shape, polygon, ring or position, the byte after a number for its end, a byte of a number for the text, and a
-comma or closing bracket for a placeholder. :meth:`Found.room` counts these bytes beforehand, so that no
-content can lead a write out of its array.
+comma or closing bracket for a placeholder. :meth:`ScannedFeatures.room` counts these bytes beforehand, so
+that no content can lead a write out of its array.
 """
 
 from typing import Any, NamedTuple, Self
@@ -37,7 +37,7 @@ _ENDS_NUMBER = np.isin(np.arange(256), list(b' \t\r\n,:[]{}"'))
 _BEGINS_NUMBER = np.isin(np.arange(256), list(b"-0123456789NnI"))  # also of NaN, null and Infinity
 
 
-class Found(NamedTuple):
+class ScannedFeatures(NamedTuple):
     """Contents of a piece of GeoJSON.
 
     Attributes:
@@ -82,18 +82,18 @@ class Found(NamedTuple):
         return room
 
 
-def scan(data: bytes, phase: int, token: bytes) -> tuple[int, int, Found]:
+def scan(data: bytes, phase: int, token: bytes) -> tuple[int, int, ScannedFeatures]:
     """Return how the scan of ``data`` ended, how many bytes it used, and the whole features in it.
 
     In phase FRAME the scan ends at the array of features; a document without one counts as one feature.
     """
-    room = Found.room(data)
+    room = ScannedFeatures.room(data)
     end, used, features = _walk(np.frombuffer(data, np.uint8), phase, np.frombuffer(token, np.uint8), room)
     _, _, skeleton, shape, number = room.features[features]
     polygon = room.polygons[shape]
     ring = room.rings[polygon]
     position = room.positions[ring]
-    found = Found(
+    found = ScannedFeatures(
         room.features[: features + 1],
         room.skeletons[:skeleton],
         room.polygons[: shape + 1],

@@ -22,7 +22,7 @@ from sparseshot.cells.formats.geojson_scan import (
     NOT_OBJECT,
     TOKEN_BYTES,
     TOO_DEEP,
-    Found,
+    ScannedFeatures,
     scan,
 )
 from sparseshot.cells.rings import Rings
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     """
 
     data: bytes
-    found: Found
+    found: ScannedFeatures
     first: int
 
     def skeletons(self) -> list[bytes]:

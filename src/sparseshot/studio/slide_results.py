@@ -27,7 +27,7 @@ _REST = 10.0
 
 
 @dataclass(frozen=True)
-class Result:
+class SlideResult:
     """What a model found on a slide, as far as it has got.
 
     Attributes:
@@ -122,7 +122,7 @@ class FoundIndexes:
     _kept: "OrderedDict[Path, _Index]" = field(default_factory=OrderedDict)
     _mutex: Lock = field(default_factory=Lock)
 
-    def of(self, result: Result) -> tuple[str, FoundCells]:
+    def of(self, result: SlideResult) -> tuple[str, FoundCells]:
         """Return the version of a result and its index, read anew if the result has grown.
 
         One that still grows is read again only after ten times as long as reading takes: otherwise millions
@@ -150,7 +150,7 @@ class FoundIndexes:
             return kept.version, kept.cells
 
 
-def _is_due(kept: _Index, result: Result) -> bool:
+def _is_due(kept: _Index, result: SlideResult) -> bool:
     if time.monotonic() - kept.made >= _REST * kept.took:
         return True
     manifest = result.manifest()
