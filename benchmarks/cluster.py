@@ -219,7 +219,7 @@ def _nothing() -> None: ...
 def _task_seconds(count: int = 4_000) -> float:
     calls = iter(RemoteCall(number, _nothing, ()) for number in range(count))
     start = time.process_time()
-    for _ in run_tasks(lambda: next(calls, None), Needs(), lambda: 8):
+    for _ in run_tasks(lambda: next(calls, None), Needs(), lambda: 8, cancel=False):
         pass
     return (time.process_time() - start) / count
 
@@ -271,7 +271,7 @@ def many_slides(folder: Path) -> tuple[str, float]:
             for out in ("", str(folder / f"{count}")):
                 slides = SlidesUnderWay([Path(f"{number:05d}.svs") for number in range(count)], (out, []))
                 before, start, own = _resident_mb(), time.perf_counter(), time.process_time()
-                for ended in run_tasks(slides.take, Needs(), lambda: 8):
+                for ended in run_tasks(slides.take, Needs(), lambda: 8, cancel=False):
                     if ended is not None:
                         slides.note(ended)
                 took.append((time.perf_counter() - start, time.process_time() - own, _resident_mb() - before))

@@ -18,7 +18,7 @@ _LOGITS: NDArray[np.float64] = np.arange(BINS) / BINS_PER_LOGIT - HIGHEST_LOGIT
 DOUBT_IN_MARKS = 4.0
 """Predictions added to the predicted positives, in marks; see :func:`calibrate_threshold`."""
 
-PRIOR_SPREAD, PRIOR_SPREAD_OF_AREAS = 0.5, 1.5
+PRIOR_SPREAD, PRIOR_SPREAD_OF_AREAS = 0.5, 3.0
 """Standard deviation, in logits, of the best threshold about the one that a loss is built for. It is larger
 where marks are areas: there confident pixels beside cells are excluded, and their scores stay high."""
 
