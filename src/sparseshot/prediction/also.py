@@ -9,23 +9,29 @@ from sparseshot.cells.formats.geoparquet import read_places
 from sparseshot.cells.formats.options import optional
 from sparseshot.cells.formats.registry import FORMATS
 from sparseshot.errors import InputError
+from sparseshot.prediction.dicom_annotations import write_annotations
 from sparseshot.prediction.export import read_prediction
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.slides import Outcome, failing_alone
 
 _WITHOUT_OUTLINES = ("csv", "tsv", "txt", "h5ad")
-_NEEDED = {"h5ad": "anndata", "zarr": "spatialdata"}
-"""Packages that must be installed, which are also the names of the extras."""
+_NEEDED = {
+    "h5ad": ("anndata", "anndata"),
+    "zarr": ("spatialdata", "spatialdata"),
+    "dcm": ("highdicom", "dicom"),
+}
+"""Packages that must be installed, and the extras that install them."""
 
 
 def check_also(endings: Iterable[str]) -> None:
     """Raise InputError for an ending that cannot be written, before hours of work."""
-    known = sorted({each.removeprefix(".") for form in FORMATS.values() for each in form.endings})
+    known = sorted({"dcm", *(each.removeprefix(".") for form in FORMATS.values() for each in form.endings)})
     for ending in endings:
         if ending not in known:
             raise InputError(f"--also {ending} is no format; known are {', '.join(known)}")
         if ending in _NEEDED:
-            optional(_NEEDED[ending], extra=_NEEDED[ending])
+            module, extra = _NEEDED[ending]
+            optional(module, extra=extra)
 
 
 def write_also(outcomes: Iterable[Outcome], endings: Sequence[str]) -> list[Outcome]:
@@ -40,9 +46,13 @@ def write_also(outcomes: Iterable[Outcome], endings: Sequence[str]) -> list[Outc
             folder = outcome.summary.folder
             for ending in endings:
                 target = folder / f"cells.{ending}"
-                if not (outcome.summary.skipped and target.exists()):
-                    has_outlines = ending not in _WITHOUT_OUTLINES
-                    write_cells(read_prediction(folder) if has_outlines else _places(folder), target)
+                if outcome.summary.skipped and target.exists():
+                    continue
+                cells = _places(folder) if ending in _WITHOUT_OUTLINES else read_prediction(folder)
+                if ending == "dcm":  # needs the header of the slide, which other formats do not
+                    write_annotations(cells, target, slide=outcome.path)
+                else:
+                    write_cells(cells, target)
         return outcome
 
     return [failing_alone(outcome.path, partial(written, outcome)) for outcome in outcomes]

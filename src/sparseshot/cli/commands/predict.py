@@ -51,7 +51,7 @@ def predict(
     ] = False,
     also: Annotated[
         list[str] | None,
-        Option(help="Write all cells of a slide as csv, h5ad (AnnData), zarr (SpatialData), …; repeatable."),
+        Option(help="Write all cells as csv, h5ad (AnnData), zarr (SpatialData), dcm (DICOM) …; repeatable."),
     ] = None,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Only estimate tiles, time, cells and disk space.")
