@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Callable, Set
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from numba import njit
 from numba.core import event
+from numba.core.caching import FunctionCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,10 +24,25 @@ def compiled(function: Function, *, fastmath: Set[str] = frozenset()) -> Functio
         fastmath: the relaxations of IEEE arithmetic that LLVM may use.
     """
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
-    try:
-        return cast(Function, njit(cache=True, **options)(function))
-    except RuntimeError:  # numba found no folder for its cache
-        return cast(Function, njit(**options)(function))
+    dispatcher = njit(**options)(function)
+    with suppress(RuntimeError):  # no folder for it
+        dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]  # as numba's own option does
+    return cast(Function, dispatcher)
+
+
+class _Cache(FunctionCache):
+    """The machine code of a function on disk, without what an earlier version of this package has left.
+
+    numba reads the types of the arguments before it compares the age of the source; a class that is gone
+    would stop every call.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (AttributeError, ImportError):
+            self.flush()  # type: ignore[no-untyped-call]
+            return None
 
 
 class _Notice(event.Listener):

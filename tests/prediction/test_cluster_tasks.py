@@ -71,13 +71,23 @@ def test_a_settlement_does_not_trust_a_damaged_shard(
         b""
     )
     assert begun(slide)[1] == []
-    settled = settle_slide(*SHARED, slide, folder)
-    assert settled.is_whole
-    assert content(tmp_path / "out") == content(tmp_path / "whole")
+    for _ in range(2):  # the second time as if the first worker had been lost before it could answer
+        settled = settle_slide(*SHARED, slide, folder)
+        assert settled.is_whole
+        assert content(tmp_path / "out") == content(tmp_path / "whole")
     again = begin_slide(*SHARED, slide, frozenset()).outcome
     assert again is not None
     assert again.summary is not None
     assert again.summary.skipped
+
+
+def test_a_damaged_tissue_mask_is_written_anew(work: ClusterWork, slide: Path) -> None:
+    folder, bands = begun(slide)
+    (mask,) = folder.glob("cells/*.tissue.npz")
+    mask.write_bytes(b"damaged")
+    assert isinstance(find_in_band(*SHARED, slide, folder, bands[0]), Outcome)
+    assert begun(slide) == (folder, bands)
+    assert isinstance(find_in_band(*SHARED, slide, folder, bands[0]), int)
 
 
 def test_a_small_slide_is_done_at_once_and_a_bad_one_fails(

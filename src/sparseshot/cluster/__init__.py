@@ -2,7 +2,7 @@
 
 ::
 
-    jobs      commands in separate processes, and the interface that runs them
+    executor  commands in separate processes, and the interface that runs them
     local     on this machine
     ray_tasks functions on a Ray cluster, a bounded number at a time
     ray_jobs  commands on a Ray cluster

@@ -79,10 +79,7 @@ def settle_bands(work: SlideFolder) -> None:
 
 def keep_tissue(work: SlideFolder) -> None:
     """Write the tissue of a slide into its folder, so that no other process has to find it again."""
-    path = work.folder / _tissue_name(work.manifest)
-    if path.exists():
-        return
-    tissue = work.tissue
+    path, tissue = work.folder / _tissue_name(work.manifest), work.tissue
     overview = np.empty((0, 0, 3), np.uint8) if tissue.overview is None else tissue.overview
     with replacing(path) as temporary, temporary.open("wb") as file:
         grid, size = np.array(astuple(tissue.grid)), np.array(tissue.size)

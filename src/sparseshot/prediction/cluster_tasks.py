@@ -20,6 +20,7 @@ from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import full_disk_is_output_error, predict_rest
 from sparseshot.prediction.slide_folder import SlideFolder, tiles_in
 from sparseshot.prediction.slides import Outcome, PredictionOptions, failing_alone, slide_folder_inside
+from sparseshot.prediction.summary import read_summary
 from sparseshot.training.checkpoint import Checkpoint
 
 WHOLE_TILES = 48
@@ -145,6 +146,9 @@ def settle_slide(key: str, work: list[Any], path: Path, folder: Path) -> Outcome
             full_disk_is_output_error(folder),
             open_slide(path, mpp=asked.options.mpp) as slide,
         ):
+            manifest = _claimed(folder, model)
+            if manifest.finished:  # by a worker that was lost before it could say so
+                return Outcome(path, read_summary(folder, manifest))
             own = _reopened(asked, model, slide, folder)
             own.manifest = own.manifest.sound(folder)
             settle_bands(own)
@@ -174,10 +178,16 @@ def _opened(asked: ClusterWork, model: Model, path: Path, folder: Path) -> Slide
     return _here.opened[1]
 
 
-def _reopened(asked: ClusterWork, model: Model, slide: Slide, folder: Path) -> SlideFolder:
+def _claimed(folder: Path, model: Model) -> Manifest:
+    """Return the manifest of a folder; an OutputError if it is no longer this model's."""
     manifest = Manifest.load(folder)
     if manifest is None or manifest.identity["model"]["fingerprint"] != model.fingerprint:
         raise OutputError(folder, "was changed by another sparseshot; run the same command again")
+    return manifest
+
+
+def _reopened(asked: ClusterWork, model: Model, slide: Slide, folder: Path) -> SlideFolder:
+    manifest = _claimed(folder, model)
     tissue = kept_tissue(folder, manifest) if asked.options.only_tissue else TissueMask.everywhere(slide)
     return SlideFolder(slide, model, folder, manifest, tissue, asked.options.measuring)
 
