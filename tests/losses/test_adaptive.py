@@ -211,6 +211,18 @@ def test_each_class_has_its_own_share() -> None:
     assert told["alpha_1"] > 1.5 * told["alpha_2"]
 
 
+def test_a_marked_class_that_is_never_predicted_counts_as_marked_throughout() -> None:
+    loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0)
+    target = torch.zeros(400, dtype=torch.long)
+    target[:40], target[40:80] = 1, 2
+    logits = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    logits[:, 2] -= 20.0
+    loss(logits, target, progress=1.0)
+    values = loss.log_values()
+    assert values["marked_share_2"] <= 1.0
+    assert values["alpha_2"] > 0.1
+
+
 def test_unannotated_locations_weigh_as_the_class_the_model_gives_them() -> None:
     loss = AdaptiveExclusiveCrossEntropy(rho=1.0).eval()
     logits, target = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(50).long()

@@ -160,6 +160,17 @@ def test_very_few_marks(marks: list[float]) -> None:
     assert 0.01 < chosen.threshold <= 0.3
 
 
+def test_no_threshold_below_everything_that_was_found() -> None:
+    """A detector reports cells from some score on; below it the number found stands still, but not in use."""
+    random = np.random.default_rng(3)
+    cells, others = sigmoid(random.normal(-3.7, 0.8, 1000)), sigmoid(random.normal(-7, 1, 50_000))
+    everything = np.concatenate((cells, others))
+    for marks in (30, 100, 300):
+        held_out = np.where(cells[:marks] >= 0.01, cells[:marks], 0)
+        chosen = calibrate_threshold(held_out, everything[everything >= 0.01])
+        assert chosen.threshold >= 0.0099
+
+
 def test_marks_that_were_never_found() -> None:
     chosen = calibrate_threshold([0.0, 0.0], [0.4, 0.6])
     assert (chosen.threshold, chosen.criterion, chosen.recall) == (0.5, 0.0, 0.0)

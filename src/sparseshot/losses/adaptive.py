@@ -58,7 +58,8 @@ def estimate_marked_share(marked: Tensor, everything: Tensor, certain: Tensor | 
     marked, everything = reverse_cumsum(marked), reverse_cumsum(everything)
     marks = marked if certain is None else marked + reverse_cumsum(certain)
     bin_ = ((marks >= _CONFIDENT * marks[..., :1]).sum(-1, keepdim=True) - 1).clamp(min=0)
-    share = marked.gather(-1, bin_) / everything.gather(-1, bin_).clamp(min=1e-12)
+    # A class that is marked but not predicted yet has marks and hardly any locations.
+    share = (marked.gather(-1, bin_) / everything.gather(-1, bin_).clamp(min=1e-12)).clamp(max=1.0)
     return torch.where(marks[..., :1] > 0, share, torch.nan).squeeze(-1)
 
 
@@ -232,6 +233,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         else:
             zc = share * attainable_f1(marked, everything, self.histograms.marks.cpu(), share) / 2
             zc = torch.where(share > 0, zc, share)  # every mark is inside exhaustive regions
+        zc = zc.clamp(max=0.5)  # where α is 1, its largest value
         alpha = (zc / (1.0 - zc)).clamp(_SMALLEST_ALPHA, 1.0)
         self.share, self.alpha = share, torch.where(share.isnan(), self.alpha, alpha)
 

@@ -118,9 +118,7 @@ def calibrate_threshold(
 
     recall = marked.at_least() / marked.total
     predicted = everything.at_least()
-    usable = recall > 0
-    usable[0] = False  # its bin also holds what was not found
-    if not usable.any():
+    if not _usable(recall, predicted).any():
         return Calibration(threshold=0.5, criterion=0.0, recall=0.0, positive_share=0.0)
     logit, error = _choice(marked.counts, predicted, independent)
     if prior is not None:
@@ -157,14 +155,24 @@ def _choice(marked: NDArray[np.int64], predicted: NDArray[np.int64], marks: int)
 def _best_logit(marked: NDArray[np.int64], predicted: NDArray[np.int64], marks: int) -> float:
     """Return the logit at which the stable form of the criterion is highest."""
     recall = np.cumsum(marked[::-1])[::-1] / marked.sum()
-    usable = recall > 0
-    usable[0] = False  # its bin also holds what was not found
+    usable = _usable(recall, predicted)
     median = np.flatnonzero(usable & (recall >= recall[1] / 2))[-1]
     doubt = DOUBT_IN_MARKS * predicted[median] / (recall[median] * marks)
     steady = _smoothed(marked, marks)
     value = np.where(usable, steady**2 / np.maximum(predicted + doubt, 1), 0)
     best = np.flatnonzero(value >= value.max() * (1 - 1e-9))
     return float(_LOGITS[best[len(best) // 2]])
+
+
+def _usable(recall: NDArray[np.float64], predicted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return the bins that a threshold may be chosen from."""
+    usable = recall > 0
+    usable[0] = False  # its bin also holds what was not found
+    if predicted[0]:
+        # Nothing was found below the lowest score, which tells nothing about what is there.
+        lowest = np.flatnonzero(predicted == predicted[0])[-1]
+        usable[:lowest] = False
+    return usable
 
 
 def mark_scores(
