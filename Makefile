@@ -15,7 +15,7 @@ demo: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0  # first and pinned, so that no later requirement installs another build
-	$(BIN)/pip install --quiet --editable ".[dev,docs,studio,cluster,onnx,openvino,anndata,dicom,zarr]"
+	$(BIN)/pip install --quiet --editable ".[dev,docs,studio,cluster,onnx,openvino,int8,anndata,dicom,zarr]"
 	$(BIN)/pip install --quiet --no-deps ece_loss  # the authors' package, the reference for our preset in the tests
 	touch $@
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from sparseshot.images.slide import Grid
 from sparseshot.models.colour import network_input
 from sparseshot.models.inference import TILE_PX, forward
 from sparseshot.prediction import Model
-from sparseshot.prediction.compiled_network import STREAMS, compiled_network
+from sparseshot.prediction.compiled_network import STREAMS, NetworkPrecision, compiled_network, int8_engine
 from sparseshot.prediction.onnx_file import write_onnx
 
 THREADS = ThreadPoolExecutor(STREAMS)
@@ -34,27 +35,33 @@ MODELS = {"detect": "starter", "segment": "starter-outlines"}
 
 
 def ways(
-    model: Model, folder: Path, *, bfloat16: bool, compiles: bool
+    model: Model, folder: Path, *, precision: NetworkPrecision, compiles: bool
 ) -> dict[str, Callable[[NDArray[np.uint8]], object]]:
-    """Return each engine that is installed, as a function of an image."""
-    network = model.network
-    found: dict[str, Callable[[NDArray[np.uint8]], object]] = {
-        "eager": lambda image: forward(network, image, bfloat16=bfloat16)
-    }
+    """Return each engine that is installed and has the precision, as a function of an image."""
+    network, mpp = model.network, model.mpp
+    found: dict[str, Callable[[NDArray[np.uint8]], object]] = {}
+    if precision != "int8":
+        found["eager"] = lambda image: forward(network, image, bfloat16=precision == "bf16")
     try:
-        found["openvino"] = compiled_network(network, "openvino", bfloat16=bfloat16)
+        if precision == "int8":
+            int8_engine("openvino", model.device)
+        found["openvino"] = compiled_network(network, "openvino", precision=precision, mpp=mpp)
     except InputError as error:
         print(f"openvino: {error}", file=sys.stderr)
-    if not bfloat16 and importlib.util.find_spec("onnxruntime"):
+    if precision == "32" and importlib.util.find_spec("onnxruntime"):
         found["onnxruntime"] = _onnxruntime(write_onnx(model, folder / f"{model.task.name}.onnx").path)
-    if compiles:
-        found["compile"] = compiled_network(network, "compile", bfloat16=bfloat16)
+    if compiles and precision != "int8":
+        found["compile"] = compiled_network(network, "compile", precision=precision, mpp=mpp)
     return found
 
 
 def as_predicted(run: Callable[[NDArray[np.uint8]], object], image: NDArray[np.uint8]) -> list[object]:
     """Run a network compiled by OpenVINO on as many tiles at a time as a prediction does."""
     return list(THREADS.map(run, [image] * STREAMS))
+
+
+def _once(run: Callable[[NDArray[np.uint8]], object], image: NDArray[np.uint8]) -> object:
+    return run(image)
 
 
 def _onnxruntime(path: Path) -> Callable[[NDArray[np.uint8]], object]:
@@ -84,22 +91,19 @@ def main(arguments: Sequence[str] = ()) -> None:
             model = Model.load(start, device="cpu", precision="32")
             side = TILE_PX + 2 * model.margin_px
             image = slide.read(Grid.over(slide, model.mpp), Box(0, 0, side, side))[None]
-            for precision in ("32", "bf16"):
-                half = precision == "bf16"
-                found = ways(model, Path(name), bfloat16=half, compiles=asked.compile)
-                calls: dict[str, Callable[[], object]]
-                calls = {engine: partial(run, image) for engine, run in found.items()}
-                if "openvino" in found:
-                    calls["openvino"] = partial(as_predicted, found["openvino"], image)
-                seconds = seconds_in_turns(calls, rounds=asked.rounds)
-                if "openvino" in found:
-                    seconds["openvino"] /= STREAMS
-                rows += [
-                    [task, precision, engine, 1000 * taken, seconds["eager"] / taken]
-                    for engine, taken in seconds.items()
-                ]
+            calls: dict[str, Callable[[], object]] = {}
+            for precision in get_args(NetworkPrecision):
+                for engine, run in ways(
+                    model, Path(name), precision=precision, compiles=asked.compile
+                ).items():
+                    call = as_predicted if engine == "openvino" else _once
+                    calls[f"{precision} {engine}"] = partial(call, run, image)
+            seconds = seconds_in_turns(calls, rounds=asked.rounds)
+            for way, taken in seconds.items():
+                tile = taken / STREAMS if way.endswith("openvino") else taken
+                rows.append([task, *way.split(), 1000 * tile, seconds["32 eager"] / tile])
     print(f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}\n")
-    print_table(["task", "precision", "engine", "ms a tile", "times eager"], rows)
+    print_table(["task", "precision", "engine", "ms a tile", "times eager 32"], rows)
 
 
 if __name__ == "__main__":

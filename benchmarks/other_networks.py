@@ -32,6 +32,7 @@ from sparseshot.images.slide import Grid
 from sparseshot.models.inference import TILE_PX, forward
 from sparseshot.prediction import Model
 from sparseshot.prediction.compiled_network import STREAMS, compiled_network
+from sparseshot.prediction.offline_openvino import import_openvino
 from sparseshot.training.machine import uses_bfloat16
 
 NUCLEUS_UM = 8
@@ -59,7 +60,9 @@ def ours(image: NDArray[np.uint8], precisions: Sequence[str]) -> Iterator[Candid
             eager = partial(forward, model.network, image, bfloat16=half)
             yield Candidate(name, model.mpp, "own, eager", precision, eager)
             try:
-                openvino = compiled_network(model.network, "openvino", bfloat16=half)
+                openvino = compiled_network(
+                    model.network, "openvino", precision="bf16" if half else "32", mpp=model.mpp
+                )
                 run = partial(as_predicted, openvino, image)
                 yield Candidate(name, model.mpp, "own, openvino", precision, run, STREAMS)
             except InputError as error:
@@ -123,7 +126,7 @@ def _by_openvino(
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield the same network compiled by OpenVINO, for each precision."""
     try:
-        import openvino
+        openvino = import_openvino()
     except ModuleNotFoundError:
         return
     model = openvino.convert_model(network, example_input=pixels)

@@ -243,7 +243,7 @@ def suppression() -> None:
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.prediction")
     parser.add_argument("--tasks", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--precisions", nargs="+", choices=["auto", "32", "bf16"], default=["auto"])
+    parser.add_argument("--precisions", nargs="+", choices=["auto", "32", "bf16", "int8"], default=["auto"])
     parser.add_argument("--engine", choices=["auto", "eager", "openvino", "compile"], default="auto")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--size", type=int, default=SIZE_PX)

@@ -119,7 +119,7 @@ def test_a_manifest_without_an_engine_is_of_pytorch(detector: Checkpoint, tmp_pa
 
 def test_openvino_does_not_run_elsewhere() -> None:
     with pytest.raises(InputError, match="--device cpu"):
-        engines.compiled_network(nn.Conv2d(3, 1, 1, device="meta"), "openvino", bfloat16=False)
+        engines.compiled_network(nn.Conv2d(3, 1, 1, device="meta"), "openvino", precision="32", mpp=0.5)
 
 
 @DEPRECATED

@@ -26,8 +26,11 @@ _seed = Option(min=0, max=2**31 - 1, help="Random seed.", show_default="0")
 Seed = Annotated[int, _seed]
 OptionalSeed = Annotated[int | None, _seed]
 
-_precision = Option(help="bf16 is faster where the hardware supports it.", show_default="auto")
-Precision = Annotated[Literal["auto", "32", "bf16"], _precision]
+_precision = Option(
+    help="bf16 is faster where the hardware supports it; int8, for prediction on CPUs, is faster still.",
+    show_default="auto",
+)
+PredictionPrecision = Annotated[Literal["auto", "32", "bf16", "int8"], _precision]
 OptionalPrecision = Annotated[Literal["auto", "32", "bf16"] | None, _precision]
 
 Engine = Annotated[

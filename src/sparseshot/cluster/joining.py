@@ -206,13 +206,16 @@ def _no_cluster(address: str, error: Exception) -> str:
 def _inspect(probe: str, answer: str, inputs: list[str]) -> dict[str, Any]:
     """Return versions, whether a probe is seen, and missing inputs; uses no name of this module."""
     import platform  # noqa: PLC0415
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module, metadata  # noqa: PLC0415
     from pathlib import Path  # noqa: PLC0415
 
     versions = {"python": platform.python_version()}
-    for name in ("sparseshot", "torch", "numpy", "ray", "openvino"):
+    for name in ("sparseshot", "torch", "numpy", "ray", "openvino", "nncf"):
         try:
-            versions[name] = str(import_module(name).__version__)
+            if name in ("openvino", "nncf"):  # whose import reports to its makers
+                versions[name] = metadata.version(name)
+            else:
+                versions[name] = str(import_module(name).__version__)
         except ImportError:
             versions[name] = "not installed"
     shared = Path(probe).is_file()

@@ -1,7 +1,8 @@
 """Networks compiled for prediction: by OpenVINO on a CPU, or by PyTorch.
 
 OpenVINO runs both networks faster than PyTorch and ONNX Runtime do, with AVX2 and with AVX-512; see
-docs/prediction.md. Compilation takes a second or two, so it pays for whole slides.
+docs/prediction.md. Compilation takes a second or two, so it pays for whole slides. OpenVINO alone computes in
+8 bits.
 """
 
 import threading
@@ -20,8 +21,10 @@ from sparseshot.errors import InputError
 from sparseshot.images import Grid
 from sparseshot.models.colour import network_input
 from sparseshot.models.inference import evaluating, forward
+from sparseshot.prediction.offline_openvino import import_openvino
 
 EngineName = Literal["auto", "eager", "openvino", "compile"]
+NetworkPrecision = Literal["32", "bf16", "int8"]
 Forward = Callable[[NDArray[np.uint8]], Tensor]
 """Maps images ``(N, H, W, 3)`` to float32 outputs ``(N, channels, rows, cols)``."""
 
@@ -34,45 +37,71 @@ STREAMS = 2
 _CHECKED_PX = 192
 """Side of the image on which the compiled network is compared with the original."""
 
-_TOLERANCE = {"f32": 1e-3, "bf16": 0.1}
-"""Largest difference, as a share of the largest output; bfloat16 has 8 significant bits."""
+_TOLERANCE = {"32": 1e-3, "bf16": 0.1, "int8": 0.1}
+"""Highest :func:`_difference` from the original, or for int8 :func:`_mean_difference`; bfloat16 has 8
+significant bits."""
 
 
-def is_worthwhile(network: nn.Module, grid: Grid, *, bfloat16: bool) -> bool:
+def int8_engine(engine: EngineName, device: torch.device) -> EngineName:
+    """Return the engine that computes in 8 bits.
+
+    Raises:
+        InputError: another one is asked for, the device is not a CPU, or a package is missing.
+    """
+    if engine not in ("auto", "openvino"):
+        raise InputError(
+            f"int8 runs with OpenVINO, not with --engine {engine}; leave it out, or use --precision bf16"
+        )
+    if device.type != "cpu":
+        raise InputError(f"int8 runs on the CPU, not on {device}; use --device cpu, or --precision bf16")
+    missing = [name for name in ("openvino", "nncf") if find_spec(name) is None]
+    if missing:
+        raise InputError(
+            f"int8 needs {' and '.join(missing)}; pip install 'sparseshot[int8]', or use --precision bf16"
+        )
+    return "openvino"
+
+
+def is_worthwhile(network: nn.Module, grid: Grid, *, precision: NetworkPrecision, mpp: float) -> bool:
     """Return whether OpenVINO is installed, repays its compilation, and can compile the network."""
     if next(network.parameters()).device.type != "cpu" or find_spec("openvino") is None:
         return False
     if grid.width * grid.height < WORTHWHILE_PX:
         return False
-    return not isinstance(_compiled(network, "openvino", bfloat16), InputError)
+    return not isinstance(_compiled(network, "openvino", precision, mpp), InputError)
 
 
-def compiled_network(network: nn.Module, engine: EngineName, *, bfloat16: bool) -> Forward:
+def compiled_network(
+    network: nn.Module, engine: EngineName, *, precision: NetworkPrecision, mpp: float
+) -> Forward:
     """Compile a network, or return it if it was compiled before.
 
     Args:
         network: in evaluation mode, on its device.
         engine: ``openvino``, or ``compile`` for :func:`torch.compile`.
-        bfloat16: compute convolutions in bfloat16.
+        precision: of the convolutions; ``int8`` with ``openvino`` only.
+        mpp: resolution that it works at, µm/px.
 
     Raises:
         InputError: OpenVINO is not installed, or cannot compile this network.
     """
-    result = _compiled(network, engine, bfloat16)
+    result = _compiled(network, engine, precision, mpp)
     if isinstance(result, InputError):
         raise result
     return result
 
 
 @lru_cache(maxsize=2)
-def _compiled(network: nn.Module, engine: EngineName, bfloat16: bool) -> Forward | InputError:
+def _compiled(
+    network: nn.Module, engine: EngineName, precision: NetworkPrecision, mpp: float
+) -> Forward | InputError:
     """Return the error instead of raising it, so that the next slide does not try again."""
     try:
         if engine == "openvino":
-            return _by_openvino(network, bfloat16=bfloat16)
+            return _by_openvino(network, precision=precision, mpp=mpp)
     except InputError as error:
         return error
-    return _by_torch(network, bfloat16=bfloat16)
+    return _by_torch(network, bfloat16=precision == "bf16")
 
 
 def _by_torch(network: nn.Module, *, bfloat16: bool) -> Forward:
@@ -96,26 +125,30 @@ class _FromPixels(nn.Module):
         return output
 
 
-def _by_openvino(network: nn.Module, *, bfloat16: bool) -> Forward:
+def _by_openvino(network: nn.Module, *, precision: NetworkPrecision, mpp: float) -> Forward:
     if next(network.parameters()).device.type != "cpu":
         raise InputError("OpenVINO runs on the CPU; use --device cpu, or --engine eager")
     if find_spec("openvino") is None:
         raise InputError("OpenVINO is not installed; pip install 'sparseshot[openvino]', or --engine eager")
-    import openvino  # noqa: PLC0415
-
-    precision = "bf16" if bfloat16 else "f32"
-    side = 2 * int(getattr(network, "alignment_px", 16))
+    openvino = import_openvino()
+    instead = "--precision 32" if precision == "int8" else "--engine eager"
+    alignment_px = int(getattr(network, "alignment_px", 16))
+    side = 2 * alignment_px
     try:
         with evaluating(network), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the network branches on the size; tiles take one branch only
             example = torch.zeros((1, side, side, 3), dtype=torch.uint8)
             model = openvino.convert_model(_FromPixels(network), example_input=example)
         model.reshape([-1, -1, -1, 3])
+        if precision == "int8":
+            from sparseshot.prediction.eight_bits import quantised, unseen_crops  # noqa: PLC0415  loads Numba
+
+            model = quantised(model, mpp=mpp, alignment_px=alignment_px)
         compiled = openvino.compile_model(
             model,
             "CPU",
             {
-                "INFERENCE_PRECISION_HINT": precision,
+                "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32",
                 "INFERENCE_NUM_THREADS": torch.get_num_threads(),
                 "NUM_STREAMS": min(STREAMS, torch.get_num_threads()),
             },
@@ -128,23 +161,39 @@ def _by_openvino(network: nn.Module, *, bfloat16: bool) -> Forward:
                 own.request = compiled.create_infer_request()
             return torch.from_numpy(own.request.infer(images)[0])
 
-        difference = _difference(run, network, bfloat16=bfloat16)
+        if precision == "int8":
+            crops = unseen_crops(mpp=mpp, alignment_px=alignment_px)
+            difference = _mean_difference(run(crops), forward(network, crops))
+        else:
+            waves = _waves()
+            difference = _difference(run(waves), forward(network, waves, bfloat16=precision == "bf16"))
     except Exception as error:  # whatever a custom network may cause
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise InputError(f"OpenVINO cannot compile this network ({reason}); use --engine eager") from error
+        raise InputError(f"OpenVINO cannot compile this network ({reason}); use {instead}") from error
     if not difference <= _TOLERANCE[precision]:
-        raise InputError(
-            f"with OpenVINO, this network's output differs by {difference:.1%}; use --engine eager"
-        )
+        raise InputError(f"with OpenVINO, this network's output differs by {difference:.1%}; use {instead}")
     return run
 
 
-def _difference(run: Forward, network: nn.Module, *, bfloat16: bool) -> float:
-    """Return the largest difference from the original, on an image of another shape than the example."""
+def _waves() -> NDArray[np.uint8]:
+    """Return an image of another shape than the example of the conversion."""
     across = np.linspace(0, 255, _CHECKED_PX)
     waves = np.sin(across[:, None, None] / 3) * np.cos(across[: _CHECKED_PX // 2, None] / (2, 5, 9))
-    image = np.round(127.5 * (1 + waves)).astype(np.uint8)[None]
-    expected, output = forward(network, image, bfloat16=bfloat16), run(image)
+    return np.round(127.5 * (1 + waves)).astype(np.uint8)[None]
+
+
+def _difference(output: Tensor, expected: Tensor) -> float:
+    """Return the largest difference, as a share of the largest output."""
     if output.shape != expected.shape:
         return float("inf")
     return float((output - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
+
+
+def _mean_difference(output: Tensor, expected: Tensor) -> float:
+    """Return the root mean square of the difference, as a share of the standard deviation of the output.
+
+    In 8 bits single values outside the calibrated range are cut off, so the largest difference says little.
+    """
+    if output.shape != expected.shape:
+        return float("inf")
+    return float((output - expected).square().mean().sqrt() / expected.std().clamp(min=1e-6))

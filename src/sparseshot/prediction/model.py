@@ -16,7 +16,15 @@ from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.finder import Finder, SlideFrame
 from sparseshot.models.inference import forward
 from sparseshot.models.task import Task
-from sparseshot.prediction.compiled_network import STREAMS, EngineName, compiled_network, is_worthwhile
+from sparseshot.prediction.compiled_network import (
+    STREAMS,
+    EngineName,
+    Forward,
+    NetworkPrecision,
+    compiled_network,
+    int8_engine,
+    is_worthwhile,
+)
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
 from sparseshot.training.machine import Precision, find_device, uses_bfloat16
 from sparseshot.training.starting import load_model
@@ -34,7 +42,7 @@ class Model:
         mpp: resolution it works at, µm/px.
         threshold: probability at which something is a cell.
         device: of the network.
-        precision: ``32``, or ``bf16`` for convolutions in bfloat16.
+        precision: ``32``, or ``bf16`` or ``int8`` for convolutions in bfloat16 or in 8 bits.
         fingerprint: SHA-256 of weights and configuration.
         quality: what is expected of it at its threshold; None if that is unknown.
         engine: what runs the network. ``auto`` decides for each slide; outside :func:`predict_slide` it is
@@ -48,7 +56,7 @@ class Model:
     mpp: float
     threshold: float
     device: torch.device
-    precision: Literal["32", "bf16"]
+    precision: NetworkPrecision
     fingerprint: str
     quality: ExpectedQuality | None = None
     engine: EngineName = "auto"
@@ -62,7 +70,7 @@ class Model:
         threshold: float | None = None,
         radius_um: float | None = None,
         device: str = "auto",
-        precision: Precision = "auto",
+        precision: Precision | Literal["int8"] = "auto",
         engine: EngineName = "auto",
     ) -> Self:
         """Prepare the model of a finished run for prediction.
@@ -74,7 +82,8 @@ class Model:
             threshold: None for the one calibrated in training.
             radius_um: distance within which a detector keeps one detection; None for that of the training.
             device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
-            precision: ``auto`` takes bfloat16 where the hardware computes it.
+            precision: ``auto`` takes bfloat16 where the hardware computes it. ``int8`` is for CPUs, with
+                OpenVINO.
             engine: ``auto`` takes OpenVINO for slides on a CPU, if it is installed.
         """
         checkpoint = run if isinstance(run, Checkpoint) else load_model(run)
@@ -91,6 +100,11 @@ class Model:
                     f"see sparseshot.models.UNet"
                 )
         place = find_device(device)
+        chosen: NetworkPrecision
+        if precision == "int8":
+            engine, chosen = int8_engine(engine, place), "int8"
+        else:
+            chosen = "bf16" if uses_bfloat16(precision, place) else "32"
         return cls(
             network=_folded(module).to(place, memory_format=torch.channels_last),  # type: ignore[call-overload]
             task=replace(checkpoint.config, radius_um=radius_um or checkpoint.config.radius_um).make_task(),
@@ -99,7 +113,7 @@ class Model:
             mpp=checkpoint.mpp,
             threshold=float(threshold),
             device=place,
-            precision="bf16" if uses_bfloat16(precision, place) else "32",
+            precision=chosen,
             fingerprint=fingerprint(checkpoint),
             quality=None if checkpoint.evidence is None else expected_quality(checkpoint.evidence, threshold),
             engine=engine,
@@ -117,11 +131,11 @@ class Model:
         """
         if self.engine != "auto":
             if self.engine != "eager":
-                compiled_network(self.network, self.engine, bfloat16=self.precision == "bf16")
+                self._compiled()
             return self
         chosen = recorded
         if chosen is None:
-            worthwhile = is_worthwhile(self.network, grid, bfloat16=self.precision == "bf16")
+            worthwhile = is_worthwhile(self.network, grid, precision=self.precision, mpp=self.mpp)
             chosen = "openvino" if worthwhile else "eager"
         return replace(self, engine=chosen)
 
@@ -148,12 +162,11 @@ class Model:
 
     def __call__(self, images: NDArray[np.uint8]) -> Tensor:
         """Map images ``(N, H, W, 3)`` to outputs ``(N, channels, rows, cols)``, float32, on the device."""
-        half = self.precision == "bf16"
         try:
             if self.engine in ("auto", "eager"):
-                output = forward(self.network, images, bfloat16=half)
+                output = forward(self.network, images, bfloat16=self.precision == "bf16")
             else:
-                output = compiled_network(self.network, self.engine, bfloat16=half)(images)
+                output = self._compiled()(images)
             is_number = bool(output.sum().isfinite())
         except torch.OutOfMemoryError as error:
             count, height, width, _ = images.shape
@@ -164,9 +177,16 @@ class Model:
         if not is_number:
             raise SparseshotError(
                 "the network's output is not a number; "
-                + ("try --precision 32" if half else "train it again with a lower learning rate")
+                + (
+                    "train it again with a lower learning rate"
+                    if self.precision == "32"
+                    else "try --precision 32"
+                )
             )
         return output
+
+    def _compiled(self) -> Forward:
+        return compiled_network(self.network, self.engine, precision=self.precision, mpp=self.mpp)
 
 
 def _folded(network: nn.Module) -> nn.Module:

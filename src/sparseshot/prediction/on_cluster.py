@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sparseshot.cluster.joining import RayCluster
 from sparseshot.cluster.ray_tasks import Ended, RemoteCall, run_tasks
 from sparseshot.errors import ClusterError, OutputError, utf8
@@ -23,6 +25,7 @@ from sparseshot.prediction.cluster_tasks import (
     precision_of_nodes,
     settle_slide,
 )
+from sparseshot.prediction.compiled_network import int8_engine
 from sparseshot.prediction.naming import safe_name
 from sparseshot.prediction.slides import DEFAULT_OPTIONS, Outcome, PredictionOptions
 from sparseshot.terminal import Begin, no_progress
@@ -70,6 +73,8 @@ def predict_on_cluster(
     needs = cluster.needs(cpus=min(THREADS, os.cpu_count() or 1))
     cluster.check(out.absolute(), sorted({path.absolute().parent for path in paths}))
     device = "cuda" if cluster.has_gpus else "cpu" if cluster.device == "auto" else cluster.device
+    if load.get("precision") == "int8":
+        int8_engine(load.get("engine", "auto"), torch.device(device))  # raises here, not for each slide
     work = ClusterWork(
         key=uuid.uuid4().hex,
         checkpoint=replace(checkpoint, state={}),

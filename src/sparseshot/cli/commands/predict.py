@@ -33,7 +33,7 @@ def predict(
     ] = None,
     radius_um: options.RadiusUm = None,
     device: options.Device = "auto",
-    precision: options.Precision = "auto",
+    precision: options.PredictionPrecision = "auto",
     engine: options.Engine = "auto",
     threads: Annotated[int, Option(min=1, help="Threads that read tiles ahead of the network.")] = 2,
     tile_px: Annotated[
