@@ -62,7 +62,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
                     with target.open("wb") as output:
                         shutil.copyfileobj(file, output)
                     return
-            temporary.replace(target)
+        temporary.replace(target)  # closed, as Windows demands
     finally:
         temporary.unlink(missing_ok=True)
 

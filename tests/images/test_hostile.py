@@ -6,6 +6,8 @@ from pathlib import Path
 from tests import limited
 from tests.images import hostile_files
 
+from sparseshot.images.tiff_check import _ome_planes
+
 
 def test_hostile_files_end_in_an_error_of_ours(tmp_path: Path) -> None:
     paths = hostile_files.write_hostile_files(tmp_path)
@@ -20,6 +22,11 @@ def test_the_limits_are_kept(tmp_path: Path) -> None:
     found = limited.outcomes("tests.images.test_hostile:misbehave", [tmp_path / "crash", tmp_path / "memory"])
     assert found["crash"].startswith("unforeseen: ZeroDivisionError at test_hostile.py")
     assert found["memory"].startswith("unforeseen: MemoryError")
+
+
+def test_many_beginnings_of_a_tag_are_searched_in_linear_time() -> None:
+    assert _ome_planes(b"<Pixels " * 250_000) == 0  # a quadratic search would take an hour
+    assert _ome_planes(b'<OME:Pixels SizeZ="7" SizeT="3"/>' + b"<" * 1_000_000) == 21
 
 
 def test_the_child_that_dies_is_replaced_and_the_others_are_served() -> None:

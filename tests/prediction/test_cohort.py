@@ -33,7 +33,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
         )
         for seed in range(3)
     ]
-    return [*done, Outcome(Path("=broken.svs"), error="cannot be read")]
+    failed = [Outcome(Path(name), error="cannot be read") for name in ("=broken.svs", "caf\udce9.svs")]
+    return [*done, *failed]
 
 
 def test_the_table_has_a_line_for_each_slide(outcomes: list[Outcome]) -> None:
@@ -43,8 +44,9 @@ def test_the_table_has_a_line_for_each_slide(outcomes: list[Outcome]) -> None:
     assert page is not None
     with (out / "cohort.csv").open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
-    assert [line["state"] for line in lines] == ["done", "done", "done", "failed: cannot be read"]
+    assert [line["state"] for line in lines] == [*["done"] * 3, *["failed: cannot be read"] * 2]
     assert lines[3]["slide"] == "'=broken.svs"  # no formula for a spreadsheet
+    assert lines[4]["slide"] == "caf�.svs"
     for line, outcome in zip(lines, outcomes[:3], strict=False):
         assert outcome.summary is not None
         assert int(line["cells"]) == outcome.summary.cells > 5

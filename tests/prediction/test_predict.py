@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import time
 import uuid
@@ -26,9 +27,16 @@ from tests.prediction.victim import SLIDE, TILE_PX, make_run, predict_here
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue
-from sparseshot.errors import DataNotFoundError, FormatError, OutputError, SparseshotError
+from sparseshot.errors import (
+    DataNotFoundError,
+    FormatError,
+    OutputError,
+    SparseshotError,
+    SparseshotWarning,
+)
 from sparseshot.images.fingerprint import slide_fingerprint
-from sparseshot.images.slide import Box, read_region
+from sparseshot.images.slide import Box, Slide, read_region
+from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.prediction import (
     Model,
     Progress,
@@ -296,10 +304,11 @@ def test_what_is_no_number_is_an_error(tmp_path: Path) -> None:
         predict_slide(SLIDE, darkness_model(light=float("nan")), tmp_path)
 
 
+@pytest.mark.parametrize("width", [100, 900], ids=["few windows in a band", "many"])
 def test_a_full_disk_says_so_and_the_rest_goes_on_later(
-    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    slide = SyntheticTissue(seed=4, size_px=(900, 900), tissue_fraction=1)
+    slide = SyntheticTissue(seed=4, size_px=(width, 900), tissue_fraction=1)
     written = []
 
     def fails_at_the_third(cells: Cells, path: Path) -> None:
@@ -316,6 +325,50 @@ def test_a_full_disk_says_so_and_the_rest_goes_on_later(
     predict_slide(slide, model, tmp_path / "a", tile_px=64)
     predict_slide(slide, model, tmp_path / "b", tile_px=64)
     assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_a_band_after_a_missing_one_is_not_trusted(model: Model, reference: Path, tmp_path: Path) -> None:
+    shutil.copytree(reference, tmp_path / "a")
+    manifest = Manifest.load(tmp_path / "a")
+    assert manifest is not None
+    shards = (*manifest.shards[:3], *manifest.shards[4:])
+    replace(manifest, shards=shards, finished=False).save(tmp_path / "a")
+    predict_slide(SLIDE, model, tmp_path / "a", tile_px=TILE_PX)
+    assert content(tmp_path / "a") == content(reference)
+
+
+def test_other_tissue_than_at_the_start_begins_anew(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slide = SyntheticTissue(seed=4, size_px=(700, 830), mpp=0.5, tissue_fraction=1)
+
+    def without_its_left(slide: Slide) -> TissueMask:
+        found = tissue_mask(slide)
+        return replace(found, mask=found.mask & (np.arange(found.mask.shape[1]) > found.mask.shape[1] / 2))
+
+    def stop_after_three(progress: Progress) -> None:
+        if shards_done(tmp_path / "a") >= 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slide_folder, "tissue_mask", without_its_left)
+        with pytest.raises(KeyboardInterrupt):
+            predict_slide(slide, model, tmp_path / "a", tile_px=64, report=stop_after_three)
+    with pytest.warns(SparseshotWarning, match="begins anew"):
+        predict_slide(slide, model, tmp_path / "a", tile_px=64)
+    predict_slide(slide, model, tmp_path / "b", tile_px=64)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_an_unfinished_prediction_is_read_with_a_warning(model: Model, tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if shards_done(tmp_path):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_slide(SLIDE, model, tmp_path, tile_px=TILE_PX, report=stop)
+    with pytest.warns(SparseshotWarning, match=r"of \d+ parts are done"):
+        read_prediction(tmp_path)
 
 
 def test_broken_places_are_listed_and_the_rest_is_predicted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.prediction.networks import ArraySlide, darkness_model
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box
-from sparseshot.prediction import predict_slide, read_prediction
+from sparseshot.prediction import predict_slide, read_prediction, slide_pictures
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.slide_page import OVERVIEW_PX, Overview, close_boxes
 
@@ -79,6 +79,20 @@ def test_close_ups_differ_where_cells_are(folder: Path) -> None:
     )
     assert plain.shape == drawn.shape == (620, 620, 3)
     assert (np.abs(plain - drawn).max(axis=2) > 60).mean() > 0.005
+
+
+@pytest.mark.parametrize("mpp", [0.2465, 0.25, 0.3])
+def test_close_ups_show_cells_where_they_are(mpp: float) -> None:
+    """The pixels of a close-up may be read at a slightly other resolution than asked for."""
+    slide = replace(discs(900, 700), mpp=mpp)
+    box, side_px = Box(300, 100, 900, 700), 296
+    large, corner, scale = slide_pictures._square(slide, box, side_px)
+    dark = np.argwhere(np.asarray(large.convert("L"), int)[:-40, :-40] < 100)[:, ::-1] + 0.5
+    seen = dark / scale + corner
+    pixels = np.asarray(slide.pixels).min(axis=2)
+    shown = pixels[seen[:, 1].astype(int), seen[:, 0].astype(int)] < 150
+    assert len(seen) > 1000
+    assert shown.mean() > 0.95
 
 
 def test_close_ups_are_chosen_by_count_inside_the_slide() -> None:

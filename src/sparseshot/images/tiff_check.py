@@ -75,7 +75,8 @@ def _check(file: BinaryIO) -> None:
             width = _TYPE_BYTES.get(kind, 1)
             if number * width > end:
                 raise ValueError(f"its tag {tag} claims {number * width:,} bytes, in {end:,} bytes")
-            content = read(value, min(number * width, 2**24)) if number * width > word else b""
+            is_read = tag in (_SUB_DIRECTORIES, _DESCRIPTION) and number * width > word
+            content = read(value, min(number * width, 2**24)) if is_read else b""
             tiles += number if tag in _TILE_OFFSETS else 0
             if tag == _SUB_DIRECTORIES:
                 parts = [content[i : i + width] for i in range(0, len(content), width)]
@@ -109,7 +110,7 @@ def _ome_planes(text: bytes) -> int:
     return max(
         (
             math.prod(max(1, int(size)) for size in re.findall(rb"Size[ZCT]\s*=\s*[\"'](\d{1,12})", pixels))
-            for pixels in re.findall(rb"<[\w:]*Pixels\b[^>]*>", text)
+            for pixels in re.findall(rb"<(?:\w{1,99}:)?Pixels\b([^<>]*)>", text)
         ),
         default=0,
     )

@@ -52,13 +52,23 @@ def write_also(outcomes: Iterable[Outcome], endings: Sequence[str]) -> list[Outc
                 if ending == "dcm":  # needs the header of the slide, which other formats do not
                     write_annotations(cells, target, slide=outcome.path)
                 else:
-                    write_cells(cells, target)
+                    write_cells(cells, target, size_px=_size_px(folder))
         return outcome
 
     return [failing_alone(outcome.path, partial(written, outcome)) for outcome in outcomes]
 
 
 def _places(folder: Path) -> Cells:
+    shards = _manifest(folder).shards
+    return Cells.concatenate(read_places(folder / shard.file.name) for shard in shards)
+
+
+def _size_px(folder: Path) -> tuple[int, int]:
+    width, height = _manifest(folder).identity["slide"]["size_px"]
+    return int(width), int(height)
+
+
+def _manifest(folder: Path) -> Manifest:
     manifest = Manifest.load(folder)
     assert manifest is not None
-    return Cells.concatenate(read_places(folder / shard.file.name) for shard in manifest.shards)
+    return manifest

@@ -100,7 +100,8 @@ def kept_tissue(folder: Path, manifest: Manifest) -> TissueMask:
 
 def _names(work: SlideFolder, band: Band) -> tuple[str, str]:
     """Return the names of a band's table and of its record, which is written last."""
-    stem = f"{SHARDS}/{band.index:05d}.{_decided_by(work.manifest)}.{FOUND}"
+    decided_by = _decided_by(work.manifest, work.manifest.plan)
+    stem = f"{SHARDS}/{band.index:05d}.{decided_by}.{FOUND}"
     return f"{stem}.parquet", f"{stem}.json"
 
 
@@ -108,7 +109,7 @@ def _tissue_name(manifest: Manifest) -> str:
     return f"{SHARDS}/{_decided_by(manifest)}.{TISSUE}.npz"
 
 
-def _decided_by(manifest: Manifest) -> str:
+def _decided_by(manifest: Manifest, *more: str) -> str:
     """Return a hash of everything that decides what is found in a band."""
-    content = json.dumps([dict(manifest.identity), astuple(manifest.layout)], sort_keys=True)
+    content = json.dumps([dict(manifest.identity), astuple(manifest.layout), *more], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sparseshot.cells.formats.geoparquet import measurement_names
 from sparseshot.cells.formats.points_csv import with_apostrophe
 from sparseshot.cells.shape_measures import ORIENTATION
-from sparseshot.errors import FormatError
+from sparseshot.errors import FormatError, utf8
 from sparseshot.files import replacing
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.slides import Outcome
@@ -127,10 +127,16 @@ class Cohort:
                 numbers = [_short(values.get(name)) for name in self.columns]
                 names = [with_apostrophe(each) for each in (summary.slide, summary.folder.name)]
                 table.writerow(
-                    [*names, "done", len(summary.broken), *numbers, "; ".join(unusual.get(index, ()))]
+                    [
+                        *names,
+                        "done",
+                        len(summary.broken),
+                        *numbers,
+                        with_apostrophe("; ".join(unusual.get(index, ()))),
+                    ]
                 )
             for failed, error in self.failed:
-                name, reason = with_apostrophe(failed.name), with_apostrophe(f"failed: {error}")
+                name, reason = (with_apostrophe(utf8(each)) for each in (failed.name, f"failed: {error}"))
                 table.writerow([name, "", reason, "", *[""] * len(self.columns), ""])
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import uuid
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from sparseshot.cells.formats import qupath_write
 from sparseshot.cells.formats.geoparquet import read_own, read_places
 from sparseshot.cells.formats.options import WriteOptions
 from sparseshot.cells.repairs import Repairs
-from sparseshot.errors import DataNotFoundError
+from sparseshot.errors import DataNotFoundError, SparseshotWarning
 from sparseshot.files import replacing
 from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
@@ -63,6 +64,9 @@ def read_prediction(folder: Path | str) -> Cells:
     manifest = Manifest.load(folder)
     if manifest is None:
         raise DataNotFoundError(folder, f"holds no prediction (no {MANIFEST}); give the folder of one slide")
+    if not manifest.finished:
+        done = f"{len(manifest.shards)} of {manifest.bands} parts are done; predict it again to finish it"
+        warnings.warn(f"{folder}: {done}", SparseshotWarning, stacklevel=2)
     return Cells.concatenate(read_shards(folder, manifest))
 
 

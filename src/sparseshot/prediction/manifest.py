@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -107,6 +108,10 @@ class Shard:
     carried: File
     broken: tuple[Broken, ...] = ()
 
+    def is_sound(self, place: int, folder: Path) -> bool:
+        """Return whether this is the shard of the band at a place, and its table is whole."""
+        return self.band == place and self.file.is_in(folder)
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -116,6 +121,7 @@ class Manifest:
         identity: everything that decides the result: slide, model, threshold and so on.
         layout: sizes of tiles and windows, which decide how cells are spread over shards.
         bands: number of shards in the end.
+        plan: a hash of what belongs to each band, which the tissue decides; empty until a band is finished.
         shards: the finished ones, in order.
         files: exports of all shards.
         finished: everything is written.
@@ -127,6 +133,7 @@ class Manifest:
     identity: Mapping[str, Any]
     layout: WindowLayout
     bands: int = 0
+    plan: str = ""
     shards: tuple[Shard, ...] = ()
     files: tuple[File, ...] = ()
     finished: bool = False
@@ -177,7 +184,7 @@ class Manifest:
     def sound(self, folder: Path) -> Self:
         """Return the manifest without files that were damaged or removed since."""
         count = 0
-        while count < len(self.shards) and self.shards[count].file.is_in(folder):
+        while count < len(self.shards) and self.shards[count].is_sound(count, folder):
             count += 1
         if count == len(self.shards) == self.bands:
             return replace(self, finished=self.finished and all(file.is_in(folder) for file in self.files))
@@ -248,6 +255,8 @@ def claim(
     folder.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(identity, layout)
     manifest.save(folder)
+    for path in folder.glob("cells.*") if there is not None else ():  # what --also wrote of the old result
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     shards.mkdir(exist_ok=True)
     sweep(folder, manifest)
     return manifest
@@ -271,3 +280,5 @@ def sweep(folder: Path, manifest: Manifest) -> None:
         for path in folder.glob(pattern):
             if path.relative_to(folder).as_posix() not in named:
                 path.unlink(missing_ok=True)
+    for path in folder.glob(".*.part"):
+        shutil.rmtree(path, ignore_errors=True)

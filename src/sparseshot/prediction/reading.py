@@ -1,7 +1,7 @@
 """Reading the tiles of a slide, and the readable rest of damaged tiles."""
 
 from collections.abc import Generator, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,5 +33,8 @@ def read_tiles(
 
 def any_readable(slide: Slide, grid: Grid, box: Box) -> bool:
     """Return whether any of the squares that meet a box can be read."""
-    _, broken = read_undamaged(slide, grid, box, piece_px=PIECE_PX)
-    return len(broken) < len(list(box.blocks(PIECE_PX, PIECE_PX)))
+    for piece in box.blocks(PIECE_PX, PIECE_PX):  # whole, because a part of a bad square may be readable
+        with suppress(SlideError):
+            slide.read(grid, piece)
+            return True
+    return False

@@ -1,10 +1,13 @@
 """The output folder of a slide: its bands, shards and remaining work."""
 
+import hashlib
+import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.errors import OutputError, SparseshotWarning
 from sparseshot.images.slide import Box, Slide
 from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import Finder, SlideFrame
@@ -60,7 +63,12 @@ class SlideFolder:
         self.measuring = self.measuring.on(self.slide, self.frame.grid, self.tissue)
         sizes = {"margin_px": self.model.margin_px, "alignment_px": self.model.alignment_px}
         self.bands = plan(self.frame.grid, self.tissue, self.manifest.layout, **sizes)
-        self.manifest = replace(self.manifest, bands=len(self.bands))
+        digest = _digest(self.bands)
+        if self.manifest.plan not in ("", digest):
+            shown = "its tissue is not what it was when the prediction began, so it begins anew"
+            warnings.warn(f"{self.folder}: {shown}", SparseshotWarning, stacklevel=2)
+            self.manifest = replace(self.manifest, shards=())
+        self.manifest = replace(self.manifest, bands=len(self.bands), plan=digest)
 
     @classmethod
     def claim(
@@ -108,7 +116,11 @@ class SlideFolder:
         return read_cells(self.folder / self.manifest.shards[-1].carried.name)
 
     def close(self, band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
-        """Write the shard of a band."""
+        """Write the shard of a band, after those of all bands before it."""
+        if band.index != len(self.manifest.shards):  # an earlier one failed, and the caller does not know yet
+            raise OutputError(
+                self.folder, f"the shard before {band.index} is missing; run the same command again"
+            )
         shard = Shard(
             band=band.index,
             cells=len(cells),
@@ -139,6 +151,12 @@ class SlideFolder:
     def _write(self, name: str, cells: Cells) -> File:
         write_cells(cells, self.folder / name)
         return File.of(self.folder, name)
+
+
+def _digest(bands: tuple[Band, ...]) -> str:
+    """Return a hash of which windows make up which band: what a shard holds depends on it."""
+    content = repr([(band.next_y0, [window.core for window in band.windows]) for band in bands])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def tiles_in(bands: tuple[Band, ...]) -> int:

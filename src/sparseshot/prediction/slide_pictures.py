@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from sparseshot.cells import Cells
-from sparseshot.images import Box, Slide, read_region
+from sparseshot.images import Box, Grid, Slide
 
 _PALE = 0.55  # how far a slide fades under dots
 _FINER = 2  # drawn larger by this factor, then shrunk, for smooth edges
@@ -56,10 +56,10 @@ def draw_overview(
 
 def draw_closely(slide: Slide, box: Box, layers: Sequence[Layer], *, side_px: int) -> bytes:
     """Draw a square of the slide with its cells; JPEG."""
-    large, scale = _square(slide, box, side_px)
+    large, corner, scale = _square(slide, box, side_px)
     draw = ImageDraw.Draw(large)
     for xy, marker in layers:
-        for x, y in ((xy[inside(xy, box)] - box[:2]) * scale).tolist():
+        for x, y in ((xy[inside(xy, box)] - corner) * scale).tolist():
             _draw_marker(draw, x, y, marker)
     return jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
 
@@ -69,28 +69,33 @@ def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int) -> bytes:
 
     Colours are those of the classes.
     """
-    large, scale = _square(slide, box, side_px)
+    large, corner, scale = _square(slide, box, side_px)
     draw = ImageDraw.Draw(large)
     colours = class_colours(cells)
     for index in np.flatnonzero(cells.label >= 0).tolist():
         colour = "#" + colours[cells.label[index]].tobytes().hex()
         if cells.outline is None:
-            x, y = ((cells.xy[index] - box[:2]) * scale).tolist()
+            x, y = ((cells.xy[index] - corner) * scale).tolist()
             _draw_marker(draw, x, y, Marker("ring", colour, "#fff"))
             continue
         for part in shapely.get_parts(cells.outline[index]):
-            ring = (shapely.get_coordinates(shapely.get_exterior_ring(part)) - box[:2]) * scale
+            ring = (shapely.get_coordinates(shapely.get_exterior_ring(part)) - corner) * scale
             places = [tuple(place) for place in ring.tolist()]
             draw.line(places, fill="#fff", width=7, joint="curve")
             draw.line(places, fill=colour, width=4, joint="curve")
     return jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
 
 
-def _square(slide: Slide, box: Box, side_px: int) -> tuple[Image.Image, float]:
-    """Return the pixels of a square, enlarged to be drawn on, and their number per level-0 pixel."""
-    pixels = read_region(slide, box.x0, box.y0, side_px, side_px, mpp=slide.mpp * box.width / side_px)
+def _square(slide: Slide, box: Box, side_px: int) -> tuple[Image.Image, NDArray[np.float64], float]:
+    """Return a square, enlarged to be drawn on, its level-0 corner, and its pixels per level-0 pixel.
+
+    Corner and scale are those of the pixels that were read, and differ slightly from those of the box.
+    """
+    grid = Grid.over(slide, slide.mpp * box.width / side_px)
+    x0, y0 = np.rint(grid.from_level0(box[:2])).astype(int).tolist()
+    pixels = slide.read(grid, Box(x0, y0, x0 + side_px, y0 + side_px))
     large = Image.fromarray(pixels).resize((_FINER * side_px, _FINER * side_px), Image.Resampling.BICUBIC)
-    return large, _FINER * side_px / box.width
+    return large, grid.to_level0((x0, y0)), _FINER / grid.downsample
 
 
 def _draw_marker(draw: ImageDraw.ImageDraw, x: float, y: float, marker: Marker) -> None:

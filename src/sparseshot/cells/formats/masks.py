@@ -94,7 +94,8 @@ def _tiff(source: OpenFile) -> NDArray[Any]:
     logger = logging.getLogger("tifffile")
     was, logger.disabled = logger.disabled, True  # it logs each damaged tag
     try:
-        with tifffile.TiffFile(source.file) as tiff:
+        # OME-XML may claim planes without number, and other files; a mask is the one image in this file.
+        with tifffile.TiffFile(source.file, is_ome=False) as tiff:
             if len(tiff.series) != 1:
                 raise FormatError(source.name, f"holds {len(tiff.series)} images; a mask is one")
             refuse_huge(tiff.series[0].shape, tiff.series[0].dtype.itemsize, source.file)
