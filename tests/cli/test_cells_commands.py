@@ -29,7 +29,7 @@ def test_convert_keeps_everything(marks: Path, tmp_path: Path, capsys: pytest.Ca
     assert main(["convert", str(marks), str(tmp_path / "a.parquet")]) == 0
     assert main(["convert", str(tmp_path / "a.parquet"), str(tmp_path / "b.geojson")]) == 0
     assert (tmp_path / "b.geojson").read_bytes() == marks.read_bytes()
-    assert "20: 10 tumour, 10 immune" in capsys.readouterr().out
+    assert "20 cells: 10 tumour, 10 immune" in capsys.readouterr().out
 
 
 @LOSSES

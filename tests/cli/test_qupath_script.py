@@ -50,12 +50,14 @@ def test_a_word_is_no_action(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Known are export, train, predict" in capsys.readouterr().err
     assert main(["qupath-script", "train"]) == 2
     assert "--action train" in capsys.readouterr().err
+    assert main(["qupath-script", "--action", "train"]) == 2
+    assert "needs --model" in capsys.readouterr().err
 
 
 def test_only_documented_functions_are_called(capsys: pytest.CaptureFixture[str]) -> None:
     text = script(capsys)
     code = re.sub(r"(?m)//.*$|'[^'\n]*'|\"[^\"\n]*\"", "", text)
-    called = set(re.findall(r"(?<![.\w])([a-z]\w*)\(", code)) - {"println", "run", "if"}
+    called = set(re.findall(r"(?<![.\w])([a-z]\w*)\(", code)) - {"println", "run", "if", "for"}
     assert called == DOCUMENTED
     assert code.count("{") == code.count("}")
     assert code.count("(") == code.count(")")

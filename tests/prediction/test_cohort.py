@@ -71,6 +71,22 @@ def test_the_page_needs_no_other_file_and_shows_names_as_they_are(outcomes: list
     assert "cannot be read" in text
 
 
+def test_slides_of_earlier_calls_belong_to_it_unless_another_model_found_them(tmp_path: Path) -> None:
+    def predicted(seed: int, threshold: float) -> Outcome:
+        slide, folder = spotted(seed=seed, spots=9), tmp_path / str(seed)
+        model = darkness_model(light=0.6, threshold=threshold)
+        summary = predict_slide(slide, model, folder, force=True)
+        return Outcome(Path(f"{seed}.png"), summary)
+
+    for seed in range(3):
+        write_cohort(tmp_path, [predicted(seed, 0.6)])
+    with (tmp_path / "cohort.csv").open(newline="", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == 3
+    assert write_cohort(tmp_path, [predicted(1, 0.5)]) is None
+    assert not (tmp_path / "cohort.csv").exists()
+    assert not (tmp_path / "cohort.html").exists()
+
+
 def test_one_slide_is_no_cohort(outcomes: list[Outcome], tmp_path: Path) -> None:
     assert write_cohort(tmp_path, outcomes[:1]) is None
     assert not list(tmp_path.iterdir())

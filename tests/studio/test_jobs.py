@@ -135,7 +135,7 @@ def test_a_growing_result_is_not_read_for_every_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sparseshot.cells import Cells
-    from sparseshot.studio import results as results_module
+    from sparseshot.studio import slide_results
     from sparseshot.studio.slide_results import FoundIndexes
 
     result, indexes = SlideResult(tmp_path / "found", 0.5), FoundIndexes()
@@ -146,12 +146,12 @@ def test_a_growing_result_is_not_read_for_every_shard(
         os.utime(result.view, ns=(cells, cells))
 
     grow(1)
-    monkeypatch.setattr(results_module, "_REST", 1e9)
+    monkeypatch.setattr(slide_results, "_REST", 1e9)
     first, _ = indexes.of(result)
     grow(2)
     assert indexes.of(result)[0] == first
     assert len(indexes.of(result)[1]) == 1
-    monkeypatch.setattr(results_module, "_REST", 0)
+    monkeypatch.setattr(slide_results, "_REST", 0)
     version, cells = indexes.of(result)
     assert (version, len(cells)) == (result.version, 2)
 

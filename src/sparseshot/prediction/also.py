@@ -1,6 +1,6 @@
 """Further files of a prediction: all its cells in one file of any format that can be written."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from sparseshot.cells.formats.geoparquet import read_places
 from sparseshot.cells.formats.options import optional
 from sparseshot.cells.formats.registry import FORMATS
 from sparseshot.errors import InputError
+from sparseshot.images.dicom_series import series_uid
 from sparseshot.prediction.dicom_annotations import write_annotations
 from sparseshot.prediction.export import read_prediction
 from sparseshot.prediction.manifest import Manifest
@@ -23,7 +24,7 @@ _NEEDED = {
 """Packages that must be installed, and the extras that install them."""
 
 
-def check_also(endings: Iterable[str]) -> None:
+def check_also(endings: Collection[str], slides: Collection[Path]) -> None:
     """Raise InputError for an ending that cannot be written, before hours of work."""
     known = sorted({"dcm", *(each.removeprefix(".") for form in FORMATS.values() for each in form.endings)})
     for ending in endings:
@@ -32,6 +33,8 @@ def check_also(endings: Iterable[str]) -> None:
         if ending in _NEEDED:
             module, extra = _NEEDED[ending]
             optional(module, extra=extra)
+    if "dcm" in endings and not any(series_uid(slide) for slide in slides if slide.is_file()):
+        raise InputError("--also dcm needs DICOM slides, and there is none")
 
 
 def write_also(outcomes: Iterable[Outcome], endings: Sequence[str]) -> list[Outcome]:
@@ -44,7 +47,7 @@ def write_also(outcomes: Iterable[Outcome], endings: Sequence[str]) -> list[Outc
     def written(outcome: Outcome) -> Outcome:
         if outcome.summary is not None:
             folder = outcome.summary.folder
-            for ending in endings:
+            for ending in sorted(endings, key="dcm".__eq__):  # which fails for slides that are not DICOM
                 target = folder / f"cells.{ending}"
                 if outcome.summary.skipped and target.exists():
                     continue

@@ -17,8 +17,10 @@ from sparseshot.files import replacing
 from sparseshot.pages import escape, table, to_html
 from sparseshot.prediction.cohort import COHORT_TABLE, FEWEST_SLIDES, QUANTILES, Cohort, CohortSlide
 from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE
+from sparseshot.prediction.manifest import MANIFEST, Manifest
 from sparseshot.prediction.slide_pictures import jpeg
 from sparseshot.prediction.slides import Outcome
+from sparseshot.prediction.summary import read_summary
 
 COHORT_PAGE = "cohort.html"
 _THUMBNAIL_PX = 300
@@ -30,14 +32,35 @@ _COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 
 
 def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
-    """Write ``cohort.csv`` and ``cohort.html``; return the page, or None for fewer than two slides."""
-    cohort = Cohort.of(outcomes)
+    """Write ``cohort.csv`` and ``cohort.html``; return the page, or None for fewer than two slides.
+
+    Finished slides of the same model that are in ``out`` from earlier calls belong to it too.
+    """
+    cohort = Cohort.of([*outcomes, *_earlier(out, outcomes)])
     if len(cohort.slides) < 2:
+        for name in (COHORT_PAGE, COHORT_TABLE):  # of other results than those that are there now
+            (out / name).unlink(missing_ok=True)
         return None
     cohort.write_table(out / COHORT_TABLE)
     with replacing(out / COHORT_PAGE) as temporary:
         temporary.write_text(make_cohort_page(cohort), encoding="utf-8", errors="replace")
     return out / COHORT_PAGE
+
+
+def _earlier(out: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    new = [Path(outcome.summary.folder) for outcome in outcomes if outcome.summary]
+    manifests = {path.parent: Manifest.load(path.parent) for path in sorted(out.glob(f"*/{MANIFEST}"))}
+    finished = {folder: each for folder, each in manifests.items() if each is not None and each.finished}
+    models = [_model(finished[folder]) for folder in new if folder in finished]
+    return [
+        Outcome(folder, read_summary(folder, manifest))
+        for folder, manifest in finished.items()
+        if folder not in new and _model(manifest) in models
+    ]
+
+
+def _model(manifest: Manifest) -> tuple[object, object]:
+    return manifest.identity["model"], manifest.identity["threshold"]
 
 
 def make_cohort_page(cohort: Cohort) -> str:

@@ -30,18 +30,22 @@ class Density:
         classes: their names.
         bin_um: side of a square.
         mpp: µm of a level-0 pixel.
+        size_um: width and height of the slide; the last squares may extend past it.
     """
 
     counts: NDArray[np.int64]
     classes: tuple[str, ...]
     bin_um: float
     mpp: float
+    size_um: tuple[float, float]
 
     @classmethod
     def over(cls, size: tuple[int, int], mpp: float, classes: tuple[str, ...]) -> Self:
         """Make an empty map of a slide of ``size`` level-0 pixels."""
-        columns, rows = (max(1, int(np.ceil(length * mpp / BIN_UM - 1e-6))) for length in size)
-        return cls(np.zeros((len(classes), rows, columns), np.int64), classes, BIN_UM, mpp)
+        width, height = (length * mpp for length in size)
+        columns, rows = (max(1, int(np.ceil(length / BIN_UM - 1e-6))) for length in (width, height))
+        counts = np.zeros((len(classes), rows, columns), np.int64)
+        return cls(counts, classes, BIN_UM, mpp, (width, height))
 
     def add(self, cells: Cells) -> None:
         """Count some more cells."""
@@ -54,6 +58,17 @@ class Density:
     def per_mm2(self) -> NDArray[np.float32]:
         """Cells in a mm², ``(classes, rows, cols)``."""
         return (self.counts / (self.bin_um / 1000) ** 2).astype(np.float32)
+
+    def _smoothed(self) -> NDArray[np.float32]:
+        """Return the cells of all classes in a mm² of the slide, smoothed: single squares hold few cells."""
+        _, rows, columns = self.counts.shape
+        width, height = (
+            np.clip(length / self.bin_um - np.arange(count), 0, 1)
+            for length, count in zip(self.size_um, (columns, rows), strict=True)
+        )
+        covered = gaussian_filter(np.outer(height, width), _BLUR_BINS, mode="constant")
+        per_mm2 = gaussian_filter(self.per_mm2.sum(axis=0), _BLUR_BINS, mode="constant")
+        return np.asarray(per_mm2 / np.maximum(covered, 1e-3), np.float32)
 
     def write_ome_tiff(self, path: Path) -> None:
         """Write :attr:`per_mm2` as an OME-TIFF of one channel a class; its pixels know their size."""
@@ -79,15 +94,16 @@ class Density:
 
     def write_picture(self, path: Path, *, overview: NDArray[np.uint8] | None = None) -> None:
         """Write a PNG of all classes together, beside the slide in small."""
-        total = gaussian_filter(self.per_mm2.sum(axis=0), _BLUR_BINS)  # single squares hold few cells
+        total = self._smoothed()
         height, width = total.shape
         panels = 1 if overview is None else 2
         tall = float(np.clip(6 * height / width, 2, 12))
         figure = Figure(figsize=(6.5 * panels, tall + 0.8), layout="constrained", dpi=120)
         axes = figure.subplots(1, panels, squeeze=False)[0]
         extent = (0.0, width * self.bin_um / 1000, height * self.bin_um / 1000, 0.0)
+        right, bottom = (length / 1000 for length in self.size_um)
         if overview is not None:
-            axes[0].imshow(overview, extent=extent)
+            axes[0].imshow(overview, extent=(0.0, right, bottom, 0.0))
             axes[0].set(
                 title="the slide, its tissue in green", xlabel="mm", ylabel="mm"
             )  # its name has any letters
@@ -96,7 +112,7 @@ class Density:
         drawn = axes[-1].imshow(
             total, extent=extent, cmap="inferno", vmin=0, vmax=top, interpolation="bilinear"
         )
-        axes[-1].set(title="cells in a mm²", xlabel="mm")
+        axes[-1].set(title="cells in a mm²", xlabel="mm", xlim=(0.0, right), ylim=(bottom, 0.0))
         figure.colorbar(drawn, ax=axes[-1], shrink=0.8, extend="max")
         with replacing(path) as temporary:
             figure.savefig(temporary, format="png", metadata={"Software": "sparseshot"})

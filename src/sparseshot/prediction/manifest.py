@@ -121,10 +121,10 @@ class Manifest:
         identity: everything that decides the result: slide, model, threshold and so on.
         layout: sizes of tiles and windows, which decide how cells are spread over shards.
         bands: number of shards in the end.
-        plan: a hash of what belongs to each band, which the tissue decides; empty until a band is finished.
         shards: the finished ones, in order.
         files: exports of all shards.
         finished: everything is written.
+        plan: a hash of what belongs to each band, which the tissue decides; empty until a band is finished.
         format: of the file.
         version: of the format.
         sparseshot: the version that wrote it.
@@ -133,10 +133,10 @@ class Manifest:
     identity: Mapping[str, Any]
     layout: WindowLayout
     bands: int = 0
-    plan: str = ""
     shards: tuple[Shard, ...] = ()
     files: tuple[File, ...] = ()
     finished: bool = False
+    plan: str = ""
     format: Literal["sparseshot prediction"] = "sparseshot prediction"
     version: Literal[1] = 1
     sparseshot: str = __version__

@@ -1,6 +1,7 @@
 """The log of a run: a CSV file, TensorBoard events, and a note for the progress bar."""
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ class RunLog:
         self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
 
     def write(self, step: int, values: Mapping[str, float | None]) -> None:
-        """Add one line; values that are None stay empty."""
-        known = {name: value for name, value in values.items() if value is not None}
+        """Add one line; values that are None or no number stay empty."""
+        known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
         with self._path.open("a", newline="") as file:
             csv.DictWriter(file, COLUMNS, extrasaction="ignore").writerow({"step": step, **known})
         for name, value in known.items():

@@ -73,7 +73,7 @@ EXPORT = [
         {"type": "Polygon", "coordinates": [[[0, 0], [500, 0], [500, 400], [0, 400], [0, 0]]]},
         id="aaaaaaaa-0000-0000-0000-000000000006",
         objectType="annotation",
-        classification={"name": "Exhaustive", "color": [0, 0, 0]},
+        classification={"name": "exhaustive", "color": [0, 0, 0]},
     ),
 ]
 

@@ -15,6 +15,8 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     Places are in µm where the size of a pixel is known, and in level-0 pixels in ``obsm["spatial_px"]``.
     """
     options.count_lost(cells, "outline", "nucleus", "regions", "name")
+    if cells.mpp is None:
+        options.losses.count("places in pixels, because µm per pixel are unknown (--mpp)", len(cells))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations inside the library
         io, h5py = optional("anndata.io", extra="anndata"), optional("h5py", extra="anndata")

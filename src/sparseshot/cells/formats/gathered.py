@@ -93,10 +93,11 @@ class Gathered:
         finite = np.abs(places).max(axis=1, initial=0) <= FARTHEST_PX
         options.repairs.count(NOT_FINITE, sum(not finite[row] for row in self.points))
         outlined = ~shapely.is_missing(shapes)
-        is_region = np.array([name == options.exhaustive_class for name in self.names], bool) & outlined
+        exhaustive = options.exhaustive_class.casefold()
+        is_region = np.array([(name or "").casefold() == exhaustive for name in self.names], bool) & outlined
         rows = np.flatnonzero(finite & ~is_region).tolist()
         names = [self.names[row] for row in rows]
-        declared = [name for name in self.classes if name != options.exhaustive_class or name in names]
+        declared = [name for name in self.classes if name.casefold() != exhaustive or name in names]
         classes = tuple(dict.fromkeys([*declared, *filter(None, names)]))
         if not classes:  # the file says nothing about classes
             classes, names = ("cell",), ["cell"] * len(rows)

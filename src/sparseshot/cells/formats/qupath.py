@@ -125,7 +125,7 @@ class _Reader:
         self.ids_are_numbers = True
         self._token = token
         self._where = where
-        self._exhaustive = options.exhaustive_class
+        self._exhaustive = options.exhaustive_class.casefold()
         self._repairs = options.repairs
         self._measured: dict[str, None] = {}
 
@@ -206,7 +206,7 @@ class _Reader:
             level, shape = self._shape(geometry)
             name = self.class_name(properties.get("classification"))
             label = -1
-            if name == self._exhaustive and level >= 3:
+            if level >= 3 and (name or "").casefold() == self._exhaustive:
                 label = _REGION
             elif name is not None:
                 label = self.classes.setdefault(name, len(self.classes))

@@ -76,7 +76,8 @@ def read_cells(
         unclassified: name of a class for cells without one.
         size_px: width and height of the slide; cells outside are left out, swapped axes refused, and a label
             mask must have this size.
-        exhaustive_class: annotations of this class are regions in which every cell is marked.
+        exhaustive_class: annotations of this class, in upper or lower case, are regions in which every cell
+            is marked.
         image: which image of a COCO file with several: its file name or id.
         columns: names of the columns of a CSV file without a header, e.g. ``("y", "x", "class")``.
     """

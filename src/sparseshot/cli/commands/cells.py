@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Source = Annotated[Path, Argument(help="File of cells, or a slide's folder written by `predict`.")]
 Target = Annotated[Path, Argument(help="Its suffix decides the format.")]
 ImageName = Annotated[str | None, Option("--image", help="File name or id of an image of a COCO file.")]
+_MOST_NAMED = 3
 Size = Annotated[str | None, Option(help="Width and height of the slide in pixels, as 1000x1000.")]
 
 
@@ -48,7 +49,8 @@ def convert(
     if as_json:
         print_json({"file": target, **summary(cells)})
     else:
-        echo(f"{target}: {cells!r}")
+        counts = ", ".join(f"{count:,} {name}" for name, count in cells.counts().items())
+        echo(f"{target}: {len(cells):,} cells: {counts}")
 
 
 @app.command(rich_help_panel=options.FILES)
@@ -147,4 +149,6 @@ def _rows(content: dict[str, object]) -> list[tuple[str, object]]:
             rows += [(f"{name}: {key}", number) for key, number in value.items()]
         elif value is not None:
             rows += [(name, each) for each in (value if isinstance(value, list) else [value])]
+        if name == "measurements" and isinstance(value, list) and len(value) > _MOST_NAMED:
+            rows[-len(value) :] = [(name, f"{len(value)}: {', '.join(value[:_MOST_NAMED])}, …")]
     return rows

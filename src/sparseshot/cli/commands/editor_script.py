@@ -44,6 +44,8 @@ def qupath_script(
     actions = get_args(Action)
     if word is not None:
         raise InputError(f"use --action {word}" if word in actions else unknown_name("action", word, actions))
+    if action == "train" and model in options.STARTERS:
+        raise InputError("--action train needs --model, the folder that it writes")
     if model not in options.STARTERS:
         model = str(Path(model).absolute())
     beside = shutil.which("sparseshot", path=str(Path(sys.executable).parent))

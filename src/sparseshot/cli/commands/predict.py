@@ -83,8 +83,8 @@ def predict(
     from sparseshot.prediction.estimate import estimate_slide
     from sparseshot.prediction.slides import PredictionOptions, find_slides, predict_slides
 
-    check_also(also or ())
     paths = find_slides(slides)
+    check_also(also or (), paths)
     load: dict[str, Any] = {
         "threshold": threshold,
         "radius_um": radius_um,

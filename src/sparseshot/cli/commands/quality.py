@@ -8,7 +8,7 @@ from typer import Argument
 from sparseshot.cli import options
 from sparseshot.cli.app import app
 from sparseshot.cli.output import echo, print_json, print_table
-from sparseshot.errors import DataNotFoundError
+from sparseshot.errors import DataNotFoundError, InputError
 
 
 @app.command(rich_help_panel=options.TRAINING)
@@ -29,6 +29,7 @@ def quality(
     from sparseshot.metrics import expected_quality
     from sparseshot.prediction.manifest import MANIFEST, Manifest
     from sparseshot.prediction.summary import expected_on_slide, read_summary
+    from sparseshot.training.checkpoint import fingerprint
     from sparseshot.training.starting import load_model
 
     checkpoint = load_model(run)
@@ -48,6 +49,8 @@ def quality(
         manifest = Manifest.load(folder)
         if manifest is None or not manifest.finished:
             raise DataNotFoundError(folder, "its prediction is not finished; run the same predict again")
+        if manifest.identity["model"]["fingerprint"] != fingerprint(checkpoint):
+            raise InputError(f"{folder} was predicted by another model than {run}; give that model")
         summaries.append(read_summary(folder, manifest))
     own = None if evidence is None or threshold is None else expected_quality(evidence, threshold)
     entries = [

@@ -101,6 +101,8 @@ def suggest(
         print_json({"files": list(files.values()), "regions": suggestions})
         return
     _show(suggestions)
+    if len(suggestions) < regions:
+        echo(f"{len(suggestions)} of {regions}: no other square promises to teach anything")
     for file in files.values():
         echo(f"{file}: drop it on the open slide in QuPath")
 
@@ -110,4 +112,4 @@ def _show(suggestions: "list[Suggestion]") -> None:
         (number, each.slide, f"{each.box[0]:.0f}, {each.box[1]:.0f}", each.reason)
         for number, each in enumerate(suggestions, 1)
     ]
-    print_table(("", "slide", "x, y", "why"), rows)
+    print_table(("", "slide", "left, top", "why"), rows)
