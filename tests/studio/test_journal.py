@@ -121,6 +121,46 @@ def test_compacting_changes_nothing_but_the_size(tmp_path: Path, monkeypatch: py
     assert compacted.items("1") == []
 
 
+def undo(key: str) -> dict[str, Any]:
+    return {"key": key, "slide": "1", "undo": True}
+
+
+def compacted_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> MarkBook:
+    """Make and undo many changes, and open the journal, which compacts it."""
+    events = [event for i in range(50) for event in (add(f"x{i}", 99), undo(f"z{i}"))]
+    MarkBook(path).record(events)
+    monkeypatch.setattr(marks_module, "MANY_EVENTS", 50)
+    opened = MarkBook(path)
+    monkeypatch.undo()
+    assert opened._journal.events < 50
+    return opened
+
+
+def test_after_compacting_undo_goes_back_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "marks.jsonl"
+    MarkBook(path).record(
+        [*(add(f"m{i}", i) for i in range(5)), {"key": "e", "slide": "1", "remove": ["m1:0"]}]
+    )
+    monkeypatch.setattr(marks_module, "KEPT_STEPS", 3)
+    book = compacted_again(path, monkeypatch)
+    assert xs(book) == [0, 2, 3, 4]
+    for number, left in enumerate(([0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 1, 2], [0, 1, 2])):
+        book.record([undo(f"u{number}")])
+        assert sorted(xs(book)) == sorted(xs(MarkBook(path))) == left
+    book.record([{"key": f"r{i}", "slide": "1", "redo": True} for i in range(5)])
+    assert sorted(xs(book)) == [0, 2, 3, 4]
+
+
+def test_a_journal_that_an_earlier_version_compacted_is_not_undone(tmp_path: Path) -> None:
+    path = tmp_path / "marks.jsonl"
+    MarkBook(path).record(
+        [{"key": "all of 1", "slide": "1", "add": [{"id": "a:0", "class": "cell", "at": [1, 1]}]}]
+    )
+    book = MarkBook(path)
+    book.record([add("b", 2), undo("u1"), undo("u2")])
+    assert xs(book) == [1]
+
+
 _WRITER = """
 import sys
 from pathlib import Path

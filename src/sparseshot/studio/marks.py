@@ -24,6 +24,12 @@ _PALETTE = ("#f0e442", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#
 MANY_EVENTS = 20_000
 """A journal with more events than this, and four times its marks, is compacted when it is opened."""
 
+KEPT_STEPS = 200
+"""Changes of each slide that can still be undone after the journal was compacted."""
+
+_SNAPSHOT = "all of "
+"""Beginning of the key of what a compacted journal starts from; the keys of the page have no spaces."""
+
 Item = dict[str, Any]
 """A mark with ``id``, ``class``, and ``at`` (x, y) or ``outline``; or a region with ``id`` and ``region``.
 
@@ -45,6 +51,19 @@ class _SlideMarks:
     done: list[Delta] = field(default_factory=list)
     undone: list[Delta] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
+
+    def begin(self, items: Sequence[Item]) -> None:
+        """Start from marks that cannot be undone."""
+        self.items = {item["id"]: item for item in items}
+
+    def before(self, steps: Sequence[Delta]) -> list[Item]:
+        """Return the marks as they were before the last changes."""
+        items = dict(self.items)
+        for delta in reversed(steps):
+            for item in delta.added:
+                items.pop(item["id"], None)
+            items |= {item["id"]: item for item in delta.removed}
+        return list(items.values())
 
     def change(self, remove: Sequence[str], add: Sequence[Item]) -> None:
         gone = tuple(self.items[each] for each in dict.fromkeys(remove) if each in self.items)
@@ -183,16 +202,23 @@ class MarkBook:
             slide.step_back()
         elif event.get("redo"):
             slide.step_forward()
+        elif key.startswith(_SNAPSHOT):
+            slide.begin(event["add"])
         else:
             added = [{"id": f"{key}:{i}"} | item for i, item in enumerate(event.get("add", ()))]
             slide.change(event.get("remove", ()), added)
 
     def _snapshot(self) -> Iterator[Event]:
-        """Yield events that lead to the present state, without its history."""
+        """Yield events that lead to the present state, with the last steps of its history."""
         for name, color in self._classes.items():
             yield {"key": f"class {name}", "class": name, "color": color}
         for slide, marks in self._slides.items():
-            yield {"key": f"all of {slide}", "slide": slide, "add": list(marks.items.values())}
+            steps = marks.done[-KEPT_STEPS:]
+            yield {"key": f"{_SNAPSHOT}{slide}", "slide": slide, "add": marks.before(steps)}
+            for number, delta in enumerate(steps):
+                gone = [item["id"] for item in delta.removed]
+                key = f"step {number} of {slide}"
+                yield {"key": key, "slide": slide, "remove": gone, "add": list(delta.added)}
 
 
 def place_of(item: Item) -> tuple[float, float]:
