@@ -193,3 +193,22 @@ def test_a_locked_folder_is_free_when_the_other_process_dies(tmp_path: Path) -> 
     with locked(folder):
         pass
     assert list(folder.iterdir()) == []
+
+
+def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
+    taken, free = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locked(tmp_path):
+            taken.set()
+            free.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert taken.wait(30)
+    with pytest.raises(OutputError, match="at work here"), locked(tmp_path, wait_s=0.1):
+        pass
+    threading.Timer(0.1, free.set).start()
+    with locked(tmp_path, wait_s=30):
+        assert free.is_set()
+    holder.join()

@@ -173,10 +173,14 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
     """Lock a folder, created if missing, against other processes until the block ends or the process dies.
 
     Without effect on Windows and on file systems without locks.
+
+    Args:
+        folder: to lock.
+        wait_s: how long to wait for another process that has it.
     """
     try:
         import fcntl  # noqa: PLC0415  missing on Windows
@@ -185,11 +189,15 @@ def locked(folder: Path) -> Iterator[None]:
         return
     make_folder(folder)
     path = folder / ".lock"
+    end = time.monotonic() + wait_s
     while True:
         with path.open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
+                if time.monotonic() < end:
+                    time.sleep(0.02)
+                    continue
                 raise OutputError(
                     folder, "another sparseshot is at work here; wait for it, or choose another --out"
                 ) from error

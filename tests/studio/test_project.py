@@ -1,3 +1,4 @@
+import threading
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ from tests.studio.small_project import MPP, made_result, small_slide
 
 from sparseshot.cells import Cells
 from sparseshot.errors import SparseshotError
+from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import PROJECT, Project
 
 
@@ -46,3 +48,47 @@ def test_folders_without_slides_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SparseshotError, match="holds no slide"):
         Project.open([tmp_path / "empty"])
     assert not (tmp_path / "empty.studio" / PROJECT).exists()
+
+
+def three_slides(folder: Path) -> list[Path]:
+    first, _ = small_slide(folder, width=60, height=60)
+    others = [first.with_name(name) for name in ("b.png", "c.png")]
+    for each in others:
+        each.write_bytes(first.read_bytes())
+    return [first, *others]
+
+
+def names(project: Project) -> dict[str, str]:
+    return {slide: Path(entry.path).name for slide, entry in project.slides.items()}
+
+
+def test_two_processes_keep_each_others_slides(tmp_path: Path) -> None:
+    a, b, c = three_slides(tmp_path)
+    folder = tmp_path / "study"
+    ours = Project.open([a], folder=folder)
+    Project.open([b], folder=folder, mpp=MPP)
+    ours.set_mpp("1", 0.25)
+    third = Project.open([c], folder=folder, mpp=MPP)
+    assert names(third) == {"1": "small.png", "2": "b.png", "3": "c.png"}
+    assert [entry.mpp for entry in Project.open([folder]).slides.values()] == [0.25, MPP, MPP]
+
+
+def test_processes_that_add_slides_at_once_give_them_different_ids(tmp_path: Path) -> None:
+    paths, folder = three_slides(tmp_path), tmp_path / "study"
+    adding = [
+        threading.Thread(target=Project.open, args=[[path]], kwargs={"folder": folder, "mpp": MPP})
+        for path in paths
+    ]
+    for each in adding:
+        each.start()
+    for each in adding:
+        each.join()
+    assert sorted(names(Project.open([folder])).values()) == ["b.png", "c.png", "small.png"]
+    assert sorted(each.name for each in folder.iterdir()) == [PROJECT]
+
+
+def test_an_id_with_marks_is_not_given_to_another_slide(tmp_path: Path) -> None:
+    a, b, _ = three_slides(tmp_path)
+    project = Project.open([a], folder=tmp_path / "study", mpp=MPP)
+    MarkBook(project.journal).record([{"key": "k", "slide": "2", "add": [{"class": "cell", "at": [1, 1]}]}])
+    assert names(Project.open([b], folder=project.folder, mpp=MPP)) == {"1": "small.png", "3": "b.png"}

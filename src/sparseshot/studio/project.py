@@ -4,21 +4,25 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
-from sparseshot.files import make_folder, read_as, write_json
+from sparseshot.files import locked, read_as, write_json
 from sparseshot.images import open_slide
 from sparseshot.images.pixel_size import image_mpp
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import check_mpp
 from sparseshot.prediction.manifest import MANIFEST, Manifest
 from sparseshot.prediction.slides import find_slides
+from sparseshot.studio.journal import Journal
 
 PROJECT = "project.json"
 SUFFIX = ".studio"
 _FORMAT = "sparseshot studio"
+_LONGEST_WAIT_S = 30
+"""For another process that writes the project file, which takes it milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -80,21 +84,29 @@ class Project:
             is_project = (first / PROJECT).is_file()
             folder = first if is_project else first.with_name(first.name + SUFFIX)
             paths = paths[1:] if is_project else paths
-        folder = folder.absolute()
-        project = cls(folder, {entry.id: entry for entry in _read(folder).slides})
-        before = dict(project.slides)
+        folder, paths = folder.absolute(), list(_unfolded(paths))
+        while True:
+            known = _read(folder)
+            project = cls(folder, {entry.id: entry for entry in known.slides})
+            project._add(paths, mpp)
+            if not project.slides:
+                raise InputError(f"{folder}: the project has no slides; give one")
+            if tuple(project.slides.values()) == known.slides:
+                return project
+            with locked(folder, wait_s=_LONGEST_WAIT_S):
+                # A process that wrote in the meantime may have given the same ids to other slides.
+                if _read(folder) == known:
+                    project._save()
+                    return project
+
+    def _add(self, paths: Sequence[Path], mpp: float | None) -> None:
         entry: SlideEntry | None = None
-        for path in _unfolded(paths):
+        for path in paths:
             if (path / MANIFEST).is_file():
-                entry = project._with_found(entry, path.absolute())
+                entry = self._with_found(entry, path.absolute())
             else:
-                entry = project._with_slide(path.absolute(), mpp)
-            project.slides[entry.id] = entry
-        if not project.slides:
-            raise InputError(f"{folder}: the project has no slides; give one")
-        if project.slides != before or not (folder / PROJECT).exists():
-            project._save()
-        return project
+                entry = self._with_slide(path.absolute(), mpp)
+            self.slides[entry.id] = entry
 
     def _with_slide(self, path: Path, mpp: float | None) -> SlideEntry:
         if not path.exists():
@@ -104,7 +116,7 @@ class Project:
         for entry in self.slides.values():
             if self._path(entry) == path:
                 return replace(entry, mpp=mpp or entry.mpp)
-        number = 1 + max((int(each) for each in self.slides), default=0)
+        number = 1 + max((int(each) for each in {*self.slides, *self._marked}), default=0)
         own = path.relative_to(self.folder.parent) if path.is_relative_to(self.folder.parent) else path
         entry = SlideEntry(str(number), os.fspath(own), mpp)
         self.slides[entry.id] = entry
@@ -132,8 +144,19 @@ class Project:
         """Distinguishes this project from another one at the same address."""
         return hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:16]
 
+    @property
+    def journal(self) -> Path:
+        """The file of the marks."""
+        return self.folder / "marks.jsonl"
+
+    @cached_property
+    def _marked(self) -> set[str]:
+        """Ids in the journal: a new slide with one of them would show marks of another."""
+        ids: set[str] = set()
+        Journal(self.journal, fold=lambda event: ids.add(event.get("slide", "0")), clear=ids.clear)
+        return ids
+
     def _save(self) -> None:
-        make_folder(self.folder)
         write_json(self.folder / PROJECT, _ProjectFile(slides=tuple(self.slides.values())))
 
     def entry(self, slide: str) -> SlideEntry:
@@ -160,8 +183,10 @@ class Project:
     def set_mpp(self, slide: str, mpp: float) -> None:
         """Store the pixel size that a person gave for a slide."""
         check_mpp(mpp)
-        self.slides[slide] = replace(self.entry(slide), mpp=mpp)
-        self._save()
+        with locked(self.folder, wait_s=_LONGEST_WAIT_S):
+            self.slides = {entry.id: entry for entry in _read(self.folder).slides}
+            self.slides[slide] = replace(self.entry(slide), mpp=mpp)
+            self._save()
         with self._mutex:
             if opened := self._open.pop(slide, None):
                 opened.mpp = mpp
@@ -183,7 +208,8 @@ def _unfolded(paths: Sequence[Path]) -> Iterator[Path]:
 def _read(folder: Path) -> _ProjectFile:
     path = folder / PROJECT
     if not path.exists():
-        if folder.is_dir() and any(folder.iterdir()):
+        # A name with a dot is the lock of a process that is about to write the project file.
+        if folder.is_dir() and any(not each.name.startswith(".") for each in folder.iterdir()):
             raise OutputError(folder, f"holds other files and no {PROJECT}; give another --project")
         return _ProjectFile()
     content = read_as(path, _ProjectFile)

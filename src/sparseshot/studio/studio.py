@@ -58,7 +58,7 @@ class Studio:
     @classmethod
     def of(cls, project: Project, *, steps: int = 0) -> "Studio":
         """Open the marks and runs of a project."""
-        book = MarkBook(project.folder / "marks.jsonl")
+        book = MarkBook(project.journal)
         return cls(project, book, Jobs(project, book, steps))
 
     def results(self, slide: str) -> dict[str, str]:
