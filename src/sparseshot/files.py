@@ -151,17 +151,23 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise FormatError(path, f"is not TOML ({error})") from error
 
 
-def read_as(path: Path, kind: type[T]) -> T:
-    """Return the value in a JSON file as a dataclass or another type; other content is a FormatError."""
+def read_as(path: Path, kind: type[T], *, advice: str = "delete it and run the same command again") -> T:
+    """Return the value in a JSON file as a dataclass or another type; other content is a FormatError.
+
+    Args:
+        path: the file.
+        kind: type of the value.
+        advice: what to do about a file with other content.
+    """
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  only some commands need it
 
     try:
         return TypeAdapter(kind).validate_python(read_json(path), extra="forbid")
     except ValidationError as error:
         reason = " ".join(str(error).split())
-        raise FormatError(
-            path, f"has other content ({reason}); delete it and run the same command again"
-        ) from error
+        raise FormatError(path, f"has other content ({reason}); {advice}") from error
+    except FormatError as error:
+        raise FormatError(path, f"{error.problem}; {advice}") from error
 
 
 def make_folder(path: Path) -> None:

@@ -1,3 +1,4 @@
+import os
 import threading
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 from tests.studio.small_project import MPP, made_result, small_slide
 
 from sparseshot.cells import Cells
-from sparseshot.errors import SparseshotError
+from sparseshot.errors import FormatError, InputError, OutputError, SparseshotError
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import PROJECT, Project
 
@@ -92,3 +93,35 @@ def test_an_id_with_marks_is_not_given_to_another_slide(tmp_path: Path) -> None:
     project = Project.open([a], folder=tmp_path / "study", mpp=MPP)
     MarkBook(project.journal).record([{"key": "k", "slide": "2", "add": [{"class": "cell", "at": [1, 1]}]}])
     assert names(Project.open([b], folder=project.folder, mpp=MPP)) == {"1": "small.png", "3": "b.png"}
+
+
+@pytest.mark.parametrize(
+    "damaged", ["{", '{"format": "sparseshot studio", "version": 1, "slides": [{"id": "1"}]}']
+)
+def test_a_damaged_project_file_is_repaired_without_losing_marks(tmp_path: Path, damaged: str) -> None:
+    slide, *_ = three_slides(tmp_path)
+    project = Project.open([slide], mpp=MPP)
+    MarkBook(project.journal).record([{"key": "k", "slide": "1", "add": [{"class": "cell", "at": [1, 1]}]}])
+    file = project.folder / PROJECT
+    file.write_text(damaged)
+    with pytest.raises(FormatError, match="restore it from a backup, or write it anew") as told:
+        Project.open([slide])
+    assert "delete" not in str(told.value)
+    file.unlink()
+    with pytest.raises(OutputError, match=r"holds marks and no project\.json; restore it") as missing:
+        Project.open([slide])
+    advised = str(missing.value)
+    file.write_text(
+        advised[advised.index("{") : advised.rindex("}") + 1].replace("/folder/biopsy.svs", str(slide))
+    )
+    again = Project.open([slide], mpp=MPP)
+    assert again.path("1") == slide
+    assert len(MarkBook(again.journal).items("1")) == 1
+
+
+def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    slide, *_ = three_slides(tmp_path)
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png"))
+    slide.rename(odd)
+    with pytest.raises(InputError, match=r"caf�\.png: the name is not in UTF-8; rename"):
+        Project.open([odd], mpp=MPP)

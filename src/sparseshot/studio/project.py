@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, utf8
 from sparseshot.files import locked, read_as, write_json
 from sparseshot.images import open_slide
 from sparseshot.images.pixel_size import image_mpp
@@ -20,7 +20,13 @@ from sparseshot.studio.journal import Journal
 
 PROJECT = "project.json"
 SUFFIX = ".studio"
+_JOURNAL = "marks.jsonl"
 _FORMAT = "sparseshot studio"
+_REPAIR = (
+    "restore it from a backup, or write it anew with the slides in the order in which they were added, as "
+    f'{{"format": "{_FORMAT}", "version": 1, "slides": [{{"id": "1", "path": "/folder/biopsy.svs"}}]}}; '
+    "marks and runs belong to these ids and are not lost"
+)
 _LONGEST_WAIT_S = 30
 """For another process that writes the project file, which takes it milliseconds."""
 
@@ -118,7 +124,7 @@ class Project:
                 return replace(entry, mpp=mpp or entry.mpp)
         number = 1 + max((int(each) for each in {*self.slides, *self._marked}), default=0)
         own = path.relative_to(self.folder.parent) if path.is_relative_to(self.folder.parent) else path
-        entry = SlideEntry(str(number), os.fspath(own), mpp)
+        entry = SlideEntry(str(number), _storable(own), mpp)
         self.slides[entry.id] = entry
         if not needs_mpp(self, entry.id):
             self.slide(entry.id)  # a file that is no slide is refused now
@@ -137,7 +143,7 @@ class Project:
         own = list(self.slide(entry.id).size)
         if size != own:
             raise InputError(f"{found}: is the result of a slide of {size} pixels; {entry.path} has {own}")
-        return replace(entry, found=tuple(dict.fromkeys([*entry.found, str(found)])))
+        return replace(entry, found=tuple(dict.fromkeys([*entry.found, _storable(found)])))
 
     @property
     def identity(self) -> str:
@@ -147,7 +153,7 @@ class Project:
     @property
     def journal(self) -> Path:
         """The file of the marks."""
-        return self.folder / "marks.jsonl"
+        return self.folder / _JOURNAL
 
     @cached_property
     def _marked(self) -> set[str]:
@@ -193,6 +199,15 @@ class Project:
                 self._open[slide] = opened
 
 
+def _storable(path: Path) -> str:
+    """Return a path as text for the project file."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{utf8(path)}: the name is not in UTF-8; rename the file or its folder") from error
+    return os.fspath(path)
+
+
 def _unfolded(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield slides and results; those in folders after those that were named, slides first."""
     folders = [path for path in paths if path.is_dir() and not (path / MANIFEST).is_file()]
@@ -208,11 +223,13 @@ def _unfolded(paths: Sequence[Path]) -> Iterator[Path]:
 def _read(folder: Path) -> _ProjectFile:
     path = folder / PROJECT
     if not path.exists():
+        if (folder / _JOURNAL).exists():
+            raise OutputError(folder, f"holds marks and no {PROJECT}; {_REPAIR}")
         # A name with a dot is the lock of a process that is about to write the project file.
         if folder.is_dir() and any(not each.name.startswith(".") for each in folder.iterdir()):
             raise OutputError(folder, f"holds other files and no {PROJECT}; give another --project")
         return _ProjectFile()
-    content = read_as(path, _ProjectFile)
+    content = read_as(path, _ProjectFile, advice=_REPAIR)
     ids = [entry.id for entry in content.slides]
     if content.format != _FORMAT or content.version != 1 or len(set(ids)) < len(ids):
         raise FormatError(path, "is not a project of this sparseshot")
