@@ -108,8 +108,16 @@ def test_a_damaged_table_of_pairs_is_an_error(
 
 def test_a_source_survives_its_file(tmp_path: Path) -> None:
     data = TrainingData(pairs=((Path("a.png"), Path("a.geojson")),), fraction=0.5, seed=3, mpp=0.25)
-    (tmp_path / "source.json").write_text(data.to_json())
-    assert TrainingData.read(tmp_path / "source.json") == data
+    for each in (data, replace(data, mpp=(0.25,))):
+        (tmp_path / "source.json").write_text(each.to_json())
+        assert TrainingData.read(tmp_path / "source.json") == each
+
+
+def test_each_slide_may_have_a_pixel_size(pair: tuple[Path, Path]) -> None:
+    slides, _ = TrainingData(pairs=(pair, pair), mpp=(0.5, 0.25)).load()
+    assert [item.slide.mpp for item in slides] == [0.5, 0.25]
+    with pytest.raises(InputError, match="1 pixel sizes for 2 slides"):
+        TrainingData(pairs=(pair, pair), mpp=(0.5,))
 
 
 def test_bad_sources_are_told(tmp_path: Path) -> None:

@@ -136,8 +136,8 @@ class Worker:
             marks = sum(len(config.labelling.positives(cells)) for cells in tables)
             steps = min(steps_for(marks, from_scratch=False), steps_in(_LONGEST_MINUTES, config))
             config = replace(config, steps=steps)
-        mpps = {entry.mpp for entry in self.project.slides.values()}
-        data = TrainingData(pairs=pairs, mpp=mpps.pop() if len(mpps) == 1 else None)
+        mpps = tuple(self.project.entry(path.stem).mpp for _, path in pairs)
+        data = TrainingData(pairs=pairs, mpp=mpps[0] if len(set(mpps)) == 1 else mpps)
         return train_run(config, data, self.folder / RUN, show=False)
 
     def _predict(self, checkpoint: Checkpoint) -> None:

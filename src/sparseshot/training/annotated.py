@@ -80,7 +80,7 @@ class TrainingData:
         fraction: share of the marks to keep; above 1 the number of marks to keep.
         seed: of the choice of marks.
         marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
-        mpp: µm per pixel of slides that carry no resolution.
+        mpp: µm per pixel of slides that carry no resolution: one for all, or one or None for each pair.
         exhaustive_class: annotations of this class are regions in which every cell is marked.
         keep_large: keep outlines far larger than a cell, which are otherwise left out with a warning.
     """
@@ -91,7 +91,7 @@ class TrainingData:
     fraction: float = 1.0
     seed: int = 0
     marking: str = "random"
-    mpp: float | None = None
+    mpp: float | tuple[float | None, ...] | None = None
     exhaustive_class: str = "Exhaustive"
     keep_large: bool = False
 
@@ -102,6 +102,8 @@ class TrainingData:
             )
         if self.marking not in MARKINGS:
             raise InputError(f"there is no marking {self.marking!r}; there are {', '.join(MARKINGS)}")
+        if isinstance(self.mpp, tuple) and len(self.mpp) != len(self.pairs):
+            raise InputError(f"{len(self.mpp)} pixel sizes for {len(self.pairs)} slides; give one for each")
         if self.root is not None and not self.root.is_dir():
             raise DataNotFoundError(
                 self.root, "there is no such folder; give the one that holds the data set"
@@ -117,7 +119,8 @@ class TrainingData:
         if self.dataset is None or self.root is None:
             if not self.pairs:
                 raise InputError("nothing to train on; give a slide and its marks")
-            slides = [self._open(image, file) for image, file in self.pairs]
+            mpps = self.mpp if isinstance(self.mpp, tuple) else [self.mpp] * len(self.pairs)
+            slides = [self._open(*pair, mpp) for pair, mpp in zip(self.pairs, mpps, strict=True)]
             return (self._thinned(slides, of=slides) if self.fraction != 1 else slides), []
         training = load_dataset(self.dataset, self.root, split="train")
         try:
@@ -131,9 +134,9 @@ class TrainingData:
         both = [*known, *held_out]
         return self._thinned(known, of=both), self._thinned(held_out, of=both)
 
-    def _open(self, image: Path, file: Path) -> AnnotatedSlide:
+    def _open(self, image: Path, file: Path, mpp: float | None) -> AnnotatedSlide:
         """Open an image or slide, read its marks, and find the tissue."""
-        slide = open_slide(image, mpp=self.mpp)
+        slide = open_slide(image, mpp=mpp)
         marks = replace(read_cells(file, exhaustive_class=self.exhaustive_class), mpp=slide.mpp)
         marks = marks_on(slide, marks, file)
         if not self.keep_large:
@@ -174,7 +177,8 @@ class TrainingData:
             root = None if values["root"] is None else Path(values["root"])
             pairs = tuple((Path(image), Path(marks)) for image, marks in values["pairs"])
             known = {item.name: values[item.name] for item in fields(cls) if item.name in values}
-            return cls(**(known | {"root": root, "pairs": pairs}))
+            mpp = tuple(known["mpp"]) if isinstance(known.get("mpp"), list) else known.get("mpp")
+            return cls(**(known | {"root": root, "pairs": pairs, "mpp": mpp}))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise FormatError(path, f"does not say what the run was trained on ({error})") from error
 
