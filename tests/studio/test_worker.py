@@ -1,12 +1,15 @@
 """Jobs on several slides, without the training itself."""
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.studio.small_project import small_slide
 
 from sparseshot.errors import InputError
+from sparseshot.prediction import Model
 from sparseshot.studio import worker as worker_module
 from sparseshot.studio.jobs import Jobs
 from sparseshot.studio.project import Project
@@ -51,3 +54,49 @@ def test_every_slide_has_the_pixel_size_that_a_person_gave(
     studio.project.set_mpp("2", 0.25)
     assert "no time to train" in work(studio).state.message
     assert learned == [0.5, 0.25]
+
+
+@pytest.fixture
+def predicted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Replace training, prediction and suggestions; return which slides they read."""
+    slides: dict[str, list[str]] = {"view": [], "whole": [], "suggested": []}
+    checkpoint = SimpleNamespace(threshold=0.3, config=SimpleNamespace(task="detect"))
+    monkeypatch.setattr(Worker, "_train", lambda _: checkpoint)
+    monkeypatch.setattr(Model, "load", lambda *_, **__: None)
+    monkeypatch.setattr(worker_module, "run_data", lambda _: None)
+
+    def reading(what: str) -> Callable[..., Any]:
+        return lambda slide, *_, **__: slides[what].append(slide.name)
+
+    monkeypatch.setattr(
+        Worker, "_predict_view", lambda self, _, name: reading("view")(self.project.slide(name))
+    )
+    monkeypatch.setattr(worker_module, "predict_slide", reading("whole"))
+    monkeypatch.setattr(
+        worker_module, "write_next", lambda _, __, offered, *___, **____: slides["suggested"].extend(offered)
+    )
+    return slides
+
+
+def test_a_slide_that_cannot_be_read_is_left_out_and_named(
+    studio: Studio, predicted: dict[str, list[str]]
+) -> None:
+    studio.project.set_mpp("1", 0.5)
+    studio.project.set_mpp("2", 0.5)
+    broken = studio.project.path("2")
+    broken.write_bytes(broken.read_bytes()[:20])
+    state = work(studio).state
+    assert (state.stage, state.threshold) == ("done", 0.3)
+    assert "b.png: " in state.message
+    assert "c.png: the file does not state its pixel size" in state.message
+    assert predicted == {"view": ["small.png"], "whole": ["small.png"], "suggested": ["1"]}
+
+
+def test_a_damaged_slide_in_view_does_not_keep_others_from_being_predicted(
+    studio: Studio, predicted: dict[str, list[str]]
+) -> None:
+    for slide in "123":
+        studio.project.set_mpp(slide, 0.5)
+    studio.project.path("1").write_bytes(b"no image")
+    assert work(studio).state.stage == "done"
+    assert predicted == {"view": [], "whole": ["b.png", "c.png"], "suggested": ["2", "3"]}

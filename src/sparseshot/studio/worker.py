@@ -17,7 +17,7 @@ from select import select
 import torch
 
 from sparseshot.cells import read_cells
-from sparseshot.errors import OutputError, SparseshotError
+from sparseshot.errors import OutputError, SlideError, SparseshotError
 from sparseshot.files import locked, read_as, read_json, write_json
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import Measuring, Model, Progress, Throughput, predict_slide
@@ -59,12 +59,21 @@ _LONGEST_MINUTES = 0.12
 
 
 class Worker:
-    """One job."""
+    """One job.
+
+    Attributes:
+        project: its slides.
+        folder: of the job.
+        job: what to do.
+        state: how far it has got.
+        left_out: why slides were not predicted, by id.
+    """
 
     def __init__(self, project: Project, folder: Path) -> None:
         self.project, self.folder = project, folder
         self.job = read_as(folder / JOB, Job)
         self.state = State(begun=time.time())
+        self.left_out: dict[str, str] = {}
         self._mutex = threading.Lock()
         self._ended = threading.Event()
 
@@ -78,7 +87,8 @@ class Worker:
             try:
                 checkpoint = self._train()
                 self._predict(checkpoint)
-                self._publish("done", f"{self.job.marks:,} marks", share=1.0)
+                said = "; ".join([f"{self.job.marks:,} marks", *self.left_out.values()])
+                self._publish("done", said, share=1.0)
             except Superseded:
                 self._publish("done", f"{self.job.marks:,} marks; a newer run began before all was predicted")
             except (SparseshotError, OSError) as error:
@@ -141,41 +151,48 @@ class Worker:
         return train_run(config, data, self.folder / RUN, show=False)
 
     def _predict(self, checkpoint: Checkpoint) -> None:
-        """Predict the part in view, then its slide, then the others."""
+        """Predict the part in view, then its slide, then the others; leave out what cannot be read."""
         threshold = FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
         # Weaker cells are found too, so that the page can show what a lower threshold would find.
         # A lower threshold would change outlines, but not points.
         lowest = max(LOWEST_SCORE, threshold / 3) if checkpoint.config.task == "detect" else threshold
         model = Model.load(checkpoint, threshold=lowest, device="cpu")
         self._publish("view", "predicting the part in view", threshold=threshold)
-        first, *others = [self.job.slide, *(each for each in self.project.slides if each != self.job.slide)]
-        if self.job.view is not None:
-            self._predict_view(model, first)
         (self.folder / FOUND).mkdir(exist_ok=True)
-        for slide in [first, *others]:
-            self._check_superseded()
-            if not self.project.path(slide).exists():
+        for slide in sorted(self.project.slides, key=lambda each: each != self.job.slide):
+            path = self.project.path(slide)
+            if not path.exists():
                 continue
-            opened = self.project.slide(slide)
-
-            def report(progress: Progress, name: str = opened.name) -> None:
+            try:
+                if slide == self.job.slide and self.job.view is not None:
+                    self._predict_view(model, slide)
                 self._check_superseded()
-                share = progress.tiles / max(1, progress.of_tiles)
-                self._publish("slides", f"{name}: {progress.cells:,} cells so far", share=share)
+                self._predict_slide(model, slide)
+            except SlideError as error:
+                self.left_out[slide] = f"{path.name}: {error.problem}"
 
-            predict_slide(
-                opened,
-                model,
-                self.folder / FOUND / slide,
-                pace=Throughput(threads=1),
-                measuring=Measuring("none"),
-                tile_px=512,
-                report=report,
-            )
+    def _predict_slide(self, model: Model, slide: str) -> None:
+        opened = self.project.slide(slide)
+
+        def report(progress: Progress) -> None:
+            self._check_superseded()
+            share = progress.tiles / max(1, progress.of_tiles)
+            self._publish("slides", f"{opened.name}: {progress.cells:,} cells so far", share=share)
+
+        predict_slide(
+            opened,
+            model,
+            self.folder / FOUND / slide,
+            pace=Throughput(threads=1),
+            measuring=Measuring("none"),
+            tile_px=512,
+            report=report,
+        )
 
     def _suggest(self, checkpoint: Checkpoint) -> None:
         """Look for regions to mark next, unless somebody trains again; the run is done without them."""
-        known = [each for each in self.project.slides if self.project.path(each).exists()]
+        readable = [each for each in self.project.slides if each not in self.left_out]
+        known = [each for each in readable if self.project.path(each).exists()]
         slides = {each: self.project.slide(each) for each in sorted(known, key=lambda k: k != self.job.slide)}
         try:
             write_next(
