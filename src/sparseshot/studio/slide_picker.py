@@ -18,31 +18,32 @@ def slide_cards(studio: Studio, *, shown: str = "") -> None:
 
 def _card(studio: Studio, slide: str, *, is_shown: bool) -> None:
     path = studio.project.path(slide)
-    with ui.link(target=f"/?slide={slide}").classes("studio-card" + (" on" if is_shown else "")):
-        if not path.exists():
-            ui.icon("broken_image", size="48px").classes("studio-thumbnail")
-            ui.label(path.name).classes("studio-card-name")
-            ui.label("The file is missing. Put it back, and nothing is lost.").classes("studio-small")
-            return
+    problem = "" if path.exists() else "The file is missing. Put it back, and nothing is lost."
+    unknown, facts = False, ""
+    try:
         unknown = needs_mpp(studio.project, slide)
-        if unknown:
-            ui.icon("straighten", size="48px").classes("studio-thumbnail")
+        facts = "" if problem or unknown else slide_facts(studio, slide)
+    except (SparseshotError, OSError) as error:
+        problem = f"The slide cannot be opened: {getattr(error, 'problem', error)}"
+    with ui.link(target=f"/?slide={slide}").classes("studio-card" + (" on" if is_shown else "")):
+        if problem or unknown:
+            ui.icon("broken_image" if problem else "straighten", size="48px").classes("studio-thumbnail")
         else:
             ui.image(f"/slides/{slide}/thumbnail.jpg").classes("studio-thumbnail").props(
                 "fit=contain no-spinner no-transition"
             )
         ui.label(path.name).classes("studio-card-name")
-        if unknown:
-            ui.label("The size of its pixels is not known yet.").classes("studio-small")
+        if problem or unknown:
+            ui.label(problem or "The size of its pixels is not known yet.").classes("studio-small")
             return
-        about = ui.label(slide_facts(studio, slide)).classes("studio-small")
+        about = ui.label(facts).classes("studio-small")
         marks = sum("class" in item for item in studio.book.items(slide))
         ui.label("1 mark" if marks == 1 else f"{marks:,} marks").classes("studio-small")
 
         async def add_tissue() -> None:
             with suppress(SparseshotError, OSError):
                 area = await run.io_bound(studio.tissue_mm2, slide)
-                about.set_text(f"{slide_facts(studio, slide)}, {area:.1f} mm² tissue")
+                about.set_text(f"{facts}, {area:.1f} mm² tissue")
 
         ui.timer(0.2, add_tissue, once=True)
 
