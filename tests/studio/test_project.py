@@ -3,10 +3,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from tests.studio.small_project import MPP, made_result, small_slide
 
 from sparseshot.cells import Cells
-from sparseshot.errors import FormatError, InputError, OutputError, SparseshotError
+from sparseshot.errors import FormatError, InputError, OutputError, SlideError, SparseshotError
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import PROJECT, Project
 
@@ -125,3 +126,24 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     slide.rename(odd)
     with pytest.raises(InputError, match=r"caf�\.png: the name is not in UTF-8; rename"):
         Project.open([odd], mpp=MPP)
+
+
+def test_a_given_pixel_size_leaves_stated_ones_alone(tmp_path: Path) -> None:
+    silent, stating, _ = three_slides(tmp_path)
+    with Image.open(silent) as image:
+        image.save(stating, dpi=(101600, 101600))  # 0.25 µm
+    folder = tmp_path / "study"
+    for _ in range(2):
+        project = Project.open([silent, stating], folder=folder, mpp=0.5)
+        assert [entry.mpp for entry in project.slides.values()] == [0.5, None]
+        assert [project.slide(each).mpp for each in "12"] == pytest.approx([0.5, 0.25], rel=1e-3)
+    assert Project.open([silent], folder=folder, mpp=0.4).slides["1"].mpp == 0.4
+    assert Project.open([silent], folder=folder).slides["1"].mpp == 0.4
+
+
+def test_a_file_that_is_no_slide_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"no image")
+    for mpp in (None, 0.5):
+        with pytest.raises(SlideError, match="not an image"):
+            Project.open([tmp_path / "a.png"], mpp=mpp)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.png"]

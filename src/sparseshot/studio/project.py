@@ -121,14 +121,12 @@ class Project:
             raise InputError(f"{path}: is neither a slide, a project, nor a result of predict")
         for entry in self.slides.values():
             if self._path(entry) == path:
-                return replace(entry, mpp=mpp or entry.mpp)
+                is_asked = mpp is not None and (entry.mpp is not None or not _states_mpp(path))
+                return replace(entry, mpp=mpp) if is_asked else entry
         number = 1 + max((int(each) for each in {*self.slides, *self._marked}), default=0)
         own = path.relative_to(self.folder.parent) if path.is_relative_to(self.folder.parent) else path
-        entry = SlideEntry(str(number), _storable(own), mpp)
-        self.slides[entry.id] = entry
-        if not needs_mpp(self, entry.id):
-            self.slide(entry.id)  # a file that is no slide is refused now
-        return entry
+        name = _storable(own)
+        return SlideEntry(str(number), name, None if _states_mpp(path) else mpp)
 
     def _with_found(self, entry: SlideEntry | None, found: Path) -> SlideEntry:
         manifest = Manifest.load(found)
@@ -243,5 +241,10 @@ def needs_mpp(project: Project, slide: str) -> bool:
     entry, path = project.entry(slide), project.path(slide)
     if entry.mpp is not None or not path.exists():
         return False
+    return not _states_mpp(path)
+
+
+def _states_mpp(path: Path) -> bool:
+    """Return whether a slide states its pixel size; raise if it is no slide."""
     with open_slide(path, mpp=1.0) as opened:
-        return not (opened.stated_mpp or image_mpp(path))
+        return bool(opened.stated_mpp or image_mpp(path))
