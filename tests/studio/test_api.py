@@ -217,3 +217,24 @@ def test_classes_have_names_and_colours(client: TestClient) -> None:
     assert client.post("/classes", json={"name": "T cell", "color": "#112233"}).json()["T cell"] == "#112233"
     for name, color in (("", "#112233"), ("a\nb", "#112233"), ("not a cell", "#112233"), ("x", "red")):
         assert client.post("/classes", json={"name": name, "color": color}).status_code == 422
+
+
+@pytest.mark.parametrize("name", ["Rejected", "Exhaustive"])
+def test_a_class_has_no_name_that_means_something_else_in_files(client: TestClient, name: str) -> None:
+    answer = client.post("/classes", json={"name": name, "color": "#112233"})
+    assert answer.status_code == 422
+    assert f"the class {name} is for" in answer.text
+    change = {"key": "aaaaaaaa", "add": [{"class": name, "at": [1, 2]}]}
+    assert client.post("/slides/1/marks", json=[change]).status_code == 422
+    assert name not in client.get("/slides/1/marks").json()["classes"]
+
+
+def test_a_journal_with_a_class_of_the_name_rejected_can_be_read(studio: Studio) -> None:
+    marks = [
+        {"class": "not a cell", "at": [1, 1], "score": 0.5},
+        {"class": "Rejected", "at": [5, 5]},
+        {"class": "cell", "at": [9, 9]},
+    ]
+    studio.book.record([{"key": "c", "class": "Rejected", "color": "#112233"}])
+    studio.book.record([{"key": "m", "slide": "1", "add": marks}])
+    assert studio.book.cells("1").counts() == {"cell": 1, "Rejected": 2, "not a cell": 0}

@@ -167,7 +167,8 @@ class MarkBook:
         regions = [item for item in items if "region" in item]
         colors = self.classes | {NEGATIVE: "#000000", REJECTED: "#000000"}
         labels = [REJECTED if is_rejected_item(item) else item["class"] for item in marks]
-        names = [*self.classes, NEGATIVE, *([REJECTED] if REJECTED in labels else [])]
+        # An earlier version let a class have the name of the rejected ones.
+        names = [*dict.fromkeys([*self.classes, NEGATIVE, *([REJECTED] if REJECTED in labels else [])])]
         shapes = [shapely.Polygon(item["outline"]) if "outline" in item else None for item in marks]
         places = [place_of(item) for item in marks]
         scores = [item.get("score", 1.0) for item in marks]

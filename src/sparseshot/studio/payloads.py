@@ -5,11 +5,12 @@ from typing import Annotated
 import shapely
 from fastapi import Path as InPath
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sparseshot.errors import InputError
 from sparseshot.studio.found_cells import Area
 from sparseshot.studio.marks import NEGATIVE, Item
+from sparseshot.training.labelling import REJECTED
 
 SlideId = Annotated[str, InPath(pattern="^[0-9]{1,9}$")]
 ResultId = Annotated[str, InPath(pattern="^[rf][0-9]{1,9}(x|-[rf][0-9]{1,9})?$")]
@@ -25,6 +26,12 @@ Name = Annotated[str, Field(min_length=1, max_length=100)]
 Key = Annotated[str, Field(pattern="^[0-9a-z]{8,40}$")]
 """Identifies a change; one that is sent twice counts once."""
 
+_RESERVED = {
+    REJECTED: "found cells that a person has rejected",
+    "Exhaustive": "regions in which every cell is marked",
+}
+"""Classes with a meaning in files."""
+
 ResultName = Annotated[str, Field(pattern="^[rf][0-9]{1,9}$")]
 Threshold = Annotated[float, Field(ge=0, le=1)]
 
@@ -33,10 +40,19 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def _unreserved(name: str) -> str:
+    if name in _RESERVED:
+        raise ValueError(f"the class {name} is for {_RESERVED[name]}; give another name")
+    return name
+
+
+ClassName = Annotated[Name, AfterValidator(_unreserved)]
+
+
 class NewItem(_Strict):
     """A mark with a class and a point or an outline, or a region."""
 
-    class_: Name | None = Field(None, alias="class")
+    class_: ClassName | None = Field(None, alias="class")
     at: Point | None = None
     outline: Ring | None = None
     region: Ring | None = None
@@ -65,7 +81,7 @@ class Change(_Strict):
 class NewClass(_Strict):
     """A class with its colour."""
 
-    name: Name
+    name: ClassName
     color: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]
 
     @field_validator("name")
