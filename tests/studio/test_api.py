@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import shapely
 from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 from PIL import Image
@@ -183,6 +184,23 @@ def test_marks_and_found_cells_leave_and_return(
     found.write_bytes(client.get(f"/slides/1/export/f0.{ending}?threshold=0.5").content)
     score = np.linspace(0.2, 0.99, len(place[1]))
     assert len(read_cells(found)) == (score >= 0.5).sum()
+
+
+def test_holes_of_imported_regions_stay_out(client: TestClient, studio: Studio, tmp_path: Path) -> None:
+    holes = [shapely.box(x, y, x + 11, y + 7.5) for x in (20.005, 35, 80) for y in (20, 30, 70)]
+    region = shapely.box(10, 10, 100, 100).difference(shapely.union_all(holes))
+    other = shapely.box(200, 200, 210, 210)
+    file = tmp_path / "regions.geojson"
+    write_cells(Cells([[15, 15]], regions=[region.union(shapely.box(120, 10, 130, 20)), other]), file)
+    with file.open("rb") as content:
+        client.post("/slides/1/import?key=dddddddd", files={"file": ("regions.geojson", content)})
+    kept = studio.book.cells("1").regions
+    assert all(each.is_valid and not each.interiors for each in kept)
+    covered = shapely.union_all(kept)
+    wanted = shapely.union_all([region, shapely.box(120, 10, 130, 20), other])
+    assert covered.symmetric_difference(wanted).area < 1
+    assert sum(each.area for each in kept) == pytest.approx(covered.area, abs=1)
+    assert not covered.intersects(shapely.Point(25, 24))
 
 
 def test_imported_classes_keep_their_colours(client: TestClient, tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ KEPT_STEPS = 200
 _SNAPSHOT = "all of "
 """Beginning of the key of what a compacted journal starts from; the keys of the page have no spaces."""
 
+_DECIMALS = 2
+"""Of coordinates, in pixels."""
+
 Item = dict[str, Any]
 """A mark with ``id``, ``class``, and ``at`` (x, y) or ``outline``; or a region with ``id`` and ``region``.
 
@@ -243,7 +246,7 @@ def items_of(cells: Cells) -> list[Item]:
         item: Item = {"class": NEGATIVE if name == REJECTED else name}
         shape = None if cells.outline is None else cells.outline[row]
         if shape is None:
-            item["at"] = np.round(cells.xy[row], 2).tolist()
+            item["at"] = np.round(cells.xy[row], _DECIMALS).tolist()
         else:
             largest = max(shapely.get_parts(shape), key=shapely.area)
             item["outline"] = _corners(largest)
@@ -254,11 +257,29 @@ def items_of(cells: Cells) -> list[Item]:
         notes = np.array([{} for _ in cells.regions], object)
     for region, note in zip(cells.regions, notes, strict=True):
         own = {"note": dict(note)} if note else {}
-        items += [{"region": _corners(part)} | own for part in shapely.get_parts(region)]
+        items += [{"region": _corners(part)} | own for part in _without_holes(region)]
     return items
+
+
+def _without_holes(region: shapely.Polygon | shapely.MultiPolygon) -> Iterator[shapely.Polygon]:
+    """Yield polygons that cover a region, cut through its holes, because a mark has one ring."""
+    parts = list(shapely.get_parts(region))
+    while parts:
+        part = parts.pop()
+        if part.geom_type != "Polygon":
+            continue  # where a cut touches a corner
+        if not part.interiors:
+            yield part
+            continue
+        left, bottom, right, top = part.bounds
+        hole = part.interiors[0].bounds
+        middle = round((hole[0] + hole[2]) / 2, _DECIMALS)
+        for half in (shapely.box(middle, bottom, right, top), shapely.box(left, bottom, middle, top)):
+            cut = shapely.intersection(part, half, grid_size=10**-_DECIMALS)
+            parts += shapely.get_parts(cut).tolist()
 
 
 def _corners(shape: shapely.Polygon) -> list[list[float]]:
     ring = shapely.get_coordinates(shapely.get_exterior_ring(shape))[:-1]
-    corners: list[list[float]] = np.round(ring, 2).tolist()
+    corners: list[list[float]] = np.round(ring, _DECIMALS).tolist()
     return corners
