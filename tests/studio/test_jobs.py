@@ -10,9 +10,10 @@ from tests.studio.small_project import small_studio
 from sparseshot.errors import InputError
 from sparseshot.files import read_json, write_json
 from sparseshot.prediction import read_prediction
-from sparseshot.studio.jobs import FOUND, RUN, STATE, Job, Jobs, State
+from sparseshot.studio.jobs import FOUND, JOB, RUN, STATE, Job, Jobs, State
 from sparseshot.studio.slide_results import SlideResult
 from sparseshot.studio.studio import Studio
+from sparseshot.training.starting import MODEL
 
 
 @pytest.fixture
@@ -109,6 +110,37 @@ def test_a_run_that_fails_says_why(studio: Studio) -> None:
     studio.jobs.train("1")
     assert wait_for_end(studio.jobs) == "failed"
     assert "no such slide" in studio.jobs.state(1).message
+
+
+def past_run(studio: Studio, number: int, state: State, *, has_model: bool) -> None:
+    folder = studio.jobs.folder(number)
+    (folder / RUN).mkdir(parents=True)
+    write_json(folder / JOB, Job(number, "1", None, "starter", 20))
+    write_json(folder / STATE, state)
+    if has_model:
+        (folder / RUN / MODEL).touch()
+
+
+def test_training_starts_from_a_finished_model_however_its_run_ended(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Jobs, "_start", lambda *_: None)
+    past_run(studio, 1, State("done"), has_model=True)
+    past_run(studio, 2, State("stopped"), has_model=True)
+    past_run(studio, 3, State("stopped"), has_model=False)
+    assert studio.jobs.train("1", start=2).start == str(studio.jobs.folder(2) / RUN)
+    (studio.jobs.folder(4) / JOB).unlink()
+    assert studio.jobs.train("1", start=3).start == str(studio.jobs.folder(2) / RUN)
+    (studio.jobs.folder(4) / JOB).unlink()
+    assert studio.jobs.train("1", start=1).start == str(studio.jobs.folder(1) / RUN)
+
+
+def test_a_process_that_dies_while_predicting_keeps_its_threshold(studio: Studio) -> None:
+    past_run(studio, 1, State("slides", "1 cell so far", threshold=0.07, begun=5.0), has_model=True)
+    state = studio.jobs.state(1)
+    assert (state.stage, state.threshold, state.begun) == ("failed", 0.07, 5.0)
+    assert "ended while predicting" in state.message
+    assert studio.threshold("1", "r1") == 0.07
 
 
 def test_a_process_without_a_job_ends_with_the_studio(studio: Studio) -> None:

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
 from typing import Literal
@@ -17,6 +17,7 @@ from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import Project
 from sparseshot.studio.slide_results import SlideResult
 from sparseshot.training.logs import read_log
+from sparseshot.training.starting import MODEL
 
 FEW_MARKS_THRESHOLD = 0.5
 """Threshold of a run whose marks are too few to calibrate one."""
@@ -36,8 +37,6 @@ _SLOWEST_START_S = 120
 Stage = Literal["waiting", "training", "view", "slides", "done", "stopped", "failed"]
 ENDED = {"done", "stopped", "failed"}
 LEARNING = {"waiting", "training"}
-LEARNED = {"view", "slides", "done"}
-"""Stages of a run whose model is finished: the next one may start from it, and interrupt its prediction."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,8 @@ class Jobs:
         if again.stage in ENDED:
             return again
         last = _last_line(folder / SAID)
-        return State(
-            "failed", f"the process ended while {_DOING[state.stage]}" + (f": {last}" if last else "")
-        )
+        message = f"the process ended while {_DOING[state.stage]}" + (f": {last}" if last else "")
+        return replace(state, stage="failed", message=message)
 
     def current(self) -> tuple[Job, State] | None:
         """Return the run that is at work, if any."""
@@ -148,7 +146,7 @@ class Jobs:
         Args:
             slide: the one in view.
             view: part of it that is predicted first.
-            start: number of the run to continue; by default the latest that is done, or the starter.
+            start: number of the run to continue; by default the latest with a finished model, or the starter.
 
         Raises:
             InputError: there is nothing to learn from, or a run still learns. One that only predicts the rest
@@ -158,12 +156,13 @@ class Jobs:
             current = self.current()
             if current is not None and current[1].stage in LEARNING:
                 raise InputError("a training is under way; wait for it, or stop it")
-            number = 1 + max((job.number for job, _ in self.history()), default=0)
+            known = [job.number for job, _ in self.history()]
+            number = 1 + max(known, default=0)
             folder = self.folder(number)
             marked = self._write_marks(folder / MARKS)
-            done = [job.number for job, state in self.history() if state.stage in LEARNED]
-            if start not in done:
-                start = done[0] if done else None
+            learned = [each for each in known if (self.folder(each) / RUN / MODEL).is_file()]
+            if start not in learned:
+                start = learned[0] if learned else None
             job = Job(
                 number=number,
                 slide=slide,
