@@ -1,18 +1,22 @@
 """What the panels say, and the suggestions that the page asks for."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import AsyncMock, Mock
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from tests.studio.small_project import small_studio
+from tests.studio.small_project import MPP, small_studio
 
 from sparseshot.active import Suggestion
 from sparseshot.files import write_json
 from sparseshot.metrics import Evidence, ScoreHistogram, expected_quality
 from sparseshot.studio.api import make_api
 from sparseshot.studio.jobs import JOB, STATE, Job, State
+from sparseshot.studio.page import StudioPage
+from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
 from sparseshot.studio.suggesting import SUGGESTIONS, NextRegions
 from sparseshot.studio.svg import meter
@@ -48,6 +52,25 @@ def test_quality_is_told_with_what_it_rests_on() -> None:
     assert "may be worse" in plain_sentence(replace(quality, held_out=False))
     assert "cannot be told" in plain_sentence(None)
     assert f"{100 * quality.precision.value:.0f} %" in meter(quality)
+
+
+def test_marks_of_all_slides_decide_about_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    studio, _ = small_studio(tmp_path)
+    other = studio.project.path("1").with_name("other.png")
+    other.write_bytes(studio.project.path("1").read_bytes())
+    studio = Studio.of(Project.open([other], folder=studio.project.folder, mpp=MPP))
+    marks = [{"class": "cell", "at": [x, 5]} for x in range(15)]
+    region = {"region": [[0, 0], [9, 0], [9, 9]]}
+    studio.book.record([{"key": each, "slide": each, "add": [*marks, region]} for each in "12"])
+    done(studio, 1)  # it has learned from 20 marks
+    monkeypatch.setattr(studio.jobs, "warm_up", lambda: None)
+    page = StudioPage.__new__(StudioPage)
+    page.studio, page.slide, page.shown, page.against = studio, "2", "", ""
+    page.learn, page.runs, page.found, page.next_button = Mock(), Mock(), Mock(judge=AsyncMock()), Mock()
+    page.learn.wants_training.return_value = False
+    asyncio.run(page.refresh())
+    assert page.learn.update.call_args.args[1] == 30
+    page.learn.wants_training.assert_called_once_with(30, 20)
 
 
 def done(studio: Studio, number: int) -> Path:

@@ -33,7 +33,7 @@ class StudioPage:
     def __init__(self, studio: Studio, slide: str) -> None:
         self.studio, self.slide = studio, slide
         self.view: Area | None = None
-        self.marks, self.latest = 0, 0
+        self.latest = 0
         self.shown, self.against, self.coloring = "", "", "class"
         self._build()
         ui.timer(0.7, self.refresh)
@@ -56,7 +56,6 @@ class StudioPage:
                     self._build_side()
         self.map.on("view", self._on_view)
         self.map.on("counted", self._on_counted)
-        self.map.on("marked", self._on_marked)
         self.map.on("reviewing", self._on_reviewing)
         self.map.on("asked", self._on_key)
 
@@ -140,9 +139,6 @@ class StudioPage:
                                  for counts in (in_view, in_slide))  # fmt: skip
         self.found.counted(in_view, in_slide)
 
-    def _on_marked(self, event: events.GenericEventArguments) -> None:
-        self.marks = int(event.args["total"])
-
     def _on_reviewing(self, event: events.GenericEventArguments) -> None:
         self.layers.coloring.set_value("class")
         self.layers.switches["f"].set_value(True)
@@ -191,12 +187,14 @@ class StudioPage:
         try:
             history = await run.io_bound(self.studio.jobs.history)
             results = await run.io_bound(self.studio.results, self.slide)
+            # A run learns from all slides.
+            marks = await run.io_bound(self.studio.book.count, list(self.studio.project.slides))
         except (SparseshotError, OSError) as error:
             self.learn.doing.set_text(str(error))
             return
-        if history is None or results is None:  # the server is about to end
+        if history is None or results is None or marks is None:  # the server is about to end
             return
-        self.learn.update(history, self.marks)
+        self.learn.update(history, marks)
         self._offer(results)
         self.runs.update(results, history, self.shown)
         self.found.show(self.shown, is_compared=bool(self.against))
@@ -204,7 +202,7 @@ class StudioPage:
         await self.found.judge(self.shown)
         if not history or history[0][1].stage in ENDED:
             await run.io_bound(self.studio.jobs.warm_up)
-            if self.learn.wants_training(self.marks, history[0][0].marks if history else 0):
+            if self.learn.wants_training(marks, history[0][0].marks if history else 0):
                 await self.train()
 
     @property

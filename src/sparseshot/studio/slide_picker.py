@@ -37,7 +37,7 @@ def _card(studio: Studio, slide: str, *, is_shown: bool) -> None:
             ui.label(problem or "The size of its pixels is not known yet.").classes("studio-small")
             return
         about = ui.label(facts).classes("studio-small")
-        marks = sum("class" in item for item in studio.book.items(slide))
+        marks = studio.book.count([slide])
         ui.label("1 mark" if marks == 1 else f"{marks:,} marks").classes("studio-small")
 
         async def add_tissue() -> None:
