@@ -20,7 +20,7 @@ from tests.studio.small_project import MPP, made_result, small_slide
 from sparseshot.cells import Cells
 from sparseshot.studio import guard as guard_module
 from sparseshot.studio.api import make_api
-from sparseshot.studio.guard import COOKIE, Guard
+from sparseshot.studio.guard import Guard, cookie_name
 from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
 
@@ -29,8 +29,10 @@ SOCKET = "ws://127.0.0.1:8686/_nicegui_ws/socket.io"
 FOREIGN: list[dict[str, str]] = [
     {"host": "evil.example"},
     {"host": "evil.example:8686"},
-    {"host": "127.0.0.1:9999"},
     {"host": "127.0.0.1.evil.example:8686"},
+    {"host": "evil.example:127.0.0.1"},
+    {"host": "127.0.0.1:8686@evil.example"},
+    {"host": ""},
     {"origin": "http://evil.example"},
     {"origin": "http://127.0.0.1:9999"},
     {"origin": "http://127.0.0.1:8686.evil.example"},
@@ -38,7 +40,13 @@ FOREIGN: list[dict[str, str]] = [
     {"origin": ""},
     {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"},
+    *(
+        {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": dest}
+        for site in ("cross-site", "same-site")
+        for dest in ("iframe", "frame", "object", "embed")
+    ),
 ]
+COOKIE = cookie_name(8686)
 
 
 @pytest.fixture(scope="module")
@@ -86,8 +94,38 @@ def test_foreign_pages_get_no_websocket(headers: dict[str, str]) -> None:
 def test_own_pages_and_links_are_served(client: TestClient) -> None:
     assert client.get("/slides/1", headers={"origin": HERE}).status_code == 200
     assert client.get("/slides/1", headers={"host": "localhost:8686"}).status_code == 200
-    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert client.get("/slides/1", headers=link).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:9000", "localhost:9000", "[::1]:9000", "localhost", "LOCALHOST:1"]
+)
+def test_a_tunnel_may_begin_at_another_port(client: TestClient, host: str) -> None:
+    own = {"host": host, "origin": f"http://{host}"}
+    assert client.get("/slides/1", headers=own).status_code == 200
+    assert client.get("/slides/1", headers=own | {"origin": "http://localhost:9999"}).status_code == 403
+
+
+def test_no_page_may_frame_an_answer(client: TestClient) -> None:
+    for path, status in (("/slides/1", 200), ("/slides/7", 404), ("/slides/1/tiles/0/0/0.jpg", 200)):
+        answer = client.get(path)
+        assert answer.status_code == status
+        assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"
+        assert answer.headers["x-frame-options"] == "DENY"
+    assert client.get("/", headers={"host": "evil.example"}).headers["x-frame-options"] == "DENY"
+
+
+def test_studios_at_two_ports_have_cookies_of_their_own(studio: Studio) -> None:
+    api = make_api(studio)
+    clients = [
+        TestClient(Guard(api, host="0.0.0.0", port=port, token=token), base_url=f"http://10.0.0.7:{port}")
+        for port, token in ((8686, "one"), (8687, "two"))
+    ]
+    for client, token in zip(clients, ("one", "two"), strict=True):
+        assert client.get(f"/slides/1?token={token}").status_code == 200
+    clients[0].cookies.update(clients[1].cookies)  # a browser has one jar for all ports of a host
+    assert [client.get("/slides/1").status_code for client in clients] == [200, 200]
 
 
 def test_beyond_this_machine_a_token_is_needed(studio: Studio) -> None:
@@ -262,9 +300,10 @@ def test_the_running_studio_refuses_strangers_at_its_websocket(tmp_path: Path) -
         token = urlsplit(address).query.removeprefix("token=")
         assert len(token) >= 32
         here = f"http://127.0.0.1:{urlsplit(address).port}"
+        cookie = cookie_name(urlsplit(address).port or 0)
         assert _asked(here, upgrade, path) == 403
-        assert _asked(here, upgrade | {"Cookie": f"{COOKIE}={token[:-1]}"}, path) == 403
-        assert _asked(here, upgrade | {"Cookie": f"{COOKIE}={token}"}, path) == 101
-        assert _asked(here, upgrade | {"Cookie": f"{COOKIE}={token}", "Origin": "http://x"}, path) == 403
+        assert _asked(here, upgrade | {"Cookie": f"{cookie}={token[:-1]}"}, path) == 403
+        assert _asked(here, upgrade | {"Cookie": f"{cookie}={token}"}, path) == 101
+        assert _asked(here, upgrade | {"Cookie": f"{cookie}={token}", "Origin": "http://x"}, path) == 403
         assert _asked(here, {}) == 403
         assert _asked(here, {}, f"/?token={token}") == 303

@@ -3,50 +3,54 @@
 Only its own pages have access. From other machines they need a token too.
 """
 
+import re
 import secrets
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-COOKIE = "sparseshot-studio"
 MOST_BYTES = 256 * 2**20
 """Largest file that may be imported."""
 
 _MOST_BYTES_ELSE = 16 * 2**20
 _FORM_BYTES = 2**16
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_UNFRAMED = {"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY"}
+"""A page that frames ours could lead a person to click in it."""
 
 
 class Guard:
     """ASGI middleware that refuses strangers, for HTTP and WebSocket alike.
 
     The name in ``Host`` must be one of ours, or a foreign page could reach us by a name of its own that it
-    makes point here. A request that another site's page makes names that site in ``Origin`` or says so in
-    ``Sec-Fetch-Site``. With a token, every request needs it: in the address once, then in a cookie.
+    makes point here. The port may be any: it is another one at the near end of a tunnel. A request that
+    another site's page makes names that site in ``Origin`` or says so in ``Sec-Fetch-Site``; it may only link
+    to us. With a token, every request needs it: in the address once, then in a cookie.
     """
 
     def __init__(self, app: ASGIApp, *, host: str, port: int, token: str | None = None) -> None:
         self._app, self._token = app, token
-        names = {host, *_LOCAL_NAMES} if token is None else None
-        self._hosts = None if names is None else {f"{name}:{port}" for name in names} | names
+        names = "|".join(map(re.escape, {host, *_LOCAL_NAMES}))
+        self._host = re.compile(rf"({names})(:\d{{1,5}})?" if token is None else ".*")
+        self._cookie_name = cookie_name(port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        headers, send = Headers(scope=scope), _unframed(send)
         reason = self._refusal(headers)
         given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[-1]
         if reason is None and self._token is not None:
             if scope["type"] == "http" and _same(given, self._token):
                 await self._welcome(scope, receive, send)
                 return
-            if not _same(_cookie(headers), self._token):
+            if not _same(_cookie(headers, self._cookie_name), self._token):
                 reason = "open the address with the token that `sparseshot studio` printed"
         if reason is None:
             await self._app(scope, _bounded(scope, receive) if scope["type"] == "http" else receive, send)
@@ -57,19 +61,20 @@ class Guard:
 
     def _refusal(self, headers: Headers) -> str | None:
         host, origin = headers.get("host", ""), headers.get("origin")
-        if self._hosts is not None and host.lower() not in self._hosts:
+        if not self._host.fullmatch(host.lower()):
             return "this is not the address of the studio"
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             return "the request comes from another site's page"
         foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-        if foreign and headers.get("sec-fetch-mode") != "navigate":
+        link = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+        if foreign and link != ("navigate", "document"):
             return "the request comes from another site's page"
         return None
 
     async def _welcome(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Keep the token in a cookie, and take it out of the address."""
         response = RedirectResponse(scope["path"], 303)
-        response.set_cookie(COOKIE, self._token or "", httponly=True, samesite="strict")
+        response.set_cookie(self._cookie_name, self._token or "", httponly=True, samesite="strict")
         await response(scope, receive, send)
 
 
@@ -93,9 +98,25 @@ def _same(given: str, token: str) -> bool:
     return secrets.compare_digest(given.encode(), token.encode())
 
 
-def _cookie(headers: Headers) -> str:
+def cookie_name(port: int) -> str:
+    """Return the cookie of the studio at a port; browsers share cookies between the ports of a host."""
+    return f"sparseshot-studio-{port}"
+
+
+def _unframed(send: Send) -> Send:
+    """Return a ``send`` whose answers no other page may frame."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(_UNFRAMED)
+        await send(message)
+
+    return sent
+
+
+def _cookie(headers: Headers, name: str) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
     return found.value if found else ""
