@@ -19,6 +19,7 @@ from sparseshot.studio.studio import Studio
 FIRST_PORT = 8686
 _MOST_MESSAGE_BYTES = 2**20
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
+_EVERYWHERE = {"0.0.0.0", "::"}
 
 
 def serve(
@@ -47,7 +48,7 @@ def serve(
     ui.run_with(
         api, title="sparseshot studio", favicon="🔬", show_welcome_message=False, reconnect_timeout=30
     )
-    address = f"http://{host}:{port}/" + (f"?token={token}" if token else "")
+    address = address_of(host, port) + (f"?token={token}" if token else "")
     say(address)
     if browser:
         threading.Timer(1.0, webbrowser.open, [address]).start()
@@ -61,6 +62,26 @@ def serve(
     finally:
         listening.close()
         studio.jobs.close()
+
+
+def address_of(host: str, port: int) -> str:
+    """Return the address at which a browser finds the page.
+
+    >>> address_of("::1", 8686)
+    'http://[::1]:8686/'
+    """
+    name = _own_address() if host in _EVERYWHERE else host
+    return f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+
+
+def _own_address() -> str:
+    """Return the address of this machine in its network, or its name if it is in none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(("192.0.2.1", 9))  # chooses a route; nothing is sent
+        except OSError:
+            return socket.gethostname()
+        return str(asking.getsockname()[0])
 
 
 def _listening(host: str, port: int) -> socket.socket:
