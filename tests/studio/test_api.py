@@ -117,6 +117,20 @@ def test_a_mark_that_is_none_is_refused_and_nothing_is_kept(client: TestClient, 
     assert client.get("/slides/1/marks").json()["all"] == []
 
 
+@pytest.mark.parametrize(
+    ("item", "reason"),
+    [
+        ({"class": "cell", "outline": [[0, 0], [9, 9], [9, 0], [0, 9]]}, "the outline crosses itself"),
+        ({"class": "cell", "at": [1]}, "Field required (body.0.add.0.at.1)"),
+        ({"class": "cell", "at": [99999, 5]}, "lies outside the slide"),
+    ],
+)
+def test_a_refused_mark_is_refused_in_words(client: TestClient, item: Any, reason: str) -> None:
+    answer = client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": [item]}])
+    assert answer.status_code == 422
+    assert reason in answer.json()["error"]
+
+
 def test_an_area_without_sense_holds_no_cells(client: TestClient) -> None:
     for area in ("nan,nan,nan,nan", "1e300,0,inf,1", "500,500,-5,-5"):
         assert sum(client.get(f"/slides/1/found/f0/cells?area={area}").json()["in_view"].values()) == 0

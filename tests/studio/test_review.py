@@ -80,7 +80,9 @@ def test_a_lasso_judges_what_it_encloses(studio: Studio) -> None:
     assert (marks.score < 1).all()
     crossed = [[0, 0], [10, 10], [10, 0], [0, 10]]
     assert post(studio, "judge", verdict | {"key": "bbbbbbbb", "area": crossed}) == {"marked": 0}
-    assert "detail" in post(studio, "judge", verdict | {"area": [[0, 0], [5, 5], [9, 9]]})
+    assert post(studio, "judge", verdict | {"area": [[0, 0], [5, 5], [9, 9]]}) == {
+        "error": "the area is empty"
+    }
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_a_lasso_judges_what_it_encloses(studio: Studio) -> None:
 )
 def test_reviews_without_sense_are_refused(studio: Studio, change: dict[str, Any]) -> None:
     review = {"key": "cccccccc", "result": "f0", "region": BOX, "threshold": 0.5} | change
-    assert "detail" in post(studio, "review", review)
+    assert "error" in post(studio, "review", review)
     assert studio.book.items("1") == []
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from sparseshot.errors import DataNotFoundError, InputError, OutputError, SlideError, SparseshotError
@@ -24,6 +25,10 @@ def make_api(studio: Studio) -> FastAPI:
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
         problem = getattr(error, "problem", str(error))  # without the path, which is nobody's business
         return JSONResponse({"error": problem}, status)
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return JSONResponse({"error": _reason(error)}, 422)
 
     @app.get("/slides/{slide}")
     def about(slide: SlideId) -> dict[str, Any]:
@@ -57,3 +62,12 @@ def make_api(studio: Studio) -> FastAPI:
     app.include_router(mark_routes(studio))
     app.include_router(result_routes(studio))
     return app
+
+
+def _reason(error: RequestValidationError) -> str:
+    """Return the first thing that is wrong with a request, without the value, which may be large."""
+    first = error.errors()[0]
+    own = first.get("ctx", {}).get("error")
+    if isinstance(own, ValueError):  # a sentence of ours
+        return str(own)
+    return f"{first['msg']} ({'.'.join(map(str, first['loc']))})"

@@ -181,10 +181,11 @@ export default {
       if (answer?.ok) return;
       this.warn(answer ? (await answer.json().catch(() => ({}))).error || "A part of the slide cannot be read." : "The studio does not answer. Is it still running?");
     },
+    // What stays is said until marks are saved again.
     warn(text, stays = false) {
-      this.failure = text;
+      Object.assign(this, { failure: text, stays });
       clearTimeout(this.forget);
-      if (!stays) this.forget = setTimeout(() => { if (!this.queue.length) this.failure = ""; }, 8000);
+      if (!stays) this.forget = setTimeout(() => { this.failure = ""; }, 8000);
     },
     tell(text) {
       this.message = text;

@@ -59,9 +59,9 @@ export const marking = {
     if (!this.queue.length && !this.marksVersion) this.refresh();
   },
   // Return whether the studio took or refused the oldest changes, so that they need not be sent again.
-  async sendBatch() {
+  async sendBatch(most = 200) {
     const slide = this.queue[0].slide;
-    let batch = this.queue.slice(0, 200);
+    let batch = this.queue.slice(0, most);
     const other = batch.findIndex((c) => c.slide !== slide);
     if (other > 0) batch = batch.slice(0, other);
     const body = JSON.stringify(batch.map(({ slide: _, ...change }) => change));
@@ -71,12 +71,16 @@ export const marking = {
       const answer = await fetch(`/slides/${slide}/marks?since=${since}&project=${this.slide.project}`, { method: "POST", headers: { "Content-Type": "application/json" }, body });
       const said = await answer.json();
       const isRefused = answer.status === 422;
+      if (isRefused && batch.length > 1) {  // one of them is wrong: only that one is dropped
+        for (const _ of batch) if (!await this.sendBatch(1)) return false;
+        return true;
+      }
       isSettled = answer.ok || isRefused;
       if (isSettled) this.queue.splice(0, batch.length);
       if (isRefused) this.marksVersion = "";  // what was drawn in advance is wrong
-      if (answer.ok) { this.failure = ""; this.apply(said, slide); }
+      if (answer.ok) { if (this.stays) this.failure = ""; this.apply(said, slide); }
       else if (answer.status === 409) this.warn("Not saved: another project is open at this address. Open yours again, and reload this page.", true);
-      else this.warn(`Not saved: ${said.error || "the studio refused it"}`, true);
+      else this.warn(`Not saved: ${said.error || "the studio refused it"}`, !isRefused);
     } catch {
       const marks = this.queue.length === 1 ? "1 change waits" : `${this.queue.length} changes wait`;
       this.warn(`Not saved yet: the studio does not answer. ${marks} here until it is back.`, true);
