@@ -30,3 +30,36 @@ def test_a_refused_change_leaves_the_others(tmp_path: Path) -> None:
     assert said["stored"] == [f"k{i}" for i in range(10) if i != 5]
     assert said["left"] == 0
     assert said["says"] == "Not saved: it crosses itself"
+
+
+@pytest.mark.parametrize(
+    ("zoom", "clicks", "wanted"),
+    [
+        # At 0.5 µm/px, 13 pixels are 6.5 µm: a neighbour.
+        (0, "click(100), click(113)", ["cell 100,100", "cell 113,100"]),
+        (0, "click(100), pick('T'), click(113)", ["T 113,100", "cell 100,100"]),
+        (-2, "click(100), click(150, { altKey: true })", ["cell 100,100", "not a cell 150,100"]),
+        (-2, "click(100), click(112, { shiftKey: true })", []),  # the dot under the pointer
+        (0, "click(100), click(105)", ["cell 100,100"]),
+        (0, "click(100), pick('T'), click(105)", ["T 105,100"]),
+        (-4, "click(100), click(132, { detail: 2 })", ["cell 100,100"]),  # the hand moved by two pixels
+        (4, "click(100), click(100.5)", ["cell 100,100"]),
+        (4, "click(100), click(103)", ["cell 100,100", "cell 103,100"]),  # far apart on the screen
+    ],
+)
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_click_marks_the_cell_under_it_and_no_neighbour(
+    tmp_path: Path, zoom: int, clicks: str, wanted: list[str], saved: bool
+) -> None:
+    said = run_page(
+        tmp_path,
+        f"""
+        const p = page({{ zoom: {zoom} }});
+        p.flush = () => {{ if ({str(saved).lower()}) p.marks.forEach((item) => {{ delete item.waits; }}); }};
+        const pick = (name) => p.pick(name);
+        const click = (x, keys) => p.click({{ latlng: {{ lat: -100, lng: x }}, originalEvent: keys }});
+        {clicks};
+        answer(marked(p));
+        """,
+    )
+    assert said == wanted

@@ -1,6 +1,6 @@
 // Marks: drawn at once, pale until they are on disk; kept in this tab until the studio has confirmed them.
 import { leaflet as L } from "nicegui-leaflet";
-import { Cross, NEGATIVE, at, boxRing, newKey, placeOf, ring, send, thinned } from "sparseshot-studio/geometry.js";
+import { Cross, NEGATIVE, SAME_UM, at, boxRing, newKey, placeOf, ring, send, thinned } from "sparseshot-studio/geometry.js";
 
 const NEAR_PX = 14, MOST_SHOWN = 5000;
 const SILENT = "The studio does not answer. Is it still running?";
@@ -124,13 +124,12 @@ export const marking = {
     // A found cell that was accepted is smaller than a mark made by hand.
     return L.circleMarker(at(...item.at), { radius: item.score ? 3.5 : 5, color: "#1a1a1a", weight: 1.5, fillColor: color, fillOpacity: opacity, opacity, interactive });
   },
-  nearest(latlng) {
-    const here = this.map.latLngToContainerPoint(latlng);
-    let best = null, distance = NEAR_PX;
-    for (const [, [item]] of this.shown) {
-      for (const [x, y] of item.region || [placeOf(item)]) {
-        const d = here.distanceTo(this.map.latLngToContainerPoint(at(x, y)));
-        if (d < distance) { best = item; distance = d; }
+  nearest([x, y], items, reach) {
+    let best = null;
+    for (const item of items) {
+      for (const [a, b] of item.region || [placeOf(item)]) {
+        const d = Math.hypot(a - x, b - y);
+        if (d <= reach) { best = item; reach = d; }
       }
     }
     return best;
@@ -140,19 +139,19 @@ export const marking = {
   inside([x, y]) { return x >= 0 && y >= 0 && x <= this.slide.size[0] && y <= this.slide.size[1]; },
   click(e) {
     if (this.draws || !e.latlng) return;
-    const o = e.originalEvent || {}, point = this.point(e.latlng);
+    const o = e.originalEvent || {}, point = this.point(e.latlng), reach = NEAR_PX / 2 ** this.map.getZoom();
     if (this.tool === "erase" || o.shiftKey) {
-      const item = this.nearest(e.latlng);
+      const item = this.nearest(point, [...this.shown.values()].map(([each]) => each), reach);
       if (item) this.change({ remove: [item.id] });
       return;
     }
     if (!this.inside(point)) return;
     if (this.region && this.tool === "mark" && !o.altKey && this.reviewClick(point)) return;
     const name = this.tool === "negative" || o.altKey ? NEGATIVE : this.chosen;
-    const there = this.nearest(e.latlng);
-    if (there?.class === name && !there.waits) return;  // a double click marks one cell
-    const remove = there?.class && there.class !== name ? [there.id] : [];
-    this.change({ remove, add: [{ class: name, at: point }] });
+    // Zoomed out, the dot of another cell may be as near as this.
+    const there = this.nearest(point, [...this.marks.values()].filter((item) => item.class), Math.min(reach, SAME_UM / this.slide.mpp));
+    if (there ? there.class === name : o.detail > 1) return;  // a double click marks one cell
+    this.change({ remove: there ? [there.id] : [], add: [{ class: name, at: point }] });
   },
 
   // ---- what is drawn: outlines, regions, boxes and lassos
