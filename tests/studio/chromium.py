@@ -189,6 +189,10 @@ class StudioTab:
         x0, y0, x1, y1 = self.script(f"return {_COMPONENT}.region.box")
         return [(x, y) for x, y, *_ in cells if x0 + 9 < x < x1 - 9 and y0 + 9 < y < y1 - 9]
 
+    def result(self) -> str:
+        """Return the id of the result that the map shows."""
+        return str(self.script(f"return {_COMPONENT}.result"))
+
     def follow(self) -> None:
         """Take note of where the map is now."""
         self.until("rest", lambda: not self.script(f"return {_COMPONENT}.map._animatingZoom"))

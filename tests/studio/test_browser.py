@@ -14,12 +14,17 @@ from selenium.webdriver.common.keys import Keys
 from tests.studio.chromium import MISSING, StudioTab, chromium, dark_spots, running_studio, spread
 from tests.studio.small_project import MPP, made_result, small_slide
 
-from sparseshot.active import ReviewNote
+from sparseshot.active import ReviewNote, Suggestion
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.demo.demo_folder import QUICK
+from sparseshot.files import write_json
+from sparseshot.studio.jobs import JOB, STATE, Job, State
 from sparseshot.studio.marks import MarkBook
+from sparseshot.studio.project import Project
+from sparseshot.studio.studio import Studio
+from sparseshot.studio.suggesting import SUGGESTIONS, NextRegions
 
 pytestmark = [
     pytest.mark.skipif(MISSING, reason="chromium and chromedriver are not installed (Debian's packages)"),
@@ -161,6 +166,37 @@ def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:
         tab.press(Keys.ESCAPE + "?")
         tab.until("help", lambda: "choose a class" in tab.text())
         assert not tab.errors()
+
+
+def test_a_newer_run_does_not_replace_the_cells_under_review(tmp_path: Path) -> None:
+    slide, centres = small_slide(tmp_path)
+    project = tmp_path / "project"
+    jobs = Studio.of(Project.open([slide], folder=project, mpp=MPP)).jobs
+    cells = Cells(centres, score=np.full(len(centres), 0.9), mpp=MPP)
+    region = Suggestion("1", (400.0, 250.0, 600.0, 450.0), "uncertain", "why not")
+    made_result(jobs.result(1, "1").folder, slide, cells)
+    write_json(jobs.folder(1) / JOB, Job(1, "1", None, "starter", 20))
+    write_json(jobs.folder(1) / STATE, State("done"))
+    write_json(jobs.folder(1) / SUGGESTIONS, NextRegions((region,)))
+    with running_studio(slide, "--project", project, "--mpp", MPP) as (address, _), chromium() as driver:
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        tab.press("n")
+        tab.until("a suggested region", lambda: "Region 1 of 1" in tab.text())
+        newer = jobs.result(2, "1")
+        newer.view.parent.mkdir(parents=True)
+        write_json(newer.view.with_suffix(".json"), [0, 0, 100, 100])
+        cells[:2].write(newer.view)
+        write_json(jobs.folder(2) / STATE, State("done"))
+        write_json(jobs.folder(2) / JOB, Job(2, "1", (0, 0, 100, 100), "starter", 20))
+        tab.tab("Runs")
+        tab.until("the newer run", lambda: "Run 2" in tab.text())
+        assert tab.result() == "r1"
+        tab.button("All right here")
+        tab.until("the end of the review", lambda: "Region done" in tab.text())
+        accepted = (np.abs(centres - (500, 350)) < 100).all(axis=1).sum()
+        assert MarkBook(project / "marks.jsonl").cells("1").counts()["cell"] == accepted
+        tab.until("the newer run", lambda: tab.result() == "r2")
 
 
 def test_slides_are_chosen_by_thumbnails_and_asked_for_their_pixel_size(tmp_path: Path) -> None:

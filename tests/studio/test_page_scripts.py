@@ -63,3 +63,23 @@ def test_a_click_marks_the_cell_under_it_and_no_neighbour(
         """,
     )
     assert said == wanted
+
+
+def test_a_review_accepts_what_the_suggesting_run_found_and_nothing_else(tmp_path: Path) -> None:
+    said = run_page(
+        tmp_path,
+        """
+        const sent = [], p = page();
+        serve((url, body) => { if (body) sent.push(body.result); return [200, {}]; });
+        p.enter({ box: [0, 0, 9, 9], number: 1, of: 1 }, "r1");
+        p.result = "r2";
+        await p.done();
+        const says = p.failure;
+        p.result = "r1";
+        await p.done();
+        answer({ sent, says, events: p.events.map(([name, value]) => `${name} ${value.result}`) });
+        """,
+    )
+    assert said["sent"] == ["r1"]
+    assert "Run 1 suggested this region" in said["says"]
+    assert said["events"] == ["reviewing r1", "reviewing "]

@@ -11,6 +11,7 @@ from tests.studio.small_project import MPP, made_result, small_slide
 
 from sparseshot.active import ReviewNote
 from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.files import write_json
 from sparseshot.studio.api import make_api
 from sparseshot.studio.derived import compared, excluded
 from sparseshot.studio.found_cells import FoundCells
@@ -93,6 +94,22 @@ def test_reviews_without_sense_are_refused(studio: Studio, change: dict[str, Any
     review = {"key": "cccccccc", "result": "f0", "region": BOX, "threshold": 0.5} | change
     assert "error" in post(studio, "review", review)
     assert studio.book.items("1") == []
+
+
+def test_a_region_is_reviewed_only_where_the_model_has_looked(studio: Studio) -> None:
+    result = studio.jobs.result(3, "1")
+    result.view.parent.mkdir(parents=True)
+    Cells([[150, 150], [170, 170]], score=[0.9, 0.8], mpp=MPP).write(result.view)
+    write_json(result.view.with_suffix(".json"), [0, 0, 300, 300])
+    review = {"key": "cccccccc", "result": "r3", "threshold": 0.5}
+    elsewhere = [[200, 200], [400, 200], [400, 400], [200, 400]]
+    with TestClient(make_api(studio)) as client:
+        answer = client.post("/slides/1/review", json=review | {"region": elsewhere})
+        assert answer.status_code == 409
+        assert "not predicted all of this region" in answer.json()["error"]
+        assert studio.book.items("1") == []
+        answer = client.post("/slides/1/review", json=review | {"region": BOX})
+        assert answer.json() == {"accepted": 2, "rejected": 0}
 
 
 def test_two_results_are_compared(studio: Studio) -> None:

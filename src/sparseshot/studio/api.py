@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from sparseshot.errors import DataNotFoundError, InputError, OutputError, SlideError, SparseshotError
 from sparseshot.studio.mark_routes import mark_routes
@@ -29,6 +30,10 @@ def make_api(studio: Studio) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return JSONResponse({"error": _reason(error)}, 422)
+
+    @app.exception_handler(HTTPException)
+    def not_now(_: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": error.detail}, error.status_code)
 
     @app.get("/slides/{slide}")
     def about(slide: SlideId) -> dict[str, Any]:

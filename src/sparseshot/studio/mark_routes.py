@@ -73,9 +73,12 @@ def mark_routes(studio: Studio) -> APIRouter:
     @routes.post("/slides/{slide}/review")
     def review(slide: SlideId, done: Review) -> dict[str, Any]:
         """Make a region exhaustive: its found cells are accepted, but where a mark says otherwise."""
-        region = shapely.Polygon(done.region)
+        region, result = shapely.Polygon(done.region), studio.result(slide, done.result)
+        if not result.has_predicted(region):
+            # Every cell that is not found yet would become a certain negative.
+            raise HTTPException(409, "the model has not predicted all of this region yet; wait until it has")
         found = studio.cells_in(slide, done.result, region, threshold=done.threshold)
-        manifest = studio.result(slide, done.result).manifest()
+        manifest = result.manifest()
         model = "" if manifest is None else str(manifest.identity.get("model", {}).get("fingerprint", ""))
         event = reviewed(studio.book, slide, region, found, by=done.by, model=model)
         names = [item["class"] for item in event["add"] if "class" in item]

@@ -28,13 +28,14 @@ class StudioPage:
         shown: id of the result; empty for none.
         against: id of the result it is compared with; empty for none.
         coloring: a key of :data:`~sparseshot.studio.layers_panel.COLORINGS`.
+        reviewed: id of the result that a person reviews; empty for none.
     """
 
     def __init__(self, studio: Studio, slide: str) -> None:
         self.studio, self.slide = studio, slide
         self.view: Area | None = None
         self.latest = 0
-        self.shown, self.against, self.coloring = "", "", "class"
+        self.shown, self.against, self.coloring, self.reviewed = "", "", "class", ""
         self._build()
         ui.timer(0.7, self.refresh)
 
@@ -140,11 +141,14 @@ class StudioPage:
         self.found.counted(in_view, in_slide)
 
     def _on_reviewing(self, event: events.GenericEventArguments) -> None:
+        self.reviewed = event.args["result"]
+        if not self.reviewed:
+            return
         self.layers.coloring.set_value("class")
         self.layers.switches["f"].set_value(True)
         self.runs.alone()
-        if event.args["result"] in self.runs.results:
-            self._show(event.args["result"], "")
+        if self.reviewed in self.studio.results(self.slide):
+            self._show(self.reviewed, "")
 
     async def _on_key(self, event: events.GenericEventArguments) -> None:
         key = event.args["key"]
@@ -217,7 +221,8 @@ class StudioPage:
             return
         newest = next(iter(results))
         number = int(newest[1:]) if newest.startswith("r") else 0
-        if number > self.latest or self.shown not in results:
+        is_newer = number > self.latest and not self.reviewed  # a person accepts the cells that are shown
+        if is_newer or self.shown not in results:
             self.latest = number
             self.runs.alone()
             self._show(newest, "")

@@ -15,7 +15,7 @@ class SlideMap(ui.element, component="slide_map.js", esm={"sparseshot-studio": "
 
     It sends and fetches marks, tiles, found cells and suggestions by itself. Events: ``view`` (the area in
     view), ``counted`` (found cells in view and in the slide), ``marked`` (marks by class), ``reviewing``
-    (a suggested region is shown), ``asked`` (a key).
+    (a suggested region is shown, or left), ``asked`` (a key).
     """
 
     def __init__(self, slide: dict[str, Any], *, person: str) -> None:

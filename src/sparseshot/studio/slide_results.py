@@ -84,6 +84,13 @@ class SlideResult:
         x0, y0, x1, y1 = map(float, read_json(path))
         return x0, y0, x1, y1
 
+    def has_predicted(self, region: shapely.Polygon) -> bool:
+        """Return whether a region has been predicted: in the part in view, or with the whole slide."""
+        manifest, area = self.manifest(), self.area_in_view()
+        if manifest is not None and manifest.finished:
+            return True
+        return area is not None and self.view.is_file() and bool(shapely.box(*area).covers(region))
+
     def cells(self) -> Cells:
         """Read all there is, outlines included."""
         files = self.parts()

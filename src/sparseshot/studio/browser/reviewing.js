@@ -28,7 +28,7 @@ export const reviewing = {
     this.enter(region, `r${answer.run}`);
   },
   enter(region, result) {
-    this.region = { ...region, ring: boxRing(region.box) };
+    this.region = { ...region, result, ring: boxRing(region.box) };
     this.$emit("reviewing", { result });
     this.choose("mark");
     this.shade?.remove();
@@ -47,6 +47,7 @@ export const reviewing = {
   leave() {
     this.shade?.remove();
     this.shade = this.region = null;
+    this.$emit("reviewing", { result: "" });
     if (this.cells) this.drawCells();
   },
   // A click on a found cell removes it, another one brings it back; elsewhere it is a mark as always.
@@ -61,11 +62,12 @@ export const reviewing = {
   },
   async done() {
     if (!this.region || this.finishing) return;
-    const { ring: region } = this.region;
+    const { ring: region, result } = this.region;
+    if (this.result !== result) return this.warn(`Run ${result.slice(1)} suggested this region. Show its cells, by class, or leave the region.`);
     this.finishing = true;
     await this.flush();
     if (this.queue.length) { this.finishing = false; return this.warn("Some marks are not saved yet. Try again when the studio answers."); }
-    const body = { key: newKey(), result: this.result, region, threshold: this.threshold, by: this.reviewer };
+    const body = { key: newKey(), result, region, threshold: this.threshold, by: this.reviewer };
     const said = await send(`/slides/${this.slide.id}/review`, body);
     this.finishing = false;
     if (said.error) return this.warn(`Not saved: ${said.error}`);
