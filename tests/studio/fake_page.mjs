@@ -29,7 +29,7 @@ export function page({ slide = "1", mpp = 0.5, zoom = 0, queue = [] } = {}) {
     ...component.methods, result: "", version: "", threshold: 0.5, showMarks: true, showFound: true, events: [],
     slide: about, map, dots: anything, vectors: anything, tool: "mark", chosen: "cell", draws: false,
     marksVersion: "", classes: {}, counts: {}, region: null, failure: "", message: "", reviewer: "",
-    marks: new Map(), shown: new Map(), negatives: [], cells: null, skipped: new Set(), queue,
+    marks: new Map(), shown: new Map(), negatives: [], cells: null, queue,
     $emit(name, value) { this.events.push([name, value]); },
   };
 }

@@ -168,21 +168,24 @@ def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:
         assert not tab.errors()
 
 
-def test_a_newer_run_does_not_replace_the_cells_under_review(tmp_path: Path) -> None:
+def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(tmp_path: Path) -> None:
     slide, centres = small_slide(tmp_path)
+    other = tmp_path / "other.png"
+    other.write_bytes(slide.read_bytes())
     project = tmp_path / "project"
-    jobs = Studio.of(Project.open([slide], folder=project, mpp=MPP)).jobs
+    jobs = Studio.of(Project.open([slide, other], folder=project, mpp=MPP)).jobs
     cells = Cells(centres, score=np.full(len(centres), 0.9), mpp=MPP)
     region = Suggestion("1", (400.0, 250.0, 600.0, 450.0), "uncertain", "why not")
     made_result(jobs.result(1, "1").folder, slide, cells)
     write_json(jobs.folder(1) / JOB, Job(1, "1", None, "starter", 20))
     write_json(jobs.folder(1) / STATE, State("done"))
     write_json(jobs.folder(1) / SUGGESTIONS, NextRegions((region,)))
-    with running_studio(slide, "--project", project, "--mpp", MPP) as (address, _), chromium() as driver:
-        tab = StudioTab(driver, address)
-        tab.open(500, 350, 0)
+    with running_studio(project) as (address, _), chromium() as driver:
+        tab = StudioTab(driver, f"{address}?slide=2")
+        tab.open(500, 350, 0, slide="2")
         tab.press("n")
         tab.until("a suggested region", lambda: "Region 1 of 1" in tab.text())
+        assert "slide=1" in driver.current_url
         newer = jobs.result(2, "1")
         newer.view.parent.mkdir(parents=True)
         write_json(newer.view.with_suffix(".json"), [0, 0, 100, 100])

@@ -83,3 +83,25 @@ def test_a_review_accepts_what_the_suggesting_run_found_and_nothing_else(tmp_pat
     assert said["sent"] == ["r1"]
     assert "Run 1 suggested this region" in said["says"]
     assert said["events"] == ["reviewing r1", "reviewing "]
+
+
+def test_every_region_has_its_turn_on_several_slides(tmp_path: Path) -> None:
+    said = run_page(
+        tmp_path,
+        """
+        const regions = ["1", "2", "2"].map((slide) => ({ slide, box: [0, 0, 9, 9], done: false }));
+        serve((url) => [200, url === "/suggestions"
+          ? { run: 4, ready: true, problem: "", regions } : { version: "1", classes: {}, all: [] }]);
+        const shown = [];
+        let p = page({ slide: "1" });
+        for (let i = 0; i < 5; i++) {
+          await p.next();
+          const slide = location.href.match(/slide=(\\d+)/)?.[1];
+          location.href = "";
+          if (slide) { p = page({ slide }); p.open(); }
+          shown.push(`${p.slide.id}: ${p.region?.number} ${p.region?.result}`);
+        }
+        answer(shown);
+        """,
+    )
+    assert said == ["1: 1 r4", "2: 2 r4", "2: 3 r4", "1: 1 r4", "2: 2 r4"]

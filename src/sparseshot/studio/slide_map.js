@@ -109,7 +109,7 @@ export default {
       link.href = `${window.path_prefix}${this.resourcePath}/leaflet/leaflet.css`;
       document.head.appendChild(link);
     });
-    Object.assign(this, { marks: new Map(), shown: new Map(), negatives: [], cells: null, skipped: new Set() });
+    Object.assign(this, { marks: new Map(), shown: new Map(), negatives: [], cells: null });
     this.queue = JSON.parse(sessionStorage.getItem(`studio-queue-${this.slide.project}`) || "[]");
     this.map = L.map(this.$refs.map, {
       crs: L.CRS.Simple, preferCanvas: true, zoomControl: false, attributionControl: false, keyboard: false,
@@ -172,7 +172,7 @@ export default {
       this.flush();
       const coming = JSON.parse(sessionStorage.getItem("studio-review") || "null");
       sessionStorage.removeItem("studio-review");
-      if (coming?.slide === id) this.next();
+      if (coming?.slide === id) this.enter(coming, coming.result);
     },
     async complain(url) {
       if (this.lastComplaint > Date.now() - 5000) return;

@@ -14,18 +14,21 @@ export const reviewing = {
     }
     if (answer.problem) return this.warn(`There are no suggestions: ${answer.problem}`);
     const open = answer.regions.map((each, i) => ({ ...each, number: i + 1, of: answer.regions.length })).filter((each) => !each.done);
-    const rest = open.filter((each) => !this.skipped.has(`${answer.run}.${each.number}`));
+    const store = `studio-skipped-${this.slide.project}`;  // outlives the way to another slide
+    const skipped = new Set(JSON.parse(sessionStorage.getItem(store) || "[]"));
+    const rest = open.filter((each) => !skipped.has(`${answer.run}.${each.number}`));
     const [region] = rest.length ? rest : open;
-    if (!rest.length) this.skipped.clear();
+    if (!rest.length) skipped.clear();
     if (!region) return this.tell("All suggested regions are done. Train again for new ones.");
-    this.skipped.add(`${answer.run}.${region.number}`);
+    sessionStorage.setItem(store, JSON.stringify([...skipped, `${answer.run}.${region.number}`]));
+    const result = `r${answer.run}`;
     if (region.slide !== this.slide.id) {
-      sessionStorage.setItem("studio-review", JSON.stringify(region));
+      sessionStorage.setItem("studio-review", JSON.stringify({ ...region, result }));
       const [x, y] = [0, 1].map((k) => Math.round((region.box[k] + region.box[k + 2]) / 2));
       window.location.href = `/?slide=${region.slide}#${region.slide},${x},${y},0`;
       return;
     }
-    this.enter(region, `r${answer.run}`);
+    this.enter(region, result);
   },
   enter(region, result) {
     this.region = { ...region, result, ring: boxRing(region.box) };
