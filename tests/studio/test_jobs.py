@@ -1,14 +1,16 @@
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from tests.studio.small_project import small_studio
 
 from sparseshot.errors import InputError
-from sparseshot.files import read_json, write_json
+from sparseshot.files import locked, read_json, write_json
 from sparseshot.prediction import read_prediction
 from sparseshot.studio.jobs import FOUND, JOB, RUN, STATE, Job, Jobs, State
 from sparseshot.studio.slide_results import SlideResult
@@ -149,6 +151,21 @@ def test_a_process_without_a_job_ends_with_the_studio(studio: Studio) -> None:
     assert waiting is not None
     studio.jobs.close()
     assert waiting.poll() is not None
+
+
+def test_a_process_that_still_suggests_regions_outlives_the_studio(studio: Studio) -> None:
+    folder = studio.jobs.folder(1)
+    folder.mkdir(parents=True)
+    write_json(folder / JOB, Job(1, "1", None, "starter", 20))
+    write_json(folder / STATE, State("done"))
+    for is_at_work in (True, False):
+        worker = subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE)
+        studio.jobs._worker = worker
+        with locked(folder) if is_at_work else nullcontext():
+            studio.jobs.close()
+        assert (worker.poll() is None) == is_at_work
+        worker.kill()
+        worker.wait()
 
 
 def test_a_result_grows_from_the_part_in_view(tmp_path: Path) -> None:

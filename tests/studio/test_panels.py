@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from tests.studio.small_project import MPP, small_studio
 
 from sparseshot.active import Suggestion
-from sparseshot.files import write_json
+from sparseshot.files import locked, write_json
 from sparseshot.metrics import Evidence, ScoreHistogram, expected_quality
 from sparseshot.studio.api import make_api
 from sparseshot.studio.jobs import JOB, STATE, Job, State
@@ -95,5 +95,25 @@ def test_suggestions_are_those_of_the_latest_run_and_end_with_a_region(tmp_path:
         ring = [[0, 0], [70, 0], [70, 70], [0, 70]]
         client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": [{"region": ring}]}])
         assert [each["done"] for each in client.get("/suggestions").json()["regions"]] == [True, False]
-        done(studio, 2)
-        assert client.get("/suggestions").json()["ready"] is False  # those of run 1 are out of date
+        with locked(done(studio, 2)):  # its worker looks for them
+            assert client.get("/suggestions").json() == {
+                "run": 2,
+                "ready": False,
+                "problem": "",
+                "regions": [],
+            }
+        assert client.get("/suggestions").json()["run"] == 1  # run 2 was interrupted
+
+
+def test_the_page_hears_that_there_will_be_no_suggestions(tmp_path: Path) -> None:
+    studio, _ = small_studio(tmp_path)
+    with TestClient(make_api(studio)) as client:
+        done(studio, 1)
+        answer = client.get("/suggestions").json()
+        assert (answer["run"], answer["ready"], answer["regions"]) == (1, True, [])
+        assert answer["problem"] == "run 1 was interrupted before it had found any; train again"
+        studio.jobs.folder(2).mkdir()
+        write_json(studio.jobs.folder(2) / JOB, Job(2, "1", None, "starter", 20))
+        assert "a newer run began" in client.get("/suggestions").json()["problem"]
+        write_json(done(studio, 3) / SUGGESTIONS, NextRegions(problem="the slide is gone"))
+        assert client.get("/suggestions").json()["problem"] == "the slide is gone"

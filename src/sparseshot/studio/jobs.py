@@ -136,6 +136,10 @@ class Jobs:
                 return job, state
         return None
 
+    def is_at_work(self, number: int) -> bool:
+        """Return whether a process has a run in hand, be it only to suggest regions after it is done."""
+        return _is_at_work(self.folder(number))
+
     def log(self, number: int) -> list[dict[str, str]]:
         """Return the lines of a run's log."""
         return read_log(self.folder(number) / RUN / "log.csv")
@@ -229,11 +233,12 @@ class Jobs:
             if self._worker is None:
                 return
             self._close_input()
-            if self.current() is None:
+            done = [job.number for job, state in self.history()[:1] if state.stage == "done"]
+            if self.current() is not None or any(map(self.is_at_work, done)):
+                _AT_WORK.append(self._worker)
+            else:
                 self._worker.terminate()
                 self._worker.wait(30)
-            else:
-                _AT_WORK.append(self._worker)
             self._worker = None
 
     def result(self, number: int, slide: str) -> SlideResult:

@@ -73,7 +73,7 @@ def result_routes(studio: Studio) -> APIRouter:
 
     @routes.get("/suggestions")
     def suggestions() -> dict[str, Any]:
-        """Return where to look next, by the latest finished run; a region in an exhaustive one is done."""
+        """Return where to look next, by the latest run that knows; a region in an exhaustive one is done."""
         number, known = studio.next_regions()
         if known is None:
             return {"run": number, "ready": False, "problem": "", "regions": []}

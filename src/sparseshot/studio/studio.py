@@ -162,11 +162,30 @@ class Studio:
         )
 
     def next_regions(self) -> tuple[int, NextRegions | None]:
-        """Return the number of the latest finished run and its suggestions; 0 without such a run."""
+        """Return the number of the latest finished run with suggestions, and these; 0 without a finished run.
+
+        None while the latest run looks for them. If no run has any, the problem says why.
+        """
+        latest, problem = 0, ""
         for job, state in self.jobs.history():
-            if state.stage == "done":
-                return job.number, read_next(self.jobs.folder(job.number))
-        return 0, None
+            if state.stage != "done":
+                continue
+            # Asked first: what the worker writes is there before it ends.
+            is_at_work = self.jobs.is_at_work(job.number)
+            known = read_next(self.jobs.folder(job.number))
+            if known is None and is_at_work:
+                return job.number, None
+            if known is not None and not known.problem:
+                return job.number, known
+            latest = latest or job.number
+            problem = problem or (known.problem if known else self._interruption(job.number))
+        return latest, NextRegions(problem=problem) if latest else None
+
+    def _interruption(self, number: int) -> str:
+        """Return why a finished run has no suggestions, and never will."""
+        if self.jobs.current():
+            return f"a newer run began before run {number} had found any; wait until that one is finished"
+        return f"run {number} was interrupted before it had found any; train again"
 
     def is_exhaustive(self, slide: str, box: Area) -> bool:
         """Return whether all cells in a box are marked, by a region that covers it."""
