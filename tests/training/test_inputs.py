@@ -270,6 +270,14 @@ def test_an_outline_larger_than_a_cell_is_no_cell(pair: tuple[Path, Path]) -> No
     assert len(item.marks) == 2
 
 
+def test_thinned_marks_are_not_exhaustive(pair: tuple[Path, Path]) -> None:
+    _, truth = blobs(0)
+    Cells(truth.xy, regions=np.array([shapely.box(0, 0, 192, 192)], object)).write(pair[1])
+    for fraction, regions in ((0.5, 0), (10, 0), (1.0, 1), (1000, 1)):
+        ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5, fraction=fraction).load()
+        assert len(item.marks.regions) == regions, fraction
+
+
 def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, Path], tmp_path: Path) -> None:
     _, truth = blobs(0)
     label = (np.arange(len(truth)) % 3 == 0).astype(np.int16)
