@@ -1,7 +1,6 @@
 """Runs: configure, train, evaluate."""
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
@@ -25,7 +24,7 @@ from sparseshot.training.lineage import (
     parents_of,
 )
 from sparseshot.training.loop import CONFIG, claim, train
-from sparseshot.training.machine import find_device
+from sparseshot.training.machine import find_device, make_fabric
 from sparseshot.training.mark_checks import (
     classes_of_marks,
     colors_of_marks,
@@ -103,30 +102,21 @@ def train_run(
         show: show the progress.
         say: called with the task, if it is chosen here, and with the classes that are learned.
     """
-    finished = (folder / MODEL).exists()
+    fabric = fabric or make_fabric(config.precision)
+    fabric.launch()
     check_parent(config, folder)
+    finished = (folder / MODEL).exists()
     training, validation = ([], []) if finished else data.load()
-    if fabric is not None and not fabric.is_global_zero:
-        say = lambda _: None  # noqa: E731  one process speaks for all
-    given = [name for name in _CHOSEN if getattr(config, name) != getattr(TrainConfig(), name)]
-    config = with_choices_of(folder, config)
-    if training:
-        config = _announced(config, data, training, say)
-    start: Checkpoint | None = None
-    begins = not finished and not (folder / SOURCE).exists()
-    if begins:
-        start, sentence = find_start(config)
-        if not (folder / CONFIG).exists():
-            device = None if fabric is None else fabric.device
-            config = _with_start(
-                config, start, data, training, sentence=sentence, minutes=minutes, device=device, say=say
-            )
     weak = weak or WeakSupervision(1)
-    claim(folder, config)
-    parents: list[Parent] = []
-    if begins:
-        parents = parents_of(start, config)
-    _claim_data(folder / SOURCE, data, weak, given, parents)
+    start: Checkpoint | None = None
+    main = fabric.is_global_zero
+    if main:  # one process chooses and speaks for all
+        config, start = _claimed(
+            config, data, training, folder, weak=weak, minutes=minutes, device=fabric.device, say=say
+        )
+    fabric.barrier()
+    if not main:
+        config = TrainConfig.from_json(read_text(folder / CONFIG), source=folder / CONFIG)
     if finished:
         return Checkpoint.load(folder / MODEL)
 
@@ -134,11 +124,43 @@ def train_run(
         canvases, held_out = prepare(slides, validation, config)
         return train(config, canvases, held_out, where, start=start, fabric=fabric, show=show)
 
-    first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
-    with locked(folder) if first else nullcontext():
-        if first and data.dataset is None:
+    with locked(folder) if main else nullcontext():
+        if main and data.dataset is None:
             keep_marks(folder, training)
         return train_in_rounds(weak, config, training, folder, trainer=trainer)
+
+
+def _claimed(
+    config: TrainConfig,
+    data: TrainingData,
+    training: Sequence[AnnotatedSlide],
+    folder: Path,
+    *,
+    weak: WeakSupervision,
+    minutes: float | None,
+    device: torch.device,
+    say: Callable[[str], None],
+) -> tuple[TrainConfig, Checkpoint | None]:
+    """Choose what the configuration leaves open, and record it in the folder, or check it against the record.
+
+    Return the configuration and the model that a new run starts from.
+    """
+    given = [name for name in _CHOSEN if getattr(config, name) != getattr(TrainConfig(), name)]
+    config = with_choices_of(folder, config)
+    if training:
+        config = _announced(config, data, training, say)
+    start: Checkpoint | None = None
+    begins = not (folder / MODEL).exists() and not (folder / SOURCE).exists()
+    if begins:
+        start, sentence = find_start(config)
+        if not (folder / CONFIG).exists():
+            config = _with_start(
+                config, start, data, training, sentence=sentence, minutes=minutes, device=device, say=say
+            )
+    claim(folder, config)
+    parents = parents_of(start, config) if begins else []
+    _claim_data(folder / SOURCE, data, weak, given, parents)
+    return config, start
 
 
 def _announced(
@@ -171,7 +193,7 @@ def _with_start(
     *,
     sentence: str,
     minutes: float | None,
-    device: torch.device | None,
+    device: torch.device,
     say: Callable[[str], None],
 ) -> TrainConfig:
     """Choose the start, the steps and the learning rate where they are not given, and say so."""
