@@ -72,6 +72,15 @@ def test_a_run_that_goes_on_is_short_and_resumes(tmp_path: Path) -> None:
     assert fingerprint(again) == fingerprint(checkpoint)
 
 
+def test_a_run_goes_on_at_the_resolution_of_its_parent(tmp_path: Path) -> None:
+    data = image_with_marks(tmp_path, keep=12)
+    parent = tiny_config("detect", steps=2, validations=1, mpp=1.0)
+    train_run(parent, data, tmp_path / "one", show=False)
+    child = tiny_config("detect", steps=2, validations=1, start=str(tmp_path / "one"))
+    for _ in range(2):  # the same command finds its choices
+        assert train_run(child, data, tmp_path / "two", show=False).mpp == 1
+
+
 def test_the_starter_is_a_parent(tmp_path: Path) -> None:
     data = image_with_marks(tmp_path, keep=12)
     config = tiny_config("detect", steps=1, validations=1, start="starter", width=16, depth=3)

@@ -8,13 +8,15 @@ import torch
 from tests.training.blobs import tiny_config
 
 from sparseshot.cli import options
-from sparseshot.errors import CheckpointError, SparseshotError
+from sparseshot.errors import CheckpointError, SparseshotError, TrainingWarning
 from sparseshot.models.tasks import TASKS
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.starting import (
+    at_resolution_of,
     begin_from,
     find_start,
+    has_same_classes,
     load_model,
     load_starter,
     save_starter,
@@ -107,6 +109,46 @@ def test_other_classes_get_a_new_last_layer(tmp_path: Path) -> None:
     begin_from(start, network, config)
     for name, weight in network.state_dict().items():
         assert torch.equal(weight, fresh[name] if name.startswith("head") else start.weights[name]), name
+
+
+@pytest.mark.parametrize(
+    ("parent", "own", "kept"),
+    [
+        ("tumour", "immune", False),
+        ("tumour", "tumour", True),
+        ("cell", "immune", True),
+        ("tumour", "cell", True),
+    ],
+)
+def test_another_single_class_gets_a_new_last_layer(
+    parent: str, own: str, kept: bool, tmp_path: Path
+) -> None:
+    saved(tiny_config("detect", classes=(parent,)), tmp_path)
+    config = tiny_config("detect", start=str(tmp_path), classes=(own,))
+    start, sentence = find_start(config)
+    assert start is not None
+    assert has_same_classes(start, config) is kept
+    assert ("a new last layer for the classes immune" in sentence) is not kept
+    network = config.make_task().network()
+    begin_from(start, network, config)
+    assert torch.equal(network.state_dict()["head.weight"], start.weights["head.weight"]) is kept
+
+
+def test_one_class_keeps_the_last_layer_of_the_starter() -> None:
+    start, sentence = find_start(TrainConfig(task="detect", classes=("tumour",)))
+    assert start is not None
+    assert sentence == "from the starter"
+    assert has_same_classes(start, TrainConfig(task="detect", classes=("tumour",)))
+
+
+def test_a_run_has_the_resolution_of_its_parent(tmp_path: Path) -> None:
+    saved(tiny_config("detect", mpp=0.25), tmp_path)
+    start = load_model(tmp_path)
+    config = tiny_config("detect", start=str(tmp_path))
+    assert at_resolution_of(start, config).mpp == 0.25
+    with pytest.warns(TrainingWarning, match=r"works at 0\.25 µm/px and this run at 1,"):
+        assert at_resolution_of(start, replace(config, mpp=1.0)).mpp == 1
+    assert at_resolution_of(load_starter("detect"), TrainConfig(task="detect", mpp=0.25)).mpp == 0.25
 
 
 def test_classes_in_another_order_get_a_new_last_layer(tmp_path: Path) -> None:

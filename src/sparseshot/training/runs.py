@@ -38,6 +38,7 @@ from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
 from sparseshot.training.starting import (
     MODEL,
+    at_resolution_of,
     continue_run,
     find_start,
     has_same_classes,
@@ -60,6 +61,7 @@ _CHOSEN = (
     "radius_um",
     "classes",
     "colors",
+    "mpp",
 )
 """Settings that the marks and the start decide where they are not given."""
 
@@ -196,9 +198,8 @@ def _with_start(
     device: torch.device,
     say: Callable[[str], None],
 ) -> TrainConfig:
-    """Choose the start, the steps and the learning rate where they are not given, and say so."""
-    if start is None:
-        config = replace(config, start=SCRATCH)
+    """Choose the start, its resolution, the steps and the learning rate where not given, and say so."""
+    config = replace(config, start=SCRATCH) if start is None else at_resolution_of(start, config)
     if minutes is not None and not config.steps:
         config = replace(config, steps=steps_in(minutes, config, device))
     changes = None

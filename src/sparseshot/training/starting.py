@@ -3,6 +3,7 @@
 import json
 import math
 import time
+import warnings
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -10,11 +11,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from sparseshot.errors import CheckpointError, SparseshotError
+from sparseshot.errors import CheckpointError, SparseshotError, TrainingWarning
 from sparseshot.files import replacing
 from sparseshot.losses import make_loss
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import SCRATCH, STARTER, STARTER_NAMES, TrainConfig
+from sparseshot.training.labelling import Labelling
 from sparseshot.training.machine import uses_bfloat16
 
 MODEL = "model.pt"
@@ -112,20 +114,37 @@ def find_start(config: TrainConfig) -> tuple[Checkpoint | None, str]:
             f"{start.config.depth}, stride {start.config.stride}); give the same, or --from scratch"
         )
     name = "the starter" if config.start == STARTER else config.start
-    if start.classes != config.labelling.names and config.start != STARTER:
-        return (
-            start,
-            f"from {name}, with a new last layer for the classes {', '.join(config.labelling.names)}",
-        )
+    if not has_same_classes(start, config):
+        classes = ", ".join(config.labelling.names)
+        return start, f"from {name}, with a new last layer for the classes {classes}"
     return start, f"from {name}"
 
 
 def has_same_classes(start: Checkpoint, config: TrainConfig) -> bool:
-    """Return whether the last layer of a model serves the classes of a run."""
-    channels = config.labelling.out_channels
-    return start.config.labelling.out_channels == channels and (
-        channels == 1 or start.classes == config.classes
+    """Return whether the last layer of a model serves the classes of a run.
+
+    One that finds cells of any kind, as the starter does, serves to begin with one class, and the reverse.
+    """
+    own, any_cell = config.labelling.names, Labelling().names
+    return start.classes == own or (len(start.classes) == len(own) == 1 and any_cell in {start.classes, own})
+
+
+def at_resolution_of(start: Checkpoint, config: TrainConfig) -> TrainConfig:
+    """Return the configuration at the resolution of the run that it starts from.
+
+    A resolution that was given stays, with a warning. A starter serves any resolution.
+    """
+    if config.start in STARTER_NAMES or start.mpp == config.mpp:
+        return config
+    if config.mpp == TrainConfig().mpp:
+        return replace(config, mpp=start.mpp)
+    warnings.warn(
+        f"{config.start} works at {start.mpp:g} µm/px and this run at {config.mpp:g}, where cells have "
+        "another size; leave mpp out to keep that of the model",
+        TrainingWarning,
+        stacklevel=2,
     )
+    return config
 
 
 def begin_from(start: Checkpoint, network: nn.Module, config: TrainConfig) -> None:
