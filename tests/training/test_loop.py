@@ -271,6 +271,18 @@ def test_without_validation_images_some_squares_are_held_out(tmp_path: Path) -> 
     )
 
 
+def test_holding_out_leaves_half_of_each_class() -> None:
+    slide, truth = blobs(0, size=1024, count=300)
+    corner = np.all(truth.xy < 256, axis=1)  # a whole class in one square
+    marks = replace(truth, classes=("common", "rare"), label=np.array(corner, np.int16))
+    for seed in range(12):
+        config = tiny_config(classes=("common", "rare"), seed=seed)
+        _, held_out = prepare([AnnotatedSlide(slide, marks)], [], config)
+        held = sum(marks.crop(*part.box).counts()["rare"] for part in held_out)
+        assert held_out
+        assert held <= corner.sum() / 2, seed
+
+
 def test_one_mark_is_enough_but_warns(tmp_path: Path) -> None:
     slide, truth = blobs(0)
     with pytest.warns(TrainingWarning, match="too few marks"):

@@ -117,16 +117,18 @@ def _squares_to_hold_out(canvases: Sequence[Canvas], seed: int) -> list[list[Box
 
 
 def _some_squares(canvases: Sequence[Canvas], squares: Sequence[list[Box]], seed: int) -> list[list[Box]]:
-    """Choose squares until they hold their share of the marks, leaving at least half."""
-    marks = [canvas.points.xy[canvas.points.target > 0] for canvas in canvases]
-    total = sum(map(len, marks))
+    """Choose squares until they hold their share of the marks, leaving at least half of each class."""
+    points = [canvas.points for canvas in canvases]
+    marks = [(each.xy[each.target > 0], each.target[each.target > 0]) for each in points]
+    total = np.bincount(np.concatenate([target for _, target in marks]))
     every = [(index, box) for index, boxes in enumerate(squares) for box in boxes]
     chosen: list[list[Box]] = [[] for _ in canvases]
-    held = 0
+    held = np.zeros_like(total)
     for place in np.random.default_rng(seed).permutation(len(every)):
         index, box = every[place]
-        inside = int(_inside(marks[index], box).sum())
-        if held < HELD_OUT_SHARE * total and held + inside <= total / 2:
+        xy, target = marks[index]
+        with_box = held + np.bincount(target[_inside(xy, box)], minlength=len(total))
+        if held.sum() < HELD_OUT_SHARE * total.sum() and (with_box <= total / 2).all():
             chosen[index].append(box)
-            held += inside
+            held = with_box
     return chosen
