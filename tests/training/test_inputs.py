@@ -19,8 +19,9 @@ from sparseshot.errors import (
     SparseshotWarning,
     TrainingWarning,
 )
-from sparseshot.training.annotated import TrainingData
+from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
+from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision
 from sparseshot.training.runs import make_config, train_run
 
@@ -246,6 +247,29 @@ def test_changed_inputs_of_a_run_are_refused(
     expected = "rounds" if changed == "rounds" else pair[changed == "marks"].name
     with pytest.raises(OutputError, match=expected):
         train_run(config, data, tmp_path / "run", weak=weak, show=False)
+
+
+def test_every_round_holds_out_the_same_marks(
+    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, truth = blobs(0)
+    Cells(truth.xy[:12]).write(pair[1])
+    held: list[list[Any]] = []
+
+    def found_all(item: AnnotatedSlide, *_: object, **__: object) -> AnnotatedSlide:
+        return replace(item, marks=truth)
+
+    def watched(*args: Any, **options: Any) -> Any:
+        canvases, held_out = prepare(*args, **options)
+        held.append([(part.box, part.xy.tolist()) for part in held_out])
+        return canvases, held_out
+
+    monkeypatch.setattr("sparseshot.training.rounds.promoted", found_all)
+    monkeypatch.setattr("sparseshot.training.runs.prepare", watched)
+    config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    train_run(config, data, tmp_path / "run", weak=WeakSupervision(2), show=False)
+    assert len(held) == 2
+    assert held[0] == held[1]
 
 
 def test_marks_outside_the_slide_are_left_out_or_refused(pair: tuple[Path, Path]) -> None:

@@ -18,8 +18,9 @@ from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, TrainingWarning
 from sparseshot.losses import LOSSES
+from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.canvas import Canvas
+from sparseshot.training.canvas import BlockCache, Canvas
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.crops import CropPlan, CropSource
@@ -262,9 +263,6 @@ def test_without_validation_images_some_squares_are_held_out(tmp_path: Path) -> 
     canvases, held_out = prepare([AnnotatedSlide(slide, truth)], [], config)
     held = sum(len(part.xy) for part in held_out)
     assert 0.1 * len(truth) < held < 0.5 * len(truth)
-    from sparseshot.models.task import IGNORED
-    from sparseshot.training.canvas import BlockCache
-
     label = canvases[0].cut(canvases[0].grid.box, BlockCache()).label
     assert (label == IGNORED).mean() == pytest.approx(
         sum((p.label > IGNORED).sum() for p in held_out) / label.size
@@ -281,6 +279,17 @@ def test_holding_out_leaves_half_of_each_class() -> None:
         held = sum(marks.crop(*part.box).counts()["rare"] for part in held_out)
         assert held_out
         assert held <= corner.sum() / 2, seed
+
+
+def test_only_marks_that_people_made_are_held_out() -> None:
+    slide, truth = blobs(0, size=1024, count=300)
+    marked, more = AnnotatedSlide(slide, truth[:60]), AnnotatedSlide(slide, truth)
+    _, first = prepare([marked], [], tiny_config())
+    canvases, second = prepare([more], [], tiny_config(), by_people=[marked])
+    assert [part.box for part in second] == [part.box for part in first]
+    assert all(np.array_equal(one.xy, other.xy) for one, other in zip(first, second, strict=True))
+    assert all((canvases[0].cut(part.box, BlockCache(0)).label == IGNORED).all() for part in second)
+    assert len(canvases[0].points.xy) == 300
 
 
 def test_one_mark_is_enough_but_warns(tmp_path: Path) -> None:

@@ -24,21 +24,34 @@ LARGEST_WHOLE_PX = 4096 * 4096
 
 
 def prepare(
-    training: Sequence[AnnotatedSlide], validation: Sequence[AnnotatedSlide], config: TrainConfig
+    training: Sequence[AnnotatedSlide],
+    validation: Sequence[AnnotatedSlide],
+    config: TrainConfig,
+    *,
+    by_people: Sequence[AnnotatedSlide] | None = None,
 ) -> tuple[list[Canvas], list[HeldOut]]:
     """Return the canvases and the held-out parts.
 
     Without validation images, some marked squares of the training images are kept from training and held out
     instead. If there are too few for that, the threshold comes from marks the model has seen, with a warning.
+
+    Args:
+        training: slides to learn from.
+        validation: slides to hold out.
+        config: of the run.
+        by_people: the training slides without the marks that a model added; None: it added none. Only these
+            are held out, because a model agrees with its own marks.
     """
+    by_people = training if by_people is None else by_people
     known = {name for item in training for name, count in item.marks.counts().items() if count}
     config.labelling.check(known)
     if not any(len(config.labelling.positives(item.marks)) for item in training):
         raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
-    canvases = [make_canvas(item, config) for item in training]
     if validation:
-        return canvases, [part for item in validation for part in whole(item, config)]
-    boxes = _squares_to_hold_out(canvases, config.seed)
+        held_out = [part for item in validation for part in whole(item, config)]
+        return [make_canvas(item, config) for item in training], held_out
+    marked = [make_canvas(item, config) for item in by_people]
+    boxes = _squares_to_hold_out(marked, config.seed)
     if not any(boxes):
         warnings.warn(
             "too few marks to hold any out: the threshold is chosen on marks the model was trained on, "
@@ -48,12 +61,14 @@ def prepare(
         )
         seen = [
             part
-            for item, canvas in zip(training, canvases, strict=True)
+            for item, canvas in zip(by_people, marked, strict=True)
             for part in _parts(item, config, _marked_squares(canvas, _SQUARES_PX[0]))
         ]
-        return canvases, [replace(part, seen=True) for part in seen]
+        return [make_canvas(item, config) for item in training], [replace(part, seen=True) for part in seen]
     canvases = [make_canvas(item, config, ignored=own) for item, own in zip(training, boxes, strict=True)]
-    held_out = [part for item, own in zip(training, boxes, strict=True) for part in _parts(item, config, own)]
+    held_out = [
+        part for item, own in zip(by_people, boxes, strict=True) for part in _parts(item, config, own)
+    ]
     return canvases, held_out
 
 

@@ -123,7 +123,7 @@ def train_run(
         return Checkpoint.load(folder / MODEL)
 
     def trainer(slides: Sequence[AnnotatedSlide], where: Path) -> Checkpoint:
-        canvases, held_out = prepare(slides, validation, config)
+        canvases, held_out = prepare(slides, validation, config, by_people=training)
         return train(config, canvases, held_out, where, start=start, fabric=fabric, show=show)
 
     with locked(folder) if main else nullcontext():
