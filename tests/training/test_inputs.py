@@ -19,7 +19,9 @@ from sparseshot.errors import (
     SparseshotWarning,
     TrainingWarning,
 )
+from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
+from sparseshot.training.canvas import BlockCache
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision
@@ -114,8 +116,10 @@ def test_a_source_survives_its_file(tmp_path: Path) -> None:
         assert TrainingData.read(tmp_path / "source.json") == each
 
 
-def test_each_slide_may_have_a_pixel_size(pair: tuple[Path, Path]) -> None:
-    slides, _ = TrainingData(pairs=(pair, pair), mpp=(0.5, 0.25)).load()
+def test_each_slide_may_have_a_pixel_size(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    other = tmp_path / "b.png"
+    other.write_bytes(pair[0].read_bytes())
+    slides, _ = TrainingData(pairs=(pair, (other, pair[1])), mpp=(0.5, 0.25)).load()
     assert [item.slide.mpp for item in slides] == [0.5, 0.25]
     with pytest.raises(InputError, match="1 pixel sizes for 2 slides"):
         TrainingData(pairs=(pair, pair), mpp=(0.5,))
@@ -278,9 +282,40 @@ def test_marks_outside_the_slide_are_left_out_or_refused(pair: tuple[Path, Path]
     with pytest.warns(TrainingWarning, match=r"a\.geojson: 2 of 4 marks lie outside a\.png.*192 × 192"):
         ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5).load()
     assert item.marks.xy.tolist() == [[10, 10], [30, 30]]
-    Cells([[-10, -10], [-50, -10]]).write(file)
+    Cells([[-10, -10], [-50, -10], [30, 30]]).write(file)
     with pytest.raises(InputError, match="marks of another slide"):
         TrainingData(pairs=(pair,), mpp=0.5).load()
+    parquet = file.with_suffix(".parquet")
+    Cells([[10, 10]], mpp=0.25).write(parquet)
+    with pytest.raises(InputError, match=r"0\.25 µm per pixel, and a\.png has 0\.5"):
+        TrainingData(pairs=((pair[0], parquet),), mpp=0.5).load()
+
+
+def test_marks_that_are_refused_claim_no_folder(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    data, config = TrainingData(pairs=(pair,), mpp=0.5), tiny_config("detect", steps=2, validations=1)
+    with pytest.raises(InputError, match="no mark is of class 'tumor'"):
+        train_run(replace(config, classes=("tumor",)), data, tmp_path / "run", show=False)
+    whole = pair[1].read_bytes()
+    Cells(np.empty((0, 2))).write(pair[1])
+    with pytest.raises(InputError, match="a mark to learn from"):
+        train_run(config, data, tmp_path / "run", show=False)
+    pair[1].write_bytes(whole)
+    train_run(config, data, tmp_path / "run", show=False)
+
+
+def test_marks_of_one_slide_in_two_files_are_put_together(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    _, truth = blobs(0)
+    Cells(truth.xy[:12]).write(pair[1])
+    Cells(truth.xy[12:20]).write(tmp_path / "b.geojson")
+    again = (tmp_path / ".." / tmp_path.name / "a.png", tmp_path / "b.geojson")
+    data = TrainingData(pairs=(pair, again), mpp=0.5)
+    ((item,), _) = data.load()
+    assert np.allclose(item.marks.xy, truth.xy[:20], atol=0.1)
+    config = tiny_config("detect", steps=2, validations=1)
+    canvases, held_out = prepare([item], [], config)
+    assert held_out
+    assert all((canvases[0].cut(part.box, BlockCache(0)).label == IGNORED).all() for part in held_out)
+    train_run(config, data, tmp_path / "run", show=False)
 
 
 def test_an_outline_larger_than_a_cell_is_no_cell(pair: tuple[Path, Path]) -> None:

@@ -112,7 +112,7 @@ class TrainingData:
             )
 
     def load(self) -> tuple[list[AnnotatedSlide], list[AnnotatedSlide]]:
-        """Open the training and the validation slides; own slides have no validation part.
+        """Open the training and the validation slides, each once; own slides have no validation part.
 
         In a benchmark set training and validation images keep the same fraction of their marks: nobody who
         marks sparsely has an exhaustively marked validation set. The other marks are kept as the truth. Where
@@ -122,7 +122,10 @@ class TrainingData:
             if not self.pairs:
                 raise InputError("nothing to train on; give a slide and its marks")
             mpps = self.mpp if isinstance(self.mpp, tuple) else [self.mpp] * len(self.pairs)
-            slides = [self._open(*pair, mpp) for pair, mpp in zip(self.pairs, mpps, strict=True)]
+            of_slide: dict[Path, tuple[Path, float | None, list[Path]]] = {}
+            for (image, file), mpp in zip(self.pairs, mpps, strict=True):
+                of_slide.setdefault(image.resolve(), (image, mpp, []))[2].append(file)
+            slides = [self._open(*own) for own in of_slide.values()]
             return (self._thinned(slides, of=slides) if self.fraction != 1 else slides), []
         training = load_dataset(self.dataset, self.root, split="train")
         try:
@@ -136,14 +139,18 @@ class TrainingData:
         both = [*known, *held_out]
         return self._thinned(known, of=both), self._thinned(held_out, of=both)
 
-    def _open(self, image: Path, file: Path, mpp: float | None) -> AnnotatedSlide:
-        """Open an image or slide, read its marks, and find the tissue."""
+    def _open(self, image: Path, mpp: float | None, files: Sequence[Path]) -> AnnotatedSlide:
+        """Open an image or slide, read its marks, and find the tissue.
+
+        Marks of several files are put together: the cells of one file are not background to another.
+        """
         slide = open_slide(image, mpp=mpp)
-        marks = replace(read_cells(file, exhaustive_class=self.exhaustive_class), mpp=slide.mpp)
-        marks = marks_on(slide, marks, file)
-        if not self.keep_large:
-            marks = without_large_outlines(marks, str(file))
+        marks = Cells.concatenate([self._read_marks(file, slide) for file in files])
         return AnnotatedSlide(slide, marks, tissue=tissue_mask(slide))
+
+    def _read_marks(self, file: Path, slide: Slide) -> Cells:
+        marks = marks_on(slide, read_cells(file, exhaustive_class=self.exhaustive_class), file)
+        return marks if self.keep_large else without_large_outlines(marks, str(file))
 
     def _thinned(
         self, slides: Sequence[AnnotatedSlide], *, of: Sequence[AnnotatedSlide]

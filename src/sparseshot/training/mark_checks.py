@@ -1,9 +1,11 @@
 """Checks of what people marked: places, task and classes."""
 
+import math
 import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -17,6 +19,9 @@ from sparseshot.training.labelling import NEGATIVE, Labelling
 
 _NEGATIVE_NAME = re.compile(r"debris|art[ei]fact|other|ignore|negative|background|\bnot?\b", re.IGNORECASE)
 
+_SAME_MPP = 0.05
+"""Programs write the size of a pixel differently, by a few percent."""
+
 _SAME_MARK_UM = 1.0
 """Two marks this near are one cell, marked twice."""
 
@@ -24,22 +29,29 @@ _MOST_NAMED = 5
 
 
 def marks_on(slide: Slide, marks: Cells, file: object) -> Cells:
-    """Return the marks that lie on a slide; warn of the others, and raise if there are no others.
+    """Return the marks that lie on a slide; warn of the others, and raise if most are of another slide.
 
     Args:
         slide: the slide.
         marks: in level-0 pixels.
         file: name of their file, for messages.
     """
+    if marks.mpp is not None and not math.isclose(marks.mpp, slide.mpp, rel_tol=_SAME_MPP):
+        raise InputError(
+            f"{file}: its marks are of a slide with {marks.mpp:g} µm per pixel, and {slide.name} has "
+            f"{slide.mpp:g}; give the marks of this slide, or the right --mpp"
+        )
+    marks = replace(marks, mpp=slide.mpp)
     inside = ((marks.xy >= 0) & (marks.xy <= slide.size)).all(axis=1)
     outside = int((~inside).sum())
     if not outside:
         return marks
     width, height = slide.size
     where = f"outside {slide.name}, which has {width:,} × {height:,} pixels"
-    if outside == len(marks):
+    if outside > len(marks) / 2:
         raise InputError(
-            f"{file}: all {outside:,} marks lie {where}; these look like the marks of another slide"
+            f"{file}: {outside:,} of {len(marks):,} marks lie {where}; these look like the marks of another "
+            "slide"
         )
     x, y = marks.xy[~inside][0]
     warnings.warn(
@@ -51,13 +63,20 @@ def marks_on(slide: Slide, marks: Cells, file: object) -> Cells:
     return marks[inside]
 
 
-def warn_of_contradictions(marks: Cells, labelling: Labelling, file: object) -> None:
+def check_marks(tables: Sequence[Cells], labelling: Labelling) -> None:
+    """Raise if a named class has no mark, or there is none to learn from."""
+    labelling.check({name for cells in tables for name, count in cells.counts().items() if count})
+    if not any(len(labelling.positives(cells)) for cells in tables):
+        raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
+
+
+def warn_of_contradictions(marks: Cells, labelling: Labelling, slide: str) -> None:
     """Warn of cells that are marked as positive and as negative, and of exhaustive regions without any mark.
 
     Args:
         marks: in level-0 pixels.
         labelling: targets of the classes.
-        file: name of their file, for messages.
+        slide: its name, for messages.
     """
     targets = labelling.targets(marks)
     positive, negative = marks[targets > 0], marks[targets == NEGATIVE]
@@ -70,7 +89,7 @@ def warn_of_contradictions(marks: Cells, labelling: Labelling, file: object) -> 
         ]
         what = "1 cell is" if len(pairs) == 1 else f"{len(pairs):,} cells are"
         warnings.warn(
-            f"{file}: {what} marked as positive and as negative; learned as positive, but remove one of the "
+            f"{slide}: {what} marked as positive and as negative; learned as positive, but remove one of the "
             f"marks: {_some(listed)}",
             TrainingWarning,
             stacklevel=2,
@@ -80,7 +99,7 @@ def warn_of_contradictions(marks: Cells, labelling: Labelling, file: object) -> 
         places = shapely.get_coordinates(shapely.centroid(bare))
         what = "1 region is" if len(bare) == 1 else f"{len(bare):,} regions are"
         warnings.warn(
-            f"{file}: {what} declared exhaustive and without any mark, so it is learned as background: "
+            f"{slide}: {what} declared exhaustive and without any mark, so it is learned as background: "
             + _some([f"around ({x:.0f}, {y:.0f})" for x, y in places]),
             TrainingWarning,
             stacklevel=2,

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.errors import TrainingWarning
 from sparseshot.images import Box, Grid, TileGrid, TissueMask
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache, Canvas
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.held_out import HeldOut
+from sparseshot.training.mark_checks import check_marks
 
 HELD_OUT_SHARE = 0.15
 """Share of the marks held out where there are no validation images."""
@@ -43,10 +44,7 @@ def prepare(
             are held out, because a model agrees with its own marks.
     """
     by_people = training if by_people is None else by_people
-    known = {name for item in training for name, count in item.marks.counts().items() if count}
-    config.labelling.check(known)
-    if not any(len(config.labelling.positives(item.marks)) for item in training):
-        raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
+    check_marks([item.marks for item in training], config.labelling)
     if validation:
         held_out = [part for item in validation for part in whole(item, config)]
         return [make_canvas(item, config) for item in training], held_out

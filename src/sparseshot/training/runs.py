@@ -26,6 +26,7 @@ from sparseshot.training.lineage import (
 from sparseshot.training.loop import CONFIG, claim, train
 from sparseshot.training.machine import find_device, make_fabric
 from sparseshot.training.mark_checks import (
+    check_marks,
     classes_of_marks,
     colors_of_marks,
     describe_classes,
@@ -170,6 +171,7 @@ def _announced(
 ) -> TrainConfig:
     """Choose the task by the marks where it is not given, and say what is learned."""
     tables = [item.marks for item in training]
+    check_marks(tables, config.labelling)  # before the folder is claimed, so that the marks can be mended
     if config.task == "auto":
         task, reason = task_of_marks([config.labelling.positives(cells) for cells in tables])
         config = replace(config, task=task)
@@ -179,8 +181,8 @@ def _announced(
         config = replace(config, radius_um=suppression_radius_um(positives))
         say(f"one detection within {config.radius_um:g} µm, by the marks; --radius-um overrides it")
     if data.dataset is None:
-        for (_, file), cells in zip(data.pairs, tables, strict=True):
-            warn_of_contradictions(cells, config.labelling, file)
+        for item in training:
+            warn_of_contradictions(item.marks, config.labelling, item.slide.name)
         classes = classes_of_marks(config.labelling, tables)
         config = replace(config, classes=classes, colors=config.colors or colors_of_marks(classes, tables))
     say(describe_classes(config.labelling, tables, own_marks=data.dataset is None))
