@@ -101,11 +101,14 @@ def cells(
 
     Example: `sparseshot cells export.geojson`
     """
+    from sparseshot.cells.large import without_large_outlines
     from sparseshot.cells.summary import summary
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
-        content = summary(_read(source, mpp=mpp, size_px=_parse_size(size), image=image))
+        table = _read(source, mpp=mpp, size_px=_parse_size(size), image=image)
+        without_large_outlines(table, str(source))  # train will leave them out, with the same warning
+        content = summary(table)
     ours = [each for each in caught if issubclass(each.category, SparseshotWarning)]
     content["warnings"] = [str(each.message) for each in ours]
     if as_json:
