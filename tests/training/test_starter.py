@@ -1,13 +1,17 @@
 """The starter: how it is made, and what the shipped one is worth."""
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import shapely
 
+from sparseshot.cells import Cells
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
+from sparseshot.images import Box
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.config import STARTER_NAMES
 from sparseshot.training.evaluation import evaluate
@@ -64,3 +68,25 @@ def test_few_steps_from_the_starter_beat_many_from_scratch(tmp_path: Path) -> No
         checkpoint = train_run(config, data, tmp_path / start, show=False)
         scores[start] = evaluate(checkpoint, truth).best.pooled
     assert scores["starter"] > scores["scratch"] + 0.1
+
+
+def test_a_detector_finds_the_same_in_a_part_as_in_the_whole() -> None:
+    """Detections are suppressed by their neighbours outside too."""
+    starter = load_starter("detect")
+    item, network = AnnotatedSlide(SLIDE, SLIDE.cells()), starter.network()
+    whole = item.look_at(network, starter.config, threshold=0.1).cells
+    for x, y in np.random.default_rng(0).integers(40, 380, (40, 2)).tolist():
+        box = Box(x, y, x + 200, y + 200)
+        part = item.look_at(network, starter.config, threshold=0.1, box=box).cells.crop(*box)
+        np.testing.assert_allclose(np.sort(part.xy, axis=0), np.sort(whole.crop(*box).xy, axis=0), atol=1e-3)
+
+
+def test_a_small_region_of_a_large_slide_needs_little_memory() -> None:
+    slide = SyntheticTissue(seed=3, size_px=(16_000, 16_000), mpp=0.5)
+    marks = Cells([[100, 100]], mpp=0.5, regions=np.array([shapely.box(50, 50, 150, 150)], object))
+    tracemalloc.start()
+    try:
+        evaluate(load_starter("detect"), [AnnotatedSlide(slide, marks)])
+        assert tracemalloc.get_traced_memory()[1] < 100e6
+    finally:
+        tracemalloc.stop()

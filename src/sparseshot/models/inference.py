@@ -19,6 +19,9 @@ from sparseshot.models.windows import Window, window_over
 TILE_PX = 1024
 """Default side of a tile: a margin of 48 pixels adds a fifth to its area."""
 
+CONTEXT_PX = 16
+"""Pixels around a box in which detections are suppressed together with those inside."""
+
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
@@ -87,7 +90,7 @@ def look_at(
         frame: of the slide, at the resolution of the network.
         threshold: probability at which something is a cell.
         box: in pixels of the frame's grid; None for all of it.
-        halo_px: how far around the box to look; None: as far as a cell may extend, which finding needs.
+        halo_px: how far around the box to look; None: as far as a cell may extend, or suppression reach.
         tissue: mask of the slide; None: tissue everywhere.
     """
     margin = int(getattr(network, "margin_px", 0))
@@ -95,8 +98,7 @@ def look_at(
     finder = task.finder(frame, tissue, threshold=threshold, margin_px=margin)
     box = box or frame.grid.box
     layout = finder.layout(TILE_PX if margin else max(box.width, box.height))
-    if halo_px is not None:
-        layout = replace(layout, halo_px=halo_px)
+    layout = replace(layout, halo_px=(layout.halo_px or CONTEXT_PX) if halo_px is None else halo_px)
     alignment = int(getattr(network, "alignment_px", task.stride))
     window = window_over(box, frame.grid, tissue, layout, margin_px=margin, alignment_px=alignment)
     parts = []

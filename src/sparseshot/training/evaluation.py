@@ -31,9 +31,6 @@ LADDER = np.unique(np.concatenate([np.linspace(0.01, 0.99, 99), 1 / (1 + np.exp(
 SPARSE = 3.0
 """Found to marked, the ratio above which marks without a region are plainly sparse."""
 
-_CONTEXT_PX = 16
-"""Pixels around a region in which detections are suppressed together with those inside."""
-
 
 @dataclass(frozen=True)
 class OperatingPoint:
@@ -125,13 +122,13 @@ def evaluate(
             continue
         truth = config.labelling.positives(item.cells)
         grid = Grid.over(item.slide, config.mpp)
-        everywhere = np.ones((grid.height, grid.width), np.bool_)
-        halo_px = None if len(own) else _CONTEXT_PX
-        parts = [_inside(item, truth, area, grid) for area in own] or [(grid.box, truth, everywhere)]
+        parts = [_inside(item, truth, area, grid) for area in own]
+        if not parts:
+            parts = [(grid.box, truth, np.ones((grid.height, grid.width), np.bool_))]
         total = np.zeros((len(thresholds), 3), np.int64)
         for box, inside, counted in parts:
             cells += len(inside)
-            region = item.look_at(module, config, threshold=LOWEST_SCORE, box=box, halo_px=halo_px)
+            region = item.look_at(module, config, threshold=LOWEST_SCORE, box=box)
             hits = region.finder.hits(region.window, region.parts, inside, counted)
             total += hits.counts_at(thresholds)
             for at, threshold in zip(areas, thresholds[len(LADDER) :].tolist(), strict=True):
