@@ -192,6 +192,9 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
     evaluation = ["evaluate", str(run), "--images", str(tmp_path), "--marks", str(tmp_path), "--mpp", "0.5"]
     assert main([*evaluation, "--json"]) == 0
     assert '"cells": 90' in capsys.readouterr().out
+    one = ["--images", str(tmp_path / "i0.png"), "--marks", str(tmp_path / "i0.geojson"), "--mpp", "0.5"]
+    assert main(["evaluate", str(run), *one]) == 0
+    assert "nan" not in capsys.readouterr().out
     assert {"evaluation.json", "evaluation.png", "model.pt", "config.json", "source.json"} <= {
         path.name for path in run.iterdir()
     }

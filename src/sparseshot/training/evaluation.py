@@ -40,7 +40,8 @@ class OperatingPoint:
         threshold: the operating point.
         pooled: over all pixels or cells of all images together.
         mean: over images, each weighing the same.
-        low: lower end of the 95 % bootstrap interval of ``pooled`` over images.
+        low: lower end of the 95 % bootstrap interval of ``pooled`` over images, or over the regions of a
+            single one; nan where there is one region or image.
         high: its upper end.
         precision: pooled.
         recall: pooled.
@@ -115,7 +116,7 @@ def evaluate(
     thresholds = np.append(LADDER, [0.5] if checkpoint.threshold is None else [0.5, checkpoint.threshold])
     regions = [shapely.get_parts(shapely.union_all(item.cells.regions)) for item in images]
     has_regions = any(map(len, regions))
-    counts, cells = [], 0
+    counts, cells = [], 0  # of images, each (parts, thresholds, 3)
     areas: list[list[AreaCounts | None]] = [[] for _ in thresholds[len(LADDER) :]]
     for item, own in zip(images, regions, strict=True):
         if has_regions and not len(own):
@@ -125,20 +126,21 @@ def evaluate(
         parts = [_inside(item, truth, area, grid) for area in own]
         if not parts:
             parts = [(grid.box, truth, np.ones((grid.height, grid.width), np.bool_))]
-        total = np.zeros((len(thresholds), 3), np.int64)
+        own_counts = []
         for box, inside, counted in parts:
             cells += len(inside)
             region = item.look_at(module, config, threshold=LOWEST_SCORE, box=box)
             hits = region.finder.hits(region.window, region.parts, inside, counted)
-            total += hits.counts_at(thresholds)
+            own_counts.append(hits.counts_at(thresholds))
             for at, threshold in zip(areas, thresholds[len(LADDER) :].tolist(), strict=True):
                 at.append(
                     region.finder.area_counts(
                         region.window, region.parts, inside, counted, threshold=threshold
                     )
                 )
-        counts.append(total)
-    every = np.stack(counts)
+        counts.append(np.stack(own_counts))
+    every = np.stack([own.sum(axis=0) for own in counts])
+    units = counts[0] if len(counts) == 1 else every
     tp, fp, fn = every[:, -1].sum(axis=0)
     sparse = not exhaustive and not has_regions and tp + fp > SPARSE * (tp + fn)
     if sparse:
@@ -151,17 +153,17 @@ def evaluate(
         )
     pooled = f1_score(*every.sum(axis=0).T)
     best = int(np.argmax(pooled))
-    half = _point(every[:, len(LADDER)], 0.5, sparse, areas[0])
+    half = _point(every[:, len(LADDER)], units[:, len(LADDER)], 0.5, sparse, areas[0])
     calibrated = None
     if checkpoint.threshold is not None:
-        calibrated = _point(every[:, -1], checkpoint.threshold, sparse, areas[1])
+        calibrated = _point(every[:, -1], units[:, -1], checkpoint.threshold, sparse, areas[1])
     return Evaluation(
         task.name,
         len(counts),
         cells,
         half,
         calibrated,
-        _point(every[:, best], float(thresholds[best]), sparse),
+        _point(every[:, best], units[:, best], float(thresholds[best]), sparse),
         regions=sum(map(len, regions)),
         sparse=bool(sparse),
     )
@@ -180,13 +182,20 @@ def _inside(
 
 
 def _point(
-    counts: NDArray[np.int64], threshold: float, sparse: bool, areas: Sequence[AreaCounts | None] = ()
+    counts: NDArray[np.int64],
+    units: NDArray[np.int64],
+    threshold: float,
+    sparse: bool,
+    areas: Sequence[AreaCounts | None] = (),
 ) -> OperatingPoint:
+    """Return the scores by the counts of images; ``units`` are resampled for the interval."""
+    nan = float("nan")
     pooled = Counts(*map(int, counts.sum(axis=0)))
     if sparse:
-        nan = float("nan")
         return OperatingPoint(threshold, nan, nan, nan, nan, nan, pooled.recall)
-    low, high = bootstrap_interval(counts, lambda total: f1_score(*np.moveaxis(total, -1, 0)))
+    low = high = nan
+    if len(units) > 1:
+        low, high = bootstrap_interval(units, lambda total: f1_score(*np.moveaxis(total, -1, 0)))
     known = [area for area in areas if area is not None]
     area = sum(known, AreaCounts()) if known and len(known) == len(areas) else None
     return OperatingPoint(

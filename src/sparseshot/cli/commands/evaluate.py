@@ -1,5 +1,6 @@
 """``sparseshot evaluate``: the scores of a model, and a picture."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -84,7 +85,7 @@ def _show(result: "Evaluation") -> None:
             pooled, mean, precision, recall = (
                 f"{number:.3f}" for number in (score.pooled, score.mean, score.precision, score.recall)
             )
-            interval = f"{score.low:.3f}–{score.high:.3f}"
+            interval = "–" if math.isnan(score.low) else f"{score.low:.3f}–{score.high:.3f}"
             rows.append((at, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall))
     where = f"inside {result.regions} exhaustive regions of " if result.regions else ""
     echo(f"{name} on {where}{result.images} images with {result.cells:,} cells")
