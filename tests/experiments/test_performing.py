@@ -1,16 +1,20 @@
 """Real runs on tiny data."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_brca, tiny_tnbc
+from tests.training.blobs import blobs
 
 from sparseshot.experiments import Experiment, read_experiment, run_experiment
 from sparseshot.experiments.panels import read_panel
-from sparseshot.experiments.performing import perform
+from sparseshot.experiments.performing import exclusive_recalls, perform
 from sparseshot.experiments.results import Result, run_folder
 from sparseshot.files import make_folder
+from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.starting import load_starter
 
 
 def experiment(tmp_path: Path, **grid: object) -> Experiment:
@@ -65,6 +69,14 @@ def test_a_run_of_one_class_has_an_exclusive_recall(tmp_path: Path) -> None:
         Result.read(run, tmp_path).exclusive_recall("half")
         == metrics["exclusive_recall"]["lymphocyte"]["half"]
     )
+
+
+def test_an_image_may_lack_a_class() -> None:
+    model = load_starter("detect")
+    model = replace(model, config=replace(model.config, classes=("tumour",)))
+    slide, cells = blobs(0)
+    images = [AnnotatedSlide(slide, replace(cells, classes=(name,))) for name in ("tumour", "stroma")]
+    assert exclusive_recalls(model, images).keys() == {"tumour"}
 
 
 def test_a_run_on_the_users_own_images(tmp_path: Path) -> None:

@@ -127,6 +127,8 @@ def exclusive_recalls(
         for known in images:
             found = known.look_at(network, checkpoint.config, threshold=threshold).cells
             truth = replace(known.cells, mpp=known.slide.mpp)
+            # A file of marks names only the classes that occur in it.
+            truth = truth.with_classes(dict.fromkeys((*truth.classes, *checkpoint.classes)))
             for index, name in enumerate(checkpoint.classes):
                 one, two = exclusive_counts(truth, found[found.label == index], of_class=name)
                 own[name] += one
