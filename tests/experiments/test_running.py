@@ -20,9 +20,9 @@ from sparseshot.cluster.local import worker_environment
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.experiments import Results, read_experiment, run_experiment
 from sparseshot.experiments.experiment import Method, Run, Subject
-from sparseshot.experiments.results import Result, run_folder
+from sparseshot.experiments.results import Result, RunFile, run_folder
 from sparseshot.experiments.running import choose, is_finished, steps_done
-from sparseshot.files import locked, write_json
+from sparseshot.files import locked, make_folder, write_json
 
 # Replaces a training; the name of its loss selects its behaviour. Its metrics were written before.
 WORKER = """
@@ -187,6 +187,22 @@ def test_another_number_of_rounds_is_another_run(tmp_path: Path) -> None:
     sweep.path.write_text(text)
     with pytest.raises(OutputError, match="rounds 1 instead of 2"):
         sweep.run()
+
+
+def test_other_settings_of_a_run_with_clicks_are_noticed(tmp_path: Path) -> None:
+    method = Method("reviewed", "adaptive", policy="review")
+    run = Run(Subject("synthetic"), "detect", method, 60, 0, "standard", {"steps": 50})
+    folder = run_folder(tmp_path, run.name)
+    make_folder(folder / "rounds")
+    write_json(folder / "run.json", RunFile(run, None))
+    assert not is_finished(run, folder, {})
+    for change, text in (
+        ({"settings": {"steps": 500}}, "steps 50 instead of 500"),
+        ({"settings": {}}, "steps 50 instead of 0"),
+        ({"method": replace(method, policy="random")}, "policy 'review' instead of 'random'"),
+    ):
+        with pytest.raises(OutputError, match=text):
+            is_finished(replace(run, **change), folder, {})
 
 
 def test_titles_may_change(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from sparseshot.active.annotator import Annotation, Opportunity, first_marks, sp
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.experiments.experiment import SYNTHETIC, Run
+from sparseshot.experiments.results import ROUNDS
 from sparseshot.files import make_folder, read_as, replacing, write_json
 from sparseshot.images import Box, Grid, open_slide
 from sparseshot.prediction.model import Model
@@ -61,7 +62,7 @@ def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint,
             annotation = spend(annotation, run.method.policy, given)
         config = _config(run, checkpoint, annotation.marks - before)
         before = annotation.marks
-        place = folder / "rounds" / str(number)
+        place = folder / ROUNDS / str(number)
         if number == 0:
             _take_from_sibling(run, config, folder)
         checkpoint, record = _round(config, annotation, test, place)
@@ -105,10 +106,10 @@ def _round(
 
 def _take_from_sibling(run: Run, config: TrainConfig, folder: Path) -> None:
     """Copy the first round of a run that differs only in the policy, if there is one."""
-    own = folder / "rounds" / "0"
+    own = folder / ROUNDS / "0"
     if own.exists():
         return
-    for other in sorted(folder.parent.glob(f"{run.subject.name}-{run.task}-*-s{run.seed}/rounds/0")):
+    for other in sorted(folder.parent.glob(f"{run.subject.name}-{run.task}-*-s{run.seed}/{ROUNDS}/0")):
         if not (other / _ROUND).is_file():
             continue
         if json.loads((other / CONFIG).read_text()) == json.loads(config.to_json()):

@@ -22,7 +22,7 @@ from sparseshot.errors import SparseshotWarning
 from sparseshot.experiments.clicks import spend_clicks
 from sparseshot.experiments.experiment import Run
 from sparseshot.experiments.panels import write_panels
-from sparseshot.experiments.results import ERROR, METRICS, RUN, RunFile
+from sparseshot.experiments.results import ERROR, METRICS, ROUNDS, RUN, RunFile
 from sparseshot.files import read_as, write_json
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.training.annotated import AnnotatedSlide
@@ -91,7 +91,7 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
 
 def _perform_clicks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
-    resumed = (folder / "rounds").exists()
+    resumed = (folder / ROUNDS).exists()
     checkpoint, rounds = spend_clicks(run, root, folder)
     return {
         "run": run,

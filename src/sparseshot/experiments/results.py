@@ -22,7 +22,7 @@ from sparseshot.files import read_as
 from sparseshot.training.logs import numbers_of, read_log
 
 RUN, CONFIG, METRICS, ERROR = "run.json", "config.json", "metrics.json", "error.json"
-OUTPUT, LOG = "output.txt", "log.csv"
+OUTPUT, LOG, ROUNDS = "output.txt", "log.csv", "rounds"
 
 Point = Literal["half", "calibrated"]
 POINTS: Mapping[Point, str] = {"half": "threshold 0.5", "calibrated": "calibrated threshold"}

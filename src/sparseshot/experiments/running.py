@@ -20,6 +20,7 @@ from sparseshot.experiments.results import (
     LOG,
     METRICS,
     OUTPUT,
+    ROUNDS,
     RUN,
     Result,
     RunFile,
@@ -119,7 +120,7 @@ def _steps(run: Run, out: Path) -> str:
 
 def steps_done(folder: Path) -> int:
     """Return the steps a training has done, over its rounds."""
-    logs = [folder / LOG, *folder.glob(f"rounds/*/{LOG}")]
+    logs = [folder / LOG, *folder.glob(f"{ROUNDS}/*/{LOG}")]
     return sum(int(lines[-1]["step"]) for lines in map(read_log, logs) if lines)
 
 
@@ -151,10 +152,12 @@ def is_finished(run: Run, folder: Path, files: Mapping[str, str]) -> bool:
     if (folder / CONFIG).is_file():
         recorded = read_as(folder / CONFIG, dict[str, Any])
         changes += _changes(recorded, json.loads(with_choices_of(folder, run.config()).to_json()))
-    begun = (folder / SOURCE).is_file() or (folder / METRICS).is_file()
+    begun = any((folder / name).exists() for name in (SOURCE, METRICS, ROUNDS))
     if begun and (folder / RUN).is_file():
         before = read_as(folder / RUN, RunFile)
         changes += _changes(_beyond_config(before.run), _beyond_config(run))
+        if run.method.policy:  # only its rounds have a configuration in a file
+            changes += _changes(*(json.loads(each.config().to_json()) for each in (before.run, run)))
         changed = [file for file, digest in files.items() if before.files.get(file, digest) != digest]
         changes += [f"another content of {file}" for file in changed]
     if changes:
@@ -169,7 +172,7 @@ def _beyond_config(run: Run) -> dict[str, Any]:
     method, own = run.method, run.subject.own
     tau = {"tau": method.tau} if method.rounds > 1 else {}
     data = {} if own is None else {"mpp": own.mpp, "exhaustive_class": own.exhaustive_class}
-    return {"rounds": method.rounds} | tau | data
+    return {"rounds": method.rounds, "policy": method.policy} | tau | data
 
 
 def _changes(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
