@@ -97,7 +97,8 @@ def _tiff(source: OpenFile) -> NDArray[Any]:
         # OME-XML may claim planes without number, and other files; a mask is the one image in this file.
         with tifffile.TiffFile(source.file, is_ome=False) as tiff:
             if len(tiff.series) != 1:
-                raise FormatError(source.name, f"holds {len(tiff.series)} images, as slides do; a mask is one")
+                count = len(tiff.series)
+                raise FormatError(source.name, f"holds {count} images, as slides do; a mask is one")
             refuse_huge(tiff.series[0].shape, tiff.series[0].dtype.itemsize, source.file)
             labels: NDArray[Any] = tiff.asarray()
             return labels

@@ -75,6 +75,10 @@ def evaluate(
         _show(result)
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def _show(result: "Evaluation") -> None:
     from sparseshot.models.tasks import TASKS
 
@@ -87,8 +91,9 @@ def _show(result: "Evaluation") -> None:
             )
             interval = "–" if math.isnan(score.low) else f"{score.low:.3f}–{score.high:.3f}"
             rows.append((at, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall))
-    where = f"inside {result.regions} exhaustive regions of " if result.regions else ""
-    echo(f"{name} on {where}{result.images} images with {result.cells:,} cells")
+    where = "on " if not result.regions else f"in {_counted(result.regions, 'exhaustive region')} of "
+    what = "recall" if result.sparse else name
+    echo(f"{what} {where}{_counted(result.images, 'image')} with {_counted(result.cells, 'cell')}")
     if result.sparse:
         print_table(("at", "threshold", "recall"), [(row[0], row[1], row[-1]) for row in rows[:-1]])
         return
