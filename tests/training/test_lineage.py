@@ -12,9 +12,18 @@ from tests.training.blobs import blobs, tiny_config
 
 from sparseshot.cells import Cells
 from sparseshot.errors import CheckpointError, FormatError
-from sparseshot.training.annotated import TrainingData
+from sparseshot.images import open_slide
+from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
-from sparseshot.training.lineage import MarkChanges, changes_since, kept_marks, recorded_parents
+from sparseshot.training.lineage import (
+    MarkChanges,
+    changes_since,
+    changes_since_parent,
+    keep_marks,
+    kept_marks,
+    marks_by_slide,
+    recorded_parents,
+)
 from sparseshot.training.runs import train_run
 from sparseshot.training.starting import load_model
 
@@ -118,6 +127,20 @@ def test_the_model_to_start_from_is_loaded_once(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("sparseshot.training.starting.load_model", watched)
     train_run(replace(config, start=str(tmp_path / "parent")), data, tmp_path / "child", show=False)
     assert loaded == [str(tmp_path / "parent")]
+
+
+def test_two_slides_may_have_one_name(tmp_path: Path) -> None:
+    items = []
+    for folder, mpp in (("A", 0.2521), ("B", 0.2527)):
+        (tmp_path / folder).mkdir()
+        Image.new("RGB", (64, 64)).save(tmp_path / folder / "slide.png")
+        slide = open_slide(tmp_path / folder / "slide.png", mpp=mpp)
+        items.append(AnnotatedSlide(slide, Cells([[10, 10], [50, 60]], mpp=mpp)))
+    keep_marks(tmp_path, items)
+    assert changes_since_parent(tmp_path, items) == MarkChanges()
+    fewer = [items[0], replace(items[1], marks=items[1].marks[:1])]
+    assert changes_since_parent(tmp_path, fewer) == MarkChanges(gone=1)
+    assert [cells.mpp for cells in marks_by_slide(items).values()] == [0.2521, 0.2527]
 
 
 def test_damaged_records_are_named(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Where a run comes from: the models it continues, and what changed in the marks since."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -76,10 +77,7 @@ def keep_marks(folder: Path, slides: Sequence[AnnotatedSlide]) -> None:
 def kept_marks(run: Path) -> dict[str, Cells]:
     """Return the marks that a run has learned from, by the name of their slide; empty if it kept none."""
     files = sorted((run / MARKS).glob("*.parquet"), key=lambda file: int(file.stem.partition(" ")[0] or 0))
-    tables: dict[str, list[Cells]] = {}
-    for file in files:
-        tables.setdefault(file.stem.partition(" ")[2], []).append(read_cells(file))
-    return {name: Cells.concatenate(own) for name, own in tables.items()}
+    return _by_name((file.stem.partition(" ")[2], read_cells(file)) for file in files)
 
 
 @dataclass(frozen=True)
@@ -146,12 +144,19 @@ def changes_since(before: Cells, after: Cells) -> MarkChanges:
     return MarkChanges(len(after) - len(pairs), len(before) - len(pairs), moved, renamed)
 
 
-def marks_by_slide(slides: Sequence[AnnotatedSlide]) -> dict[str, Cells]:
+def marks_by_slide(slides: Iterable[AnnotatedSlide]) -> dict[str, Cells]:
     """Return the marks of slides by the names of these."""
-    tables: dict[str, list[Cells]] = {}
-    for item in slides:
-        tables.setdefault(item.slide.name, []).append(item.marks)
-    return {name: Cells.concatenate(own) for name, own in tables.items()}
+    return _by_name((item.slide.name, item.marks) for item in slides)
+
+
+def _by_name(tables: Iterable[tuple[str, Cells]]) -> dict[str, Cells]:
+    """Return tables by name; the second of one name, which is of another slide, has a number too."""
+    named: dict[str, Cells] = {}
+    seen: Counter[str] = Counter()
+    for name, cells in tables:
+        seen[name] += 1
+        named[name if seen[name] == 1 else f"{name} ({seen[name]})"] = cells
+    return named
 
 
 def changes_since_parent(run: Path, slides: Sequence[AnnotatedSlide]) -> MarkChanges | None:
@@ -159,7 +164,7 @@ def changes_since_parent(run: Path, slides: Sequence[AnnotatedSlide]) -> MarkCha
     before = kept_marks(run)
     if not before:
         return None
-    after = {_plain(name): marks for name, marks in marks_by_slide(slides).items()}
+    after = _by_name((_plain(item.slide.name), item.marks) for item in slides)
     total = MarkChanges()
     for name in {*before, *after}:
         table = before[name] if name in before else after[name]
