@@ -83,6 +83,12 @@ def test_a_review_replaces_what_was_proposed_before() -> None:
     assert empty.counts() == reviewed().counts()
 
 
+def test_marks_without_a_resolution_take_that_of_the_review() -> None:
+    marks = add_review(Cells([[11, 10], [500, 500]], classes=("tumour",)), reviewed())
+    assert marks.mpp == 0.5
+    assert len(marks) == 5  # the accepted prediction beside the first mark is the same cell
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -110,6 +110,8 @@ def add_review(marks: Cells, reviewed: Cells) -> Cells:
         marks: of the slide.
         reviewed: see :func:`review_region`.
     """
+    mpp = marks.mpp or reviewed.mpp  # marks from QuPath carry none
+    marks, reviewed = replace(marks, mpp=mpp), replace(reviewed, mpp=mpp)
     region = shapely.union_all(reviewed.regions)
     inside = shapely.contains_xy(region, marks.xy)
     kept = marks[~(inside & (is_proposed(marks) | is_rejected(marks)))]
@@ -122,7 +124,7 @@ def add_review(marks: Cells, reviewed: Cells) -> Cells:
     kept = replace(kept, regions=marks.regions[~covered], region_notes=notes)
     if not len(kept.classes) or (not len(kept) and kept.classes == ("cell",)):
         kept = kept.with_classes(fresh.classes)
-    return Cells.concatenate([_plain(kept), replace(fresh, mpp=kept.mpp if kept.mpp else fresh.mpp)])
+    return Cells.concatenate([_plain(kept), fresh])
 
 
 def is_proposed(cells: Cells) -> NDArray[np.bool_]:
