@@ -22,6 +22,7 @@ from sparseshot.errors import (
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.canvas import BlockCache
+from sparseshot.training.labelling import SUGGESTED
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision
@@ -330,6 +331,13 @@ def test_an_outline_larger_than_a_cell_is_no_cell(pair: tuple[Path, Path]) -> No
     assert len(item.marks) == 1
     ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5, keep_large=True).load()
     assert len(item.marks) == 2
+
+
+def test_a_suggested_region_is_no_cell(pair: tuple[Path, Path]) -> None:
+    outline = np.array([None, shapely.box(0, 0, 80, 80)], object)
+    Cells([[15, 15], [40, 40]], outline=outline, classes=("tumour", SUGGESTED), label=[0, 1]).write(pair[1])
+    ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5).load()
+    assert item.marks.counts() == {"tumour": 1}
 
 
 def test_thinned_marks_are_not_exhaustive(pair: tuple[Path, Path]) -> None:

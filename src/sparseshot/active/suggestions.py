@@ -23,11 +23,10 @@ from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import slide_identity
 from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.labelling import SUGGESTED
 
 SIDE_UM = 150.0
 MOST_CANDIDATES = 2000
-SUGGESTED = "Suggested"
-"""Class of a suggested region in QuPath; the person who has marked all of its cells makes it Exhaustive."""
 
 _MARKED_LOOKS = 64
 _CONFIRMED = 0.1

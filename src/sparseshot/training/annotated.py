@@ -21,7 +21,7 @@ from sparseshot.images.fingerprint import file_fingerprint
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import Region, look_at
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.mark_checks import marks_on
+from sparseshot.training.mark_checks import marks_on, without_suggestions
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ class TrainingData:
         return AnnotatedSlide(slide, marks, tissue=tissue_mask(slide))
 
     def _read_marks(self, file: Path, slide: Slide) -> Cells:
-        marks = marks_on(slide, read_cells(file, exhaustive_class=self.exhaustive_class), file)
+        marks = without_suggestions(read_cells(file, exhaustive_class=self.exhaustive_class))
+        marks = marks_on(slide, marks, file)
         return marks if self.keep_large else without_large_outlines(marks, str(file))
 
     def _thinned(

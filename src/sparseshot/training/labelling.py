@@ -14,6 +14,9 @@ UNUSED = -1
 REJECTED = "Rejected"
 """Class of predictions that a person has rejected: certain negatives, without being named as such."""
 
+SUGGESTED = "Suggested"
+"""Class of a suggested region in QuPath; the person who has marked all of its cells makes it Exhaustive."""
+
 
 @dataclass(frozen=True)
 class Labelling:

@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.images import Slide
-from sparseshot.training.labelling import NEGATIVE, Labelling
+from sparseshot.training.labelling import NEGATIVE, SUGGESTED, Labelling
 
 _NEGATIVE_NAME = re.compile(r"debris|art[ei]fact|other|ignore|negative|background|\bnot?\b", re.IGNORECASE)
 
@@ -68,6 +68,18 @@ def check_marks(tables: Sequence[Cells], labelling: Labelling) -> None:
     labelling.check({name for cells in tables for name, count in cells.counts().items() if count})
     if not any(len(labelling.positives(cells)) for cells in tables):
         raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
+
+
+def without_suggestions(marks: Cells) -> Cells:
+    """Return marks without suggested regions that nobody has worked on; a small one could pass for a cell.
+
+    >>> without_suggestions(Cells([[1, 1], [2, 2]], classes=("Suggested", "tumour"), label=[0, 1])).counts()
+    {'tumour': 1}
+    """
+    if SUGGESTED not in marks.classes:
+        return marks
+    kept = marks[marks.label != marks.classes.index(SUGGESTED)]
+    return kept.with_classes(name for name in marks.classes if name != SUGGESTED)
 
 
 def warn_of_contradictions(marks: Cells, labelling: Labelling, slide: str) -> None:
