@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,6 +151,17 @@ def worker_of(project: Path) -> int:
         if "sparseshot.studio.worker" in words and str(project) in words:
             return int(path.name)
     raise AssertionError(f"no process trains; the last one said: {(project / SAID).read_text()}")
+
+
+def test_a_studio_that_is_terminated_ends_the_process_that_waits_for_a_job(tmp_path: Path) -> None:
+    slide, _ = small_slide(tmp_path)
+    project = tmp_path / "project"
+    with running_studio(slide, "--project", project, "--mpp", MPP):
+        while not (project / SAID).exists():  # it is opened right before the process starts
+            time.sleep(0.1)
+        time.sleep(1)
+        worker = worker_of(project)
+    assert not Path(f"/proc/{worker}").exists()
 
 
 def test_names_are_text_and_nothing_else(tmp_path: Path) -> None:

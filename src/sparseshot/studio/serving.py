@@ -1,6 +1,7 @@
 """The server of the studio."""
 
 import secrets
+import signal
 import socket
 import threading
 import webbrowser
@@ -25,7 +26,7 @@ _EVERYWHERE = {"0.0.0.0", "::"}
 def serve(
     studio: Studio, *, host: str, port: int, browser: bool, say: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Serve the page until Ctrl-C.
+    """Serve the page until Ctrl-C or SIGTERM.
 
     Args:
         studio: what to show.
@@ -53,6 +54,7 @@ def serve(
     if browser:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     studio.jobs.warm_up()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it again when it has ended
     try:
         guarded = Guard(api, host=host, port=port, token=token)
         config = uvicorn.Config(guarded, log_level="warning", ws_max_size=_MOST_MESSAGE_BYTES)
