@@ -83,6 +83,7 @@ def test_a_full_disk_and_a_lost_connection(tmp_path: Path) -> None:
         tab.script("window.socket.disconnect()")
         tab.click(*studio.places[2])
         tab.until("mark without the WebSocket", lambda: on_disk(project) == 3, 60)
+        time.sleep(3)  # so that the server writes the number while nobody listens
         tab.script("window.socket.connect()")
         tab.until("number of marks, which the server writes", lambda: "3 marks" in tab.text(), 60)
 

@@ -37,6 +37,7 @@ class StudioPage:
         self.latest = 0
         self.shown, self.against, self.coloring, self.reviewed = "", "", "class", ""
         self._build()
+        self.client = ui.context.client
         ui.timer(0.7, self.refresh)
 
     # ---- layout
@@ -188,6 +189,8 @@ class StudioPage:
 
     async def refresh(self) -> None:
         """Show the state of the work and of its results."""
+        if not self.client.has_socket_connection:  # a change would be lost, and not be sent again
+            return
         try:
             history = await run.io_bound(self.studio.jobs.history)
             results = await run.io_bound(self.studio.results, self.slide)
