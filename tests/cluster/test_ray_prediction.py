@@ -180,7 +180,8 @@ def test_a_killed_or_interrupted_caller_resumes(
             shutil.rmtree(out)  # it had finished before the blow came
         assert caller.returncode == (-signal.SIGKILL if blow == signal.SIGKILL else 130), shown
         own = [line for line in shown.splitlines() if not line.startswith(("slides: ", "tiles: "))]
-        assert own == message, "and nothing of Ray"
+        # Ray may say that it cannot report a task to a process that leaves; nothing silences that alone.
+        assert [line for line in own if "Failed to push error to driver" not in line] == message
         until = time.monotonic() + 30
         while nodes.workers(b"ray::find_in_band"):
             assert time.monotonic() < until, "a task outlived its caller"

@@ -147,10 +147,8 @@ def joined(address: str, *, device: str = "auto") -> Iterator[RayCluster]:
     Raises:
         ClusterError: Ray is not installed, or there is no cluster.
     """
-    # Ray writes to this terminal that it will change something, pages of logs of a node that was lost, and
-    # that it cannot report the tasks of a process that leaves.
-    settings = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "^"}
-    for name, value in {**settings, "RAY_BACKEND_LOG_LEVEL": "fatal"}.items():
+    # Ray writes to this terminal that it will change something, and pages of logs of a node that was lost.
+    for name, value in {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS_SKIP_REGEX": "^"}.items():
         os.environ.setdefault(name, value)
     try:
         import ray  # noqa: PLC0415
