@@ -66,6 +66,7 @@ def test_marks_of_all_slides_decide_about_training(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(studio.jobs, "warm_up", lambda: None)
     page = StudioPage.__new__(StudioPage)
     page.studio, page.slide, page.shown, page.against = studio, "2", "", ""
+    page.client = Mock(has_socket_connection=True)
     page.learn, page.runs, page.found, page.next_button = Mock(), Mock(), Mock(judge=AsyncMock()), Mock()
     page.learn.wants_training.return_value = False
     asyncio.run(page.refresh())
