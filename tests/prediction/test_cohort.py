@@ -71,7 +71,9 @@ def test_the_page_needs_no_other_file_and_shows_names_as_they_are(outcomes: list
     assert "cannot be read" in text
 
 
-def test_slides_of_earlier_calls_belong_to_it_unless_another_model_found_them(tmp_path: Path) -> None:
+def test_slides_of_earlier_calls_belong_to_it_unless_another_model_found_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def predicted(seed: int, threshold: float) -> Outcome:
         slide, folder = spotted(seed=seed, spots=9), tmp_path / str(seed)
         model = darkness_model(light=0.6, threshold=threshold)
@@ -80,6 +82,10 @@ def test_slides_of_earlier_calls_belong_to_it_unless_another_model_found_them(tm
 
     for seed in range(3):
         write_cohort(tmp_path, [predicted(seed, 0.6)])
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "manifest.json").write_text("no JSON")
+    monkeypatch.chdir(tmp_path)  # the folders of results may be absolute, as on a cluster
+    write_cohort(Path(), [predicted(0, 0.6)])
     with (tmp_path / "cohort.csv").open(newline="", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == 3
     assert write_cohort(tmp_path, [predicted(1, 0.5)]) is None

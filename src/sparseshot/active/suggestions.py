@@ -169,7 +169,7 @@ def _doubt_of_found(folder: Path, scout: RegionScout, tiles: TileGrid) -> NDArra
         raise InputError(f"{folder} holds no finished prediction; predict the slide first, or leave it out")
     if manifest.identity["slide"] != slide_identity(scout.slide):
         raise InputError(f"{folder} is the prediction of another slide than {scout.slide.name}")
-    if manifest.identity["model"]["fingerprint"] != scout.model.fingerprint:
+    if not manifest.is_by(scout.model.fingerprint):
         raise InputError(f"{folder} was predicted by another model; predict the slide again, or leave it out")
     doubt = np.zeros(len(tiles))
     for cells in read_shards(folder, manifest):

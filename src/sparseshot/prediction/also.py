@@ -47,31 +47,22 @@ def write_also(outcomes: Iterable[Outcome], endings: Sequence[str]) -> list[Outc
     def written(outcome: Outcome) -> Outcome:
         if outcome.summary is not None:
             folder = outcome.summary.folder
+            manifest = Manifest.load(folder)
+            assert manifest is not None
+            width, height = manifest.identity["slide"]["size_px"]
             for ending in sorted(endings, key="dcm".__eq__):  # which fails for slides that are not DICOM
                 target = folder / f"cells.{ending}"
                 if outcome.summary.skipped and target.exists():
                     continue
-                cells = _places(folder) if ending in _WITHOUT_OUTLINES else read_prediction(folder)
+                cells = _places(folder, manifest) if ending in _WITHOUT_OUTLINES else read_prediction(folder)
                 if ending == "dcm":  # needs the header of the slide, which other formats do not
                     write_annotations(cells, target, slide=outcome.path)
                 else:
-                    write_cells(cells, target, size_px=_size_px(folder))
+                    write_cells(cells, target, size_px=(int(width), int(height)))
         return outcome
 
     return [failing_alone(outcome.path, partial(written, outcome)) for outcome in outcomes]
 
 
-def _places(folder: Path) -> Cells:
-    shards = _manifest(folder).shards
-    return Cells.concatenate(read_places(folder / shard.file.name) for shard in shards)
-
-
-def _size_px(folder: Path) -> tuple[int, int]:
-    width, height = _manifest(folder).identity["slide"]["size_px"]
-    return int(width), int(height)
-
-
-def _manifest(folder: Path) -> Manifest:
-    manifest = Manifest.load(folder)
-    assert manifest is not None
-    return manifest
+def _places(folder: Path, manifest: Manifest) -> Cells:
+    return Cells.concatenate(read_places(folder / shard.file.name) for shard in manifest.shards)

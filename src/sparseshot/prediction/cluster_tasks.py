@@ -1,8 +1,6 @@
 """Tasks of a prediction on the nodes of a cluster: begin a slide, find a band, settle a slide."""
 
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ WHOLE_TILES = 48
 """A slide with no more tiles is one task: about half a minute of two CPU cores."""
 
 _LOCK_SECONDS = 60.0
+"""For a task that Ray gave up, or one of a killed caller, which still holds the lock of a folder."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,7 @@ def begin_slide(key: str, work: list[Any], path: Path, taken: frozenset[Path]) -
         asked, model = _prepared(key, work)
         with open_slide(path, mpp=asked.options.mpp) as slide:
             folder = slide_folder_inside(asked.out, slide, taken)
-            _wait_for_lock(folder)
-            with locked(folder), full_disk_is_output_error(folder):
+            with locked(folder, wait_s=_LOCK_SECONDS), full_disk_is_output_error(folder):
                 own = SlideFolder.claim(
                     slide,
                     model,
@@ -140,9 +138,8 @@ def settle_slide(key: str, work: list[Any], path: Path, folder: Path) -> Outcome
 
     def settled() -> Outcome:
         asked, model = _prepared(key, work)
-        _wait_for_lock(folder / SHARDS)
         with (
-            locked(folder / SHARDS),
+            locked(folder / SHARDS, wait_s=_LOCK_SECONDS),
             full_disk_is_output_error(folder),
             open_slide(path, mpp=asked.options.mpp) as slide,
         ):
@@ -181,7 +178,7 @@ def _opened(asked: ClusterWork, model: Model, path: Path, folder: Path) -> Slide
 def _claimed(folder: Path, model: Model) -> Manifest:
     """Return the manifest of a folder; an OutputError if it is no longer this model's."""
     manifest = Manifest.load(folder)
-    if manifest is None or manifest.identity["model"]["fingerprint"] != model.fingerprint:
+    if manifest is None or not manifest.is_by(model.fingerprint):
         raise OutputError(folder, "was changed by another sparseshot; run the same command again")
     return manifest
 
@@ -196,12 +193,3 @@ def _close() -> None:
     if _here.opened is not None:
         _here.opened[1].slide.close()
         _here.opened = None
-
-
-def _wait_for_lock(folder: Path) -> None:
-    """Wait while a task that Ray gave up, or one of a killed caller, still holds the lock of a folder."""
-    until = time.monotonic() + _LOCK_SECONDS
-    while time.monotonic() < until:
-        with suppress(OutputError), locked(folder):
-            return
-        time.sleep(0.5)

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
+from sparseshot.errors import SparseshotError
 from sparseshot.files import replacing
 from sparseshot.pages import escape, table, to_html
 from sparseshot.prediction.cohort import COHORT_TABLE, FEWEST_SLIDES, QUANTILES, Cohort, CohortSlide
@@ -20,7 +22,7 @@ from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE
 from sparseshot.prediction.manifest import MANIFEST, Manifest
 from sparseshot.prediction.slide_pictures import jpeg
 from sparseshot.prediction.slides import Outcome
-from sparseshot.prediction.summary import read_summary
+from sparseshot.prediction.summary import PredictionSummary, read_summary
 
 COHORT_PAGE = "cohort.html"
 _THUMBNAIL_PX = 300
@@ -48,13 +50,17 @@ def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
 
 
 def _earlier(out: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    new = [Path(outcome.summary.folder) for outcome in outcomes if outcome.summary]
-    manifests = {path.parent: Manifest.load(path.parent) for path in sorted(out.glob(f"*/{MANIFEST}"))}
-    finished = {folder: each for folder, each in manifests.items() if each is not None and each.finished}
-    models = [_model(finished[folder]) for folder in new if folder in finished]
+    finished: dict[Path, tuple[Manifest, PredictionSummary]] = {}
+    for path in sorted(out.resolve().glob(f"*/{MANIFEST}")):
+        with suppress(SparseshotError):  # a damaged one keeps the others from nothing
+            manifest = Manifest.load(path.parent)
+            if manifest is not None and manifest.finished:
+                finished[path.parent] = manifest, read_summary(path.parent, manifest)
+    new = {outcome.summary.folder.resolve() for outcome in outcomes if outcome.summary}
+    models = [_model(manifest) for folder, (manifest, _) in finished.items() if folder in new]
     return [
-        Outcome(folder, read_summary(folder, manifest))
-        for folder, manifest in finished.items()
+        Outcome(folder, summary)
+        for folder, (manifest, summary) in finished.items()
         if folder not in new and _model(manifest) in models
     ]
 

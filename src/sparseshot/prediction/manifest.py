@@ -160,6 +160,10 @@ class Manifest:
         own = self.identity["slide"]
         return own == slide or (bool(self.broken) and own | {"fingerprint": slide["fingerprint"]} == slide)
 
+    def is_by(self, model: str) -> bool:
+        """Return whether this is the result of a model, given its fingerprint."""
+        return bool(self.identity["model"]["fingerprint"] == model)
+
     def save(self, folder: Path) -> None:
         """Write atomically."""
         write_json(folder / MANIFEST, self)

@@ -82,7 +82,7 @@ export default {
   },
   data() {
     return {
-      tools: TOOLS, tool: "mark", lasso: false, chosen: "cell", classes: { cell: "#f0e442" }, counts: {}, total: 0, regions: 0, unsaved: 0,
+      tools: TOOLS, tool: "mark", lasso: false, chosen: "cell", classes: { cell: "#f0e442" }, counts: {}, total: 0, unsaved: 0,
       frame: {}, scale: { px: 100, text: "" }, failure: "", message: "", naming: false, newClass: "", inSlide: {}, legendColors: {},
       region: null, progress: { found: 0, removed: 0, added: 0 }, reviewer: localStorage.getItem("studio-reviewer") ?? this.person,
     };

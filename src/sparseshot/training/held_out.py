@@ -16,13 +16,10 @@ from torch import nn
 from sparseshot.images import Box
 from sparseshot.metrics import Calibration, Evidence, ScoreHistogram, calibrate_threshold
 from sparseshot.models.finder import LOWEST_SCORE
-from sparseshot.models.inference import Region
+from sparseshot.models.inference import CONTEXT_PX, Region
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.config import TrainConfig
-
-_CONTEXT_PX = 16
-"""Pixels around a box in which detections are suppressed together with those inside."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ def gather_evidence(network: nn.Module, config: TrainConfig, held_out: Sequence[
         return None
     evidence = Evidence()
     for part in held_out:
-        region = part.item.look_at(network, config, threshold=LOWEST_SCORE, box=part.box, halo_px=_CONTEXT_PX)
+        region = part.item.look_at(network, config, threshold=LOWEST_SCORE, box=part.box, halo_px=CONTEXT_PX)
         histograms = _histograms(region, part.label, part.xy)
         certain = (ScoreHistogram(), ScoreHistogram())
         if part.exhaustive is not None and part.exhaustive.any():

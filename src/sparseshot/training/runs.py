@@ -105,12 +105,14 @@ def train_run(
         show: show the progress.
         say: called with the task, if it is chosen here, and with the classes that are learned.
     """
+    weak = weak or WeakSupervision(1)
+    check_parent(config, folder)
+    if (folder / MODEL).exists():
+        _claimed(config, data, [], folder, weak=weak, minutes=minutes, device=torch.device("cpu"), say=say)
+        return Checkpoint.load(folder / MODEL)
     fabric = fabric or make_fabric(config.precision)
     fabric.launch()
-    check_parent(config, folder)
-    finished = (folder / MODEL).exists()
-    training, validation = ([], []) if finished else data.load()
-    weak = weak or WeakSupervision(1)
+    training, validation = data.load()
     start: Checkpoint | None = None
     main = fabric.is_global_zero
     if main:  # one process chooses and speaks for all
@@ -120,8 +122,6 @@ def train_run(
     fabric.barrier()
     if not main:
         config = TrainConfig.from_json(read_text(folder / CONFIG), source=folder / CONFIG)
-    if finished:
-        return Checkpoint.load(folder / MODEL)
 
     def trainer(slides: Sequence[AnnotatedSlide], where: Path) -> Checkpoint:
         canvases, held_out = prepare(slides, validation, config, by_people=training)

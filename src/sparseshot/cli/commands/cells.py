@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 Source = Annotated[Path, Argument(help="File of cells, or a slide's folder written by `predict`.")]
 Target = Annotated[Path, Argument(help="Its suffix decides the format.")]
 ImageName = Annotated[str | None, Option("--image", help="File name or id of an image of a COCO file.")]
-_MOST_NAMED = 3
 Size = Annotated[str | None, Option(help="Width and height of the slide in pixels, as 1000x1000.")]
+
+_MOST_NAMED = 3
 
 
 @app.command(rich_help_panel=options.FILES)
@@ -150,8 +151,8 @@ def _rows(content: dict[str, object]) -> list[tuple[str, object]]:
     for name, value in content.items():
         if isinstance(value, dict):
             rows += [(f"{name}: {key}", number) for key, number in value.items()]
+        elif isinstance(value, list) and name == "measurements" and len(value) > _MOST_NAMED:
+            rows.append((name, f"{len(value)}: {', '.join(value[:_MOST_NAMED])}, …"))
         elif value is not None:
             rows += [(name, each) for each in (value if isinstance(value, list) else [value])]
-        if name == "measurements" and isinstance(value, list) and len(value) > _MOST_NAMED:
-            rows[-len(value) :] = [(name, f"{len(value)}: {', '.join(value[:_MOST_NAMED])}, …")]
     return rows

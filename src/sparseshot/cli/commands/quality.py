@@ -49,7 +49,7 @@ def quality(
         manifest = Manifest.load(folder)
         if manifest is None or not manifest.finished:
             raise DataNotFoundError(folder, "its prediction is not finished; run the same predict again")
-        if manifest.identity["model"]["fingerprint"] != fingerprint(checkpoint):
+        if not manifest.is_by(fingerprint(checkpoint)):
             raise InputError(f"{folder} was predicted by another model than {run}; give that model")
         summaries.append(read_summary(folder, manifest))
     own = None if evidence is None or threshold is None else expected_quality(evidence, threshold)

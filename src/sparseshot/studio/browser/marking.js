@@ -90,17 +90,13 @@ export const marking = {
   },
   draw() {
     const bounds = this.map.getBounds().pad(0.2), counts = {}, wanted = new Map();
-    let total = 0, regions = 0;
+    let total = 0;
     for (const item of this.marks.values()) {
       if (item.class) { counts[item.class] = (counts[item.class] || 0) + 1; total++; }
-      else regions++;
       const [x, y] = item.at || (item.outline || item.region)[0];
       if (this.showMarks && wanted.size < MOST_SHOWN && (item.region || bounds.contains(at(x, y)))) wanted.set(item.id, item);
     }
-    if (total !== this.total || regions !== this.regions || JSON.stringify(counts) !== JSON.stringify(this.counts)) {
-      Object.assign(this, { counts, total, regions });
-      this.$emit("marked", { counts, total, regions });
-    }
+    if (JSON.stringify(counts) !== JSON.stringify(this.counts)) Object.assign(this, { counts, total });
     for (const [id, [item, shape]] of this.shown) {
       if (wanted.get(id) !== item) { this.dots.removeLayer(shape); this.shown.delete(id); }
     }
