@@ -9,6 +9,7 @@ import signal
 import time
 import uuid
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -193,6 +194,9 @@ def test_qupath_opens_the_outlines_in_small_parts(tmp_path: Path, monkeypatch: p
     check_equal(read_cells(tmp_path / "qupath.zip"), cells)
     with zipfile.ZipFile(tmp_path / "qupath.zip") as archive:
         assert len(archive.namelist()) == -(-len(cells) // 40) > 1
+        entry = archive.infolist()[0]
+        fast = zlib.compressobj(4, wbits=-zlib.MAX_WBITS)
+        assert entry.compress_size == len(fast.compress(archive.read(entry)) + fast.flush())
 
 
 def test_counts_and_maps_add_up(reference: Path) -> None:

@@ -144,14 +144,14 @@ class Engine:
             yield batch
 
     def _computed(self, bands: Sequence[Band], images: Iterator[_Read]) -> Generator[list[_Computed]]:
-        """Yield the tiles batch by batch; as many batches are under way as the model computes at a time."""
+        """Yield the tiles batch by batch; one waits behind those that the model computes at a time."""
         under_way: deque[tuple[list[_Read], Future[Part]]] = deque()
         network = ThreadPoolExecutor(self.model.streams, thread_name_prefix="network")
         try:
             for batch in (batch for band in bands for batch in self._batches(band)):
                 read = list(islice(images, len(batch)))
                 under_way.append((read, network.submit(self._outputs, [pixels for pixels, _ in read])))
-                if len(under_way) == self.model.streams:
+                if len(under_way) > self.model.streams:
                     yield _separated(*under_way.popleft())
             while under_way:
                 yield _separated(*under_way.popleft())
