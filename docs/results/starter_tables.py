@@ -45,8 +45,7 @@ def _shown(runs: list[dict[str, Any]], everything: list[dict[str, Any]] | None =
     if not runs:
         return "–"
     share = f", {score(runs, 'calibrated') / score(everything, 'calibrated'):.0%}" if everything else ""
-    dagger = " †" if any(run.get("earlier_calibration") for run in runs) else ""
-    return f"{score(runs, 'half'):.2f} / {score(runs, 'calibrated'):.2f}{share}{dagger}"
+    return f"{score(runs, 'half'):.2f} / {score(runs, 'calibrated'):.2f}{share}"
 
 
 def oracle_table() -> str:

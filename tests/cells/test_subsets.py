@@ -4,10 +4,11 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
+import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparseshot.cells import Cells, Variant, nested_subsets, subset
+from sparseshot.cells import Cells, Variant, choose_marks, nested_subsets, subset
 from sparseshot.cells.keys import keys_of
 from sparseshot.cells.variant import source_hash
 from sparseshot.errors import FormatError, InputError
@@ -71,6 +72,17 @@ def test_seeds_tables_and_places_in_them_are_independent() -> None:
 def test_equal_ids_are_still_counted_right() -> None:
     cells = Cells(np.zeros((10, 2)), id=np.zeros(10))
     assert [int(m[0].sum()) for m in nested_subsets(cells, [0.3, 0.7], seed=0).values()] == [3, 7]
+
+
+def test_a_region_in_which_a_mark_was_left_out_is_not_exhaustive() -> None:
+    region = shapely.box(0, 0, 9, 9)
+    table = Cells(np.zeros((4, 2)), regions=[region])
+    empty = Cells(np.zeros((0, 2)), regions=[region])
+    assert [len(each.regions) for each in subset([table, empty], 0.5, seed=0)] == [0, 1]
+    assert [len(each.regions) for each in subset([table, empty], 1.0, seed=0)] == [1, 1]
+    (kept,) = Variant.choose(table, 0.5, seed=0).apply(table)
+    assert (len(kept), len(kept.regions)) == (2, 0)
+    assert len(choose_marks([table], 0.5, seed=0, marking="corner")[0].regions) == 0
 
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.1, np.nan])

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 from torch import nn
 
 from sparseshot.cells import MARKINGS, Cells, choose_marks, read_cells
@@ -79,7 +78,7 @@ class TrainingData:
         root: folder of the benchmark sets.
         pairs: images or slides and the files of their marks.
         fraction: share of the marks to keep; above 1 the number of marks to keep. Exhaustive regions are
-            kept only with all marks.
+            kept only with all marks of their slide.
         seed: of the choice of marks.
         marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
         mpp: µm per pixel of slides that carry no resolution: one for all, or one or None for each pair.
@@ -156,16 +155,11 @@ class TrainingData:
     def _thinned(
         self, slides: Sequence[AnnotatedSlide], *, of: Sequence[AnnotatedSlide]
     ) -> list[AnnotatedSlide]:
-        """Return slides with the share of their marks that is kept of all the slides ``of``.
-
-        A region in which marks are missing is not exhaustive: its other cells are no certain background.
-        """
+        """Return slides with the share of their marks that is kept of all the slides ``of``."""
         share = self.fraction
         if share > 1:
             share = min(1.0, share / max(1, sum(len(item.marks) for item in of)))
         kept = choose_marks([item.marks for item in slides], share, seed=self.seed, marking=self.marking)
-        if share < 1:
-            kept = [replace(marks, regions=np.empty(0, object), region_notes=None) for marks in kept]
         return [replace(item, marks=marks) for item, marks in zip(slides, kept, strict=True)]
 
     def fingerprint(self) -> dict[str, str]:

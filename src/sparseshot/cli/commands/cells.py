@@ -87,7 +87,9 @@ def subset(
     if as_json:
         print_json({"file": target, "marks": len(kept), "of": len(cells), "variant": variant})
     else:
-        echo(f"{target}: {len(kept):,} of {len(cells):,} marks")
+        lost = len(cells.regions) - len(kept.regions)
+        regions = f"; {lost} regions are no longer exhaustive and left out" if lost else ""
+        echo(f"{target}: {len(kept):,} of {len(cells):,} marks{regions}")
 
 
 @app.command(rich_help_panel=options.FILES)
