@@ -227,6 +227,7 @@ def test_what_is_no_cell_is_counted(tmp_path: Path) -> None:
         (feature({"type": "Polygon"}), "no 'coordinates'"),
         (feature(polygon(), classification={"name": 3}), "class is called 3"),
         (feature(polygon(), classification=[1]), "list"),
+        (feature(polygon(), classification={"name": "half a pair \ud800"}), "surrogate"),
         (feature(polygon(), measurements={"a": "x"}), "measurement 'a' is 'x'"),
         (feature(polygon(), measurements={"a": [1]}), "measurement 'a'"),
         (feature(polygon(), id="x" * 300), "id"),

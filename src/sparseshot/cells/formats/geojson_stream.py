@@ -140,6 +140,8 @@ def parsed(text: bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         try:
-            return json.loads(text)
+            value = json.loads(text)
+            json.dumps(value, ensure_ascii=False).encode()  # raises at half a surrogate pair
+            return value
         except (ValueError, RecursionError):
             raise ValueError(f"it is not valid JSON: {error}") from None
