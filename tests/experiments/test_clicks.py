@@ -64,7 +64,7 @@ def test_rounds_are_scored_shared_and_resumed(tmp_path: Path) -> None:
 
 def test_the_budgets_grow_geometrically() -> None:
     assert click_budgets(20) == [20]
-    assert click_budgets(200) == [20, 60, 180]
+    assert click_budgets(200) == [20, 60, 180, 200]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from sparseshot.training.config import SCRATCH, TrainConfig
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.loop import CONFIG, train
 from sparseshot.training.prepare import prepare
+from sparseshot.training.pseudo_labels import find_pseudo_labels, with_pseudo_labels
 from sparseshot.training.starting import MODEL, continue_run, rate_for, steps_for
 
 FIRST_CLICKS = 20
@@ -36,12 +37,12 @@ _SYNTHETIC_SEED, _SYNTHETIC_PX = 5, 1200
 def click_budgets(most: float) -> list[int]:
     """Return the numbers of clicks after which a model is trained.
 
-    >>> click_budgets(540)
-    [20, 60, 180, 540]
+    >>> click_budgets(540), click_budgets(100)
+    ([20, 60, 180, 540], [20, 60, 100])
     """
     budgets = [FIRST_CLICKS]
-    while budgets[-1] * _GROWTH <= most:
-        budgets.append(budgets[-1] * _GROWTH)
+    while budgets[-1] < int(most):
+        budgets.append(min(budgets[-1] * _GROWTH, int(most)))
     return budgets
 
 
@@ -65,7 +66,7 @@ def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint,
         place = folder / ROUNDS / str(number)
         if number == 0:
             _take_from_sibling(run, config, folder)
-        checkpoint, record = _round(config, annotation, test, place)
+        checkpoint, record = _round(config, checkpoint, annotation, test, place)
         records.append(record)
     assert checkpoint is not None, "there is at least one round"
     return checkpoint, records
@@ -84,14 +85,21 @@ def _config(run: Run, parent: Checkpoint | None, new_marks: int) -> TrainConfig:
 
 
 def _round(
-    config: TrainConfig, annotation: Annotation, test: Sequence[AnnotatedSlide], folder: Path
+    config: TrainConfig,
+    parent: Checkpoint | None,
+    annotation: Annotation,
+    test: Sequence[AnnotatedSlide],
+    folder: Path,
 ) -> tuple[Checkpoint, dict[str, Any]]:
     """Train and evaluate one round."""
     if (folder / _ROUND).is_file():
         return Checkpoint.load(folder / MODEL), read_as(folder / _ROUND, dict[str, Any])
     begun = time.perf_counter()
     marked = [replace(item, truth=None) for item in annotation.slides]  # training must not see it
-    checkpoint = train(config, *prepare(marked, [], config), folder, show=False)
+    labelled = marked
+    if parent is not None:
+        labelled = with_pseudo_labels(marked, find_pseudo_labels(parent, marked, config), config)
+    checkpoint = train(config, *prepare(labelled, [], config, by_people=marked), folder, show=False)
     trained = time.perf_counter()
     record = asdict(evaluate(checkpoint, test)) | {
         "clicks": annotation.clicks,

@@ -13,7 +13,7 @@ from sparseshot.errors import DataNotFoundError, InputError, OutputError, unknow
 from sparseshot.files import locked, make_folder, read_json, read_text, read_toml, write_json
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import PROFILES, SCRATCH, TrainConfig
+from sparseshot.training.config import PROFILES, SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.lineage import (
     SOURCE,
@@ -36,6 +36,12 @@ from sparseshot.training.mark_checks import (
 )
 from sparseshot.training.pictures import write_picture
 from sparseshot.training.prepare import prepare
+from sparseshot.training.pseudo_labels import (
+    find_pseudo_labels,
+    keep_pseudo_labels,
+    kept_pseudo_labels,
+    with_pseudo_labels,
+)
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
 from sparseshot.training.starting import (
     MODEL,
@@ -124,6 +130,7 @@ def train_run(
         config = TrainConfig.from_json(read_text(folder / CONFIG), source=folder / CONFIG)
 
     def trainer(slides: Sequence[AnnotatedSlide], where: Path) -> Checkpoint:
+        slides = with_pseudo_labels(slides, kept_pseudo_labels(folder, slides), config)
         canvases, held_out = prepare(slides, validation, config, by_people=training)
         return train(config, canvases, held_out, where, start=start, fabric=fabric, show=show)
 
@@ -161,6 +168,11 @@ def _claimed(
                 config, start, data, training, sentence=sentence, minutes=minutes, device=device, say=say
             )
     claim(folder, config)
+    if start is not None and config.start not in STARTER_NAMES and has_same_classes(start, config):
+        found = find_pseudo_labels(start, training, config)
+        keep_pseudo_labels(folder, found)
+        if count := sum(map(len, found)):
+            say(f"{count:,} confident predictions are learned as cells, because others were rejected")
     parents = parents_of(start, config) if begins else []
     _claim_data(folder / SOURCE, data, weak, given, parents)
     return config, start

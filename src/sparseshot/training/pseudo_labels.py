@@ -1,0 +1,129 @@
+"""Confident predictions of the model that a run goes on from, learned as cells.
+
+People who correct a model mark cells that it misses and reject predictions that are none. Of all that the
+model is confident of, only its errors are labelled then, and it unlearns the cells that it found. So for each
+rejected prediction outside reviewed regions, two confident ones that nobody rejected become marks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.images import Box, Grid
+from sparseshot.models.detect import MATCH_RADIUS_UM
+from sparseshot.models.inference import CONTEXT_PX
+from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.training.config import TrainConfig
+from sparseshot.training.labelling import REJECTED
+
+PER_REJECTION = 2
+LEAST_SCORE = 0.9
+_FOLDER = "pseudo_labels"
+_SQUARE_PX, _MOST_SQUARES = 256, 48
+"""Predictions are sought in squares around rejected ones: what somebody has looked at."""
+
+
+def find_pseudo_labels(
+    parent: Checkpoint, slides: Sequence[AnnotatedSlide], config: TrainConfig
+) -> list[Cells]:
+    """Return confident predictions on each slide; none in segmentation, or where nothing was rejected.
+
+    Args:
+        parent: the model that was corrected.
+        slides: with the marks people made.
+        config: of the run that goes on from it.
+    """
+    nothing = [Cells(np.empty((0, 2)), mpp=item.slide.mpp) for item in slides]
+    rejected = [_rejected_singly(item.marks) for item in slides]
+    wanted = PER_REJECTION * sum(map(len, rejected))
+    if not wanted or config.make_task().paints_marks or not config.labelling.is_negative(REJECTED):
+        return nothing
+    random, network = np.random.default_rng(config.seed), parent.network()
+    squares = [
+        (index, box)
+        for index, (item, xy) in enumerate(zip(slides, rejected, strict=True))
+        for box in _squares(Grid.over(item.slide, config.mpp), xy)
+    ]
+    found = list(nothing)
+    for place in random.permutation(len(squares))[:_MOST_SQUARES].tolist():
+        index, box = squares[place]
+        item = slides[index]
+        region = item.look_at(network, config, threshold=LEAST_SCORE, box=box, halo_px=CONTEXT_PX)
+        seen = region.cells
+        cells = Cells(seen.xy, classes=seen.classes, label=seen.label, mpp=item.slide.mpp)
+        found[index] = Cells.concatenate([found[index], cells[_far_from_marks(cells, item.marks)]])
+    chosen = np.zeros(sum(map(len, found)), bool)
+    chosen[random.permutation(len(chosen))[:wanted]] = True
+    parts = np.split(chosen, np.cumsum([len(cells) for cells in found])[:-1])
+    return [cells[part] for cells, part in zip(found, parts, strict=True)]
+
+
+def with_pseudo_labels(
+    slides: Sequence[AnnotatedSlide], found: Sequence[Cells], config: TrainConfig
+) -> list[AnnotatedSlide]:
+    """Return slides with predictions among their marks.
+
+    Each is in an exhaustive region of one location of the detector's grid. So it is learned as a cell, and
+    does not count where a loss estimates the share of the cells that people marked.
+    """
+    return [
+        replace(item, marks=Cells.concatenate([item.marks, _certain(cells, item, config)]))
+        if len(cells)
+        else item
+        for item, cells in zip(slides, found, strict=True)
+    ]
+
+
+def keep_pseudo_labels(folder: Path, found: Sequence[Cells]) -> None:
+    """Write the predictions on each slide into the folder of a run, which then resumes without its parent."""
+    (folder / _FOLDER).mkdir(parents=True, exist_ok=True)
+    for number, cells in enumerate(found):
+        if len(cells):
+            write_cells(cells, folder / _FOLDER / f"{number}.parquet")
+
+
+def kept_pseudo_labels(folder: Path, slides: Sequence[AnnotatedSlide]) -> list[Cells]:
+    """Return what :func:`keep_pseudo_labels` wrote for each slide."""
+    files = [folder / _FOLDER / f"{number}.parquet" for number in range(len(slides))]
+    nothing = Cells(np.empty((0, 2)))
+    return [read_cells(file) if file.is_file() else nothing for file in files]
+
+
+def _rejected_singly(marks: Cells) -> NDArray[np.float64]:
+    """Return the places of rejected predictions outside exhaustive regions."""
+    if REJECTED not in marks.classes:
+        return np.empty((0, 2))
+    xy = marks.xy[marks.label == marks.classes.index(REJECTED)]
+    singly: NDArray[np.float64] = xy[~_inside_regions(xy, marks)]
+    return singly
+
+
+def _squares(grid: Grid, xy: NDArray[np.float64]) -> list[Box]:
+    corners = np.unique(np.floor(grid.from_level0(xy) / _SQUARE_PX), axis=0).astype(int) * _SQUARE_PX
+    boxes = [Box(x, y, x + _SQUARE_PX, y + _SQUARE_PX).meet(grid.box) for x, y in corners.tolist()]
+    return [box for box in boxes if box.width and box.height]
+
+
+def _far_from_marks(cells: Cells, marks: Cells) -> NDArray[np.bool_]:
+    """Return which cells nobody has marked or rejected, alone or in a region."""
+    distance, _ = cKDTree(marks.xy).query(cells.xy)  # its square holds one at least
+    is_far: NDArray[np.bool_] = distance > MATCH_RADIUS_UM / (cells.mpp or 1.0)
+    return is_far & ~_inside_regions(cells.xy, marks)
+
+
+def _inside_regions(xy: NDArray[np.float64], marks: Cells) -> NDArray[np.bool_]:
+    return np.asarray(shapely.contains_xy(shapely.union_all(marks.regions), xy))
+
+
+def _certain(cells: Cells, item: AnnotatedSlide, config: TrainConfig) -> Cells:
+    grid, half = Grid.over(item.slide, config.mpp), config.make_task().stride / 2
+    middle = grid.from_level0(cells.xy) + 0.5  # a location is read at the pixel after its middle
+    corners = np.hstack([grid.to_level0(middle - half), grid.to_level0(middle + half)])
+    return replace(cells, mpp=item.marks.mpp, regions=shapely.box(*corners.T))
