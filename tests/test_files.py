@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparseshot.errors import DataNotFoundError, FormatError, OutputError
-from sparseshot.files import locked, read_json, read_toml, replacing, write_json
+from sparseshot.files import locked, read_json, read_toml, replacing, replacing_folder, write_json
 
 
 @pytest.mark.parametrize("read", [read_json, read_toml])
@@ -85,6 +85,29 @@ def test_interrupted_at_any_line_nothing_is_left(tmp_path: Path) -> None:
         moments += 1
     assert moments > 300
     assert path.read_text() == "whole"
+
+
+@pytest.mark.parametrize("name", ["store.zarr", "old"])
+def test_a_replaced_folder_comes_back_if_the_new_one_cannot_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    store = tmp_path / name
+    for content in ("first", "second"):
+        with replacing_folder(store, marks=["kind"]) as new:
+            new.mkdir()
+            (new / "kind").write_text(content)
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if target == store and self.parent.name.endswith(".part"):
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), replacing_folder(store, marks=["kind"]) as new:
+        new.mkdir()
+    assert (store / "kind").read_text() == "second"
+    assert list(tmp_path.iterdir()) == [store]
 
 
 def test_the_temporary_name_keeps_the_suffixes(tmp_path: Path) -> None:

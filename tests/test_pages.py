@@ -26,6 +26,7 @@ def test_pictures_are_inside_the_page_and_others_are_not_loaded() -> None:
     html = page("![a](a.svg) ![b](http://example.org/b.png) ![c](javascript:x)", a_svg=b"<svg/>")
     (source,) = re.findall(r'src="([^"]*)"', html)
     assert base64.b64decode(source.removeprefix("data:image/svg+xml;base64,")) == b"<svg/>"
+    assert "data:image/svg+xml" in to_html("![a](Tumör.svg)", title="", pictures={"Tumör.svg": b"<svg/>"})
 
 
 @pytest.mark.parametrize(

@@ -80,11 +80,16 @@ def replacing_folder(path: Path | str, *, marks: Sequence[str]) -> Iterator[Path
     if not path.parent.is_dir():
         raise OutputError(path, f"the folder {path.parent} does not exist; create it first")
     with tempfile.TemporaryDirectory(prefix=f".{path.stem}.", suffix=".part", dir=path.parent) as name:
-        new, old = Path(name, path.name), Path(name, "old")
+        new, old = Path(name, path.name), path.with_name(f"{Path(name).stem}.old")
         yield new
-        if path.exists():
-            path.rename(old)
-        new.rename(path)
+        try:
+            if path.exists():
+                path.rename(old)
+            new.rename(path)
+        finally:
+            if old.exists() and not path.exists():
+                old.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 _LEFTOVER_S = 60
@@ -188,12 +193,12 @@ def locked(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
         folder: to lock.
         wait_s: how long to wait for another process that has it.
     """
+    make_folder(folder)
     try:
         import fcntl  # noqa: PLC0415  missing on Windows
     except ImportError:
         yield
         return
-    make_folder(folder)
     path = folder / ".lock"
     end = time.monotonic() + wait_s
     while True:

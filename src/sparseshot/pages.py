@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape as escape_html
 from importlib.resources import files
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -128,7 +129,7 @@ def to_html(markdown: str, *, title: str, pictures: Mapping[str, bytes]) -> str:
 
 
 def _embed(image: Token, pictures: Mapping[str, bytes]) -> None:
-    file = str(image.attrGet("src"))
+    file = unquote(str(image.attrGet("src")))
     if file in pictures:
         data = base64.b64encode(pictures[file]).decode()
         image.attrSet("src", f"data:{_TYPES[file.rpartition('.')[2]]};base64,{data}")

@@ -31,6 +31,17 @@ def layouts(logits: Tensor) -> dict[str, Tensor]:
     }
 
 
+def test_the_bound_on_exclusion_counts_what_is_excluded_anyway() -> None:
+    logits, target = torch.full((1, 1, 10), 5.0), torch.zeros(1, 10, dtype=torch.long)
+    excluded = torch.arange(10)[None] < 5
+    ours = terms(excluded=excluded, max_excluded=0.5)
+    left = {
+        dtype: int((compute(Call(logits.to(dtype), target), ours, "none") > 0).sum())
+        for dtype in (torch.float32, torch.float64)
+    }
+    assert left == {torch.float32: 5, torch.float64: 5}
+
+
 @pytest.mark.parametrize(
     "shape", [(2500, 1), (2500, 3), (3, 1, 1300), (2, 4, 37, 41), (2, 1, 5, 6, 7), (2, 5, 5, 6, 7)]
 )

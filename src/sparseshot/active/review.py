@@ -160,7 +160,8 @@ def _mask(rows: ArrayLike, count: int) -> NDArray[np.bool_]:
         return index
     mask = np.zeros(count, bool)
     index = index.astype(np.intp).reshape(-1)
-    if len(index) and not (index.min() >= 0 and index.max() < count):
-        raise InputError(f"removed names cell {index.max()}, but {count} were proposed")
+    wrong = index[(index < 0) | (index >= count)]
+    if len(wrong):
+        raise InputError(f"removed names cell {wrong[0]}, but {count} were proposed")
     mask[index] = True
     return mask

@@ -308,6 +308,6 @@ def _slug(name: str) -> str:
     ('tumour_cell', 'CD3_5469', 'CD3_be36')
     """
     slug = re.sub(r"\W+", "_", name)
-    if re.fullmatch(r"[\w ]*", name):
+    if re.fullmatch(r"[^\W_]+( [^\W_]+)*", name):
         return slug
     return f"{slug.strip('_')}_{hashlib.sha256(name.encode()).hexdigest()[:4]}"

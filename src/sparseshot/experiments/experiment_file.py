@@ -206,8 +206,8 @@ def _check_losses(check: _Checker, file: ExperimentFile) -> None:
 
 def _own_data(check: _Checker, name: str, data: OwnData) -> OwnData:
     """Check the user's own images; their paths are relative to the file."""
-    if name in CATALOGUE or not re.fullmatch(r"[\w-]+", name):
-        raise check.error("[data]", f"{name!r} is a published data set or not a valid name; choose another")
+    if name in {*CATALOGUE, SYNTHETIC} or not re.fullmatch(r"[\w-]+", name):
+        raise check.error("[data]", f"{name!r} is a known data set or not a valid name; choose another")
     if data.mpp is not None and data.mpp <= 0:
         raise check.error(f"[data.{name}]", f"mpp is {data.mpp:g}; give µm per pixel, e.g. 0.25 for 40x")
     try:

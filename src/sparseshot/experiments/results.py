@@ -87,7 +87,8 @@ class Result:
         """Return the exclusive recall, the mean over classes; None if unknown."""
         if self.metrics is None:
             return None
-        values = [kinds[point] for kinds in self.metrics["exclusive_recall"].values() if point in kinds]
+        of_classes = [kinds.get(point) for kinds in self.metrics["exclusive_recall"].values()]
+        values = [value for value in of_classes if value is not None]  # None: a class without test cells
         return sum(values) / len(values) if values else None
 
     def __str__(self) -> str:

@@ -85,7 +85,9 @@ def attainable_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tens
 
 
 def exclusion_probability(share: float, *, points: bool, lowest: float | None = None) -> float:
-    """Return ρ: at least where an unmarked location is as likely a cell as background.
+    """Return ρ: c / (2 − c), or ``lowest`` if that is higher.
+
+    Where an unmarked location is more likely a cell than background, the model is at c / (2 − c) or above.
 
     Args:
         share: marked share of all cells.
@@ -110,9 +112,9 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
 
     .. math:: \alpha = \frac{z \hat c}{1 - z \hat c}, \qquad \rho = \max(\rho(t), \hat c / (2 - \hat c))
 
-    With this α a location with p* = z settles at one half, whatever share is marked. With this ρ a location
-    is excluded only where it is more likely than not an unmarked cell; with everything marked, nowhere. Each
-    class has its own α; an unannotated location has that of the class the model predicts.
+    With this α a location with p* = z settles at one half, whatever share is marked. Below
+    this ρ no location is more likely than not an unmarked cell; with everything marked, none is excluded.
+    Each class has its own α; an unannotated location has that of the class the model predicts.
 
     The estimates are part of ``state_dict()``, and equal in all processes of a distributed run. Since they
     depend on values of the batch, ``torch.compile`` runs this loss uncompiled, and refuses it with
@@ -146,6 +148,8 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     rho: Schedule | float | None = None
     gamma: float = PRESETS["paper"]["gamma"]
     max_excluded: float = 0.5
+
+    wants = frozenset({"centres", "exhaustive"})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -180,7 +180,7 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
             raise InputError("max_excluded bounds probabilities; it cannot go with confidence='output'")
         self.terms(_NO_LOCATIONS)  # checks the parameters
         if self.sampling is not None:
-            value_at(self.sampling, 1.0)
+            value_at(self.sampling, 1.0, name="sampling")
 
     @classmethod
     def preset(cls, name: str, *, options: Mapping[str, Any] | None = None) -> Self:
@@ -212,7 +212,7 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
         terms = self.terms(call)
         if self.sampling is not None:
             draws = torch.rand(call.target.shape, device=call.target.device)
-            sampled_out = draws > value_at(self.sampling, call.progress)
+            sampled_out = draws > value_at(self.sampling, call.progress, name="sampling")
             excluded = sampled_out if terms.excluded is None else terms.excluded | sampled_out
             terms = replace(terms, excluded=excluded)
         return compute(call, terms, self.reduction)

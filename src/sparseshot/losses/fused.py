@@ -62,7 +62,8 @@ class _Fused(torch.autograd.Function):
             )
 
         total, weight, n_unannotated, n_excluded, n_wrong = run(terms.threshold, terms.excluded)
-        if n_wrong or n_excluded > terms.max_excluded * n_unannotated:
+        bounded = terms.max_excluded < 1 and terms.excluded is not None  # the pass counts no given ones
+        if n_wrong or bounded or n_excluded > terms.max_excluded * n_unannotated:
             call = Call(dense, target, annotated, ignore_index=ignore_index)
             excluded = excluded_locations(call.read(), terms)  # raises for a wrong class
             total, weight, *_ = run(NEVER, excluded)

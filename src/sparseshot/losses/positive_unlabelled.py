@@ -83,6 +83,11 @@ class NonNegativePU(Loss):
         self.histograms = LogitHistograms()
 
     @property
+    def wants(self) -> frozenset[str]:  # type: ignore[override]  # depends on the prior
+        """The ground truth, if the prior is taken from it."""
+        return frozenset({"truth"} if self.prior == "truth" else ())
+
+    @property
     def estimates(self) -> bool:
         """Whether the prior is estimated."""
         return self.prior is None

@@ -17,7 +17,7 @@ SMALLEST_RHO = 1e-9
 """Lower bound of a schedule: a threshold of 0 would exclude everything, whatever the model predicts."""
 
 
-def value_at(schedule: Schedule | float, progress: float) -> float:
+def value_at(schedule: Schedule | float, progress: float, *, name: str = "rho") -> float:
     """Return the value of a schedule, or of a constant, at this progress.
 
     >>> value_at(0.5, 0.3), value_at(Linear(), 0.5)
@@ -25,7 +25,7 @@ def value_at(schedule: Schedule | float, progress: float) -> float:
     """
     if callable(schedule):
         return schedule(progress)
-    SHARE.check("rho", schedule)
+    SHARE.check(name, schedule)
     return schedule
 
 

@@ -124,7 +124,8 @@ def calibrate_threshold(
     if prior is not None:
         spread = PRIOR_SPREAD_OF_AREAS if independent < marked.total else PRIOR_SPREAD
         middle, weight = np.log(prior / (1 - prior)), spread**2 / (spread**2 + error**2)
-        logit, error = middle + weight * (logit - middle), np.sqrt(weight) * error
+        logit = middle + weight * (logit - middle)
+        error = np.sqrt(weight) * error if np.isfinite(error) else spread
     reachable = np.flatnonzero(recall >= LEAST_RECALL * recall[1])[-1]
     chosen = min(int(np.searchsorted(_LOGITS, logit - 1e-9)), reachable)
     low, high = np.searchsorted(_LOGITS, (logit - _NINETY * error, logit + _NINETY * error))

@@ -97,9 +97,9 @@ def look_at(
     tissue = tissue or TissueMask.everywhere(slide)
     finder = task.finder(frame, tissue, threshold=threshold, margin_px=margin)
     box = box or frame.grid.box
-    layout = finder.layout(TILE_PX if margin else max(box.width, box.height))
-    layout = replace(layout, halo_px=(layout.halo_px or CONTEXT_PX) if halo_px is None else halo_px)
     alignment = int(getattr(network, "alignment_px", task.stride))
+    layout = finder.layout(TILE_PX if margin else max(frame.grid.width, frame.grid.height) + alignment)
+    layout = replace(layout, halo_px=(layout.halo_px or CONTEXT_PX) if halo_px is None else halo_px)
     window = window_over(box, frame.grid, tissue, layout, margin_px=margin, alignment_px=alignment)
     parts = []
     for tile in window.tiles:

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from sparseshot.experiments import Results, open_experiment
 from sparseshot.experiments.experiment import Experiment, Method, Run, Subject, grid_of_runs
 from sparseshot.experiments.report import make_report, raw_metrics, write_raw_metrics, write_report
 from sparseshot.experiments.report.comparisons import compare
+from sparseshot.experiments.results import plan_path
+from sparseshot.files import write_json
 from sparseshot.pages import Picture, to_html, to_markdown
 
 FRACTIONS = [0.1, 0.3, 0.6, 1.0]
@@ -196,6 +199,44 @@ def test_two_experiments_share_runs_and_keep_their_titles(tmp_path: Path) -> Non
     assert "method ece" in text
 
 
+def test_a_run_of_two_experiments_counts_once(tmp_path: Path) -> None:
+    write_results(tmp_path, sweep(name="one"))
+    other = replace(sweep(name="two"), runs=tuple(_retitled(run) for run in sweep().runs))
+    write_json(plan_path(tmp_path, "two"), other)
+    (comparison,) = compare(Results.read(tmp_path))
+    assert {len(each) for row in comparison.rows for each in row.results.values()} == {1}
+
+
+def _retitled(run: Run) -> Run:
+    return replace(run, method=replace(run.method, title="another title"))
+
+
+def test_numbers_of_marks_are_no_fractions(tmp_path: Path) -> None:
+    runs = grid_of_runs(
+        [Subject("tnbc")],
+        ["segment"],
+        [Method("ece", "ece")],
+        [0.1, 1.0, 100],
+        [0],
+        profile="quick",
+        settings={},
+    )
+    write_results(tmp_path, Experiment("x", "x", "x", tuple(runs)), scores=lambda run: (0.5, 0.5))
+    (comparison,) = compare(Results.read(tmp_path))
+    assert comparison.shared_fractions(comparison.rows[0], "half") == (0.1, 1.0)
+    figure = next(iter(pictures(report_of(tmp_path)).values())).content.decode()
+    assert ">100<" in figure
+    assert ">10000<" not in figure
+
+
+def test_a_class_without_test_cells_has_no_recall(tmp_path: Path) -> None:
+    experiment = open_experiment("exclusive-recall", profile="quick")
+    write_results(tmp_path, experiment, scores=lambda run: (float("nan"), 0.65))
+    for file in tmp_path.glob("runs/*/metrics.json"):
+        file.write_text(file.read_text().replace("NaN", "null"))
+    text_of(report_of(tmp_path))
+
+
 def test_time_memory_and_machine_are_shown(tmp_path: Path) -> None:
     write_results(tmp_path, sweep())
     parts = report_of(tmp_path)
@@ -295,6 +336,12 @@ def test_the_summary_shows_how_much_is_kept_with_few_marks(tmp_path: Path) -> No
     ]
 
 
+def test_more_may_be_kept_than_all_marks_give(tmp_path: Path) -> None:
+    write_results(tmp_path, sweep(), scores=lambda run: (0.7 if run.fraction < 1 else 0.6, 0.8))
+    (table,) = tables(report_of(tmp_path), first="")
+    assert table[1][-1].replace("\xa0", " ") == "117 % / 100 %"
+
+
 def test_the_legend_of_many_methods_stays_on_the_figure(tmp_path: Path) -> None:
     methods = [Method(f"m{n}", "ece", f"method {n}, which has a rather long title") for n in range(11)]
     runs = grid_of_runs([Subject("tnbc")], ["segment"], methods, FRACTIONS, [0], profile="quick", settings={})
@@ -339,7 +386,9 @@ def test_titles_from_files_are_shown_literally(tmp_path: Path) -> None:
     write_report(report_of(tmp_path / "out"), tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "<script" not in page
-    assert "<h1>&lt;script&gt;alert(1)&lt;/script&gt; ![x](http://example.org/x.png) | **b** `c`</h1>" in page
+    shown = "&lt;script&gt;alert(1)&lt;/script&gt; ![x](http://example.org/x.png) | **b** `c`"
+    assert f"<h1>{shown}</h1>" in page
+    assert f"<title>{shown}</title>" in page
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The report on an output folder: one HTML page, one Markdown file, the figures, the raw metrics."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def write_report(parts: Sequence[str | Picture], page: Path, *, figures: Path | 
     """
     make_folder(page.parent)
     pictures = {part.file: part.content for part in parts if isinstance(part, Picture)}
-    title = str(parts[0]).lstrip("# ")
+    title = re.sub(r"\\(\W|_)", r"\1", str(parts[0]).lstrip("# "))  # without the escapes of Markdown
     folder = None if figures is None else Path(os.path.relpath(figures, page.parent)).as_posix()
     html = to_html(to_markdown(parts, pictures=""), title=title, pictures=pictures)
     contents = {page: html.encode(), page.with_suffix(".md"): to_markdown(parts, pictures=folder).encode()}

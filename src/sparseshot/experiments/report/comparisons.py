@@ -111,24 +111,24 @@ class Comparison:
         )
 
     def shared_fractions(self, row: Row, point: Point) -> tuple[float, ...]:
-        """Return the fractions that all rows with the same plan, and their curves in the paper, have."""
+        """Return the fractions, not numbers of marks, that all rows with the same plan and the paper have."""
         alike = [other for other in self.rows if other.results.keys() == row.results.keys()]
         curves: list[Iterable[float]] = [
             curve for other in alike for curve in (other.curves[point], other.paper) if curve
         ]
-        return tuple(fraction for fraction in row.results if all(fraction in curve for curve in curves))
+        fractions = (fraction for fraction in row.results if fraction <= 1)
+        return tuple(fraction for fraction in fractions if all(fraction in curve for curve in curves))
 
 
 def compare(results: Results) -> list[Comparison]:
     """Group the runs of all experiments that do not reproduce a table of the paper."""
-    grouped: dict[tuple[Subject, str], list[Result]] = {}
+    grouped: dict[tuple[Subject, str], dict[str, Result]] = {}
     for experiment in results.experiments:
         if experiment.paper_table is None:
             for result in results.of(experiment):
-                same = grouped.setdefault((result.run.subject, result.run.task), [])
-                if result not in same:
-                    same.append(result)
-    return [_comparison(group, _paper_curve) for group in grouped.values()]
+                same = grouped.setdefault((result.run.subject, result.run.task), {})
+                same.setdefault(result.run.name, result)  # experiments may share it
+    return [_comparison([*group.values()], _paper_curve) for group in grouped.values()]
 
 
 def compare_table(experiment: Experiment, results: Results) -> Comparison:

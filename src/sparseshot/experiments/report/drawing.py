@@ -59,6 +59,8 @@ def draw_curves(comparison: Comparison) -> bytes:
     One fraction makes bars instead of curves, with the paper's numbers as dashes.
     """
     bars = len(comparison.fractions) == 1
+    # Those above 1 are numbers of marks.
+    shown = [fraction for fraction in comparison.fractions if bars or fraction <= 1]
     further = iter(_FURTHER * (1 + len(comparison.rows) // len(_FURTHER)))
     colours = [COLOURS.get(row.method.name) or next(further) for row in comparison.rows]
     with rc_context(STYLE):
@@ -67,7 +69,8 @@ def draw_curves(comparison: Comparison) -> bytes:
         axes = canvas.subplots(1, 2, sharey=True)
         for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
             for place, (row, colour) in enumerate(zip(comparison.rows, colours, strict=True)):
-                curve, paper, name = row.curves[point], row.paper, row.method.title
+                curve = {f: spread for f, spread in row.curves[point].items() if f in shown}
+                paper, name = row.paper, row.method.title
                 low, high = ([getattr(s, end) for s in curve.values()] for end in ("low", "high"))
                 means = [spread.mean for spread in curve.values()]
                 if bars:
@@ -86,7 +89,7 @@ def draw_curves(comparison: Comparison) -> bytes:
             axis.set_xlabel(
                 f"{percent(comparison.fractions[0])} of the marks" if bars else "fraction of the marks, %"
             )
-            axis.set_xticks([] if bars else [100 * fraction for fraction in comparison.fractions])
+            axis.set_xticks([] if bars else [100 * fraction for fraction in shown])
             axis.set_ylim(0, 1)
         if any(row.paper for row in comparison.rows):
             axes[0].plot([], [], color="#666666", lw=1, ls="--", label="the paper")

@@ -56,7 +56,7 @@ def _headline(comparisons: Sequence[Comparison], focus: Sequence[str]) -> Parts:
     for comparison, row in chosen:
         scores = [" / ".join(dict.fromkeys(row.show(f, point) for point in POINTS)) for f in columns]
         lowest = [min(shares.values()) for point in POINTS if (shares := row.kept(point))]
-        kept = " / ".join(percent(round(share, 2)) for share in lowest)
+        kept = " / ".join(f"{share:.0%}".replace("%", "\xa0%") for share in lowest)
         rows.append([escape(comparison.title), escape(row.method.title), *scores, kept])
     header = ["", "method", *map(percent, columns), "kept"]
     legend = (
