@@ -236,7 +236,7 @@ class TestOwnData:
         ("old", "new", "message"),
         [
             ("train =", "trian =", "did you mean 'train'"),
-            ("[data.mine]", "[data.tnbc]", "'tnbc' is a published data set"),
+            ("[data.mine]", "[data.tnbc]", "'tnbc' is a known data set"),
             ('train = "images/train.csv"', "", "there is no train here; add train"),
             ("mpp = 0.25\n", "mpp = -1\n", "mpp is -1"),
             ("['mine']", "['mein']", "yours are mine"),

@@ -139,3 +139,8 @@ def test_evaluation_does_not_touch_the_estimate() -> None:
 def test_bad_parameters_raise(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"; (give|choose) "):
         NonNegativePU(**options)
+
+
+def test_it_wants_the_truth_only_if_the_prior_comes_from_it() -> None:
+    assert NonNegativePU(prior="truth").wants == {"truth"}
+    assert not NonNegativePU(prior=0.2).wants

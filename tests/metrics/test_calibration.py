@@ -235,3 +235,9 @@ def test_more_marks_leave_less_doubt() -> None:
     few = calibrate_threshold(scores[-200:], scores, marks=10)
     many = calibrate_threshold(scores[-200:], scores, marks=200)
     assert few.criterion_error > 2 * many.criterion_error > 0
+
+
+def test_a_mark_that_no_resample_finds_leaves_the_threshold_uncertain() -> None:
+    scores = np.append(np.zeros(9999), 0.9)
+    calibration = calibrate_threshold(scores, scores, marks=1, prior=0.5)
+    assert calibration.low < calibration.threshold < calibration.high

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sparseshot.cells import Cells
 from sparseshot.errors import TrainingWarning
+from sparseshot.images import Box
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.checkpoint import Checkpoint
@@ -64,6 +65,14 @@ def test_a_right_network_scores_one() -> None:
     assert result.calibrated is None
     assert result.cells == 30
     assert math.isnan(result.half.low), "one image says nothing about others"
+
+
+@pytest.mark.parametrize("task", ["segment", "detect"])
+@pytest.mark.parametrize("box", [None, Box(70, 60, 134, 91), Box(90, 90, 95, 95)])
+def test_a_network_that_names_no_margin_sees_one_tile(task: str, box: Box | None) -> None:
+    network: nn.Module = DarkIsCell() if task == "segment" else DarkestOfEight()
+    item = AnnotatedSlide(*blobs(0))
+    assert len(item.look_at(network, tiny_config(task, stride=8), threshold=0.5, box=box).window.tiles) == 1
 
 
 def test_outlines_are_scored_as_a_whole() -> None:

@@ -302,12 +302,12 @@ def grid_of_runs(
 
 
 def _slug(name: str) -> str:
-    """Return a class name as a part of a folder name; names that differ have slugs that differ.
+    """Return a class name as a part of a folder name; names that differ in more than spaces stay different.
 
     >>> _slug("tumour cell"), _slug("CD3+"), _slug("CD3-")
     ('tumour_cell', 'CD3_5469', 'CD3_be36')
     """
     slug = re.sub(r"\W+", "_", name)
-    if re.fullmatch(r"[^\W_]+( [^\W_]+)*", name):
+    if re.fullmatch(r"[\w ]*", name):
         return slug
     return f"{slug.strip('_')}_{hashlib.sha256(name.encode()).hexdigest()[:4]}"
