@@ -2,7 +2,7 @@
 
 People who correct a model mark cells that it misses and reject predictions that are none. Of all that the
 model is confident of, only its errors are labelled then, and it unlearns the cells that it found. So for each
-rejected prediction outside reviewed regions, two confident ones that nobody rejected become marks.
+certain negative outside reviewed regions, two confident predictions that nobody rejected become marks.
 """
 
 from collections.abc import Sequence
@@ -21,34 +21,34 @@ from sparseshot.models.inference import CONTEXT_PX
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.labelling import REJECTED
 
-PER_REJECTION = 2
+PER_NEGATIVE = 2
 LEAST_SCORE = 0.9
 _FOLDER = "pseudo_labels"
 _SQUARE_PX, _MOST_SQUARES = 256, 48
-"""Predictions are sought in squares around rejected ones: what somebody has looked at."""
+"""Predictions are sought in squares around certain negatives: what somebody has looked at."""
 
 
 def find_pseudo_labels(
     parent: Checkpoint, slides: Sequence[AnnotatedSlide], config: TrainConfig
 ) -> list[Cells]:
-    """Return confident predictions on each slide; none in segmentation, or where nothing was rejected.
+    """Return confident predictions on each slide; none in segmentation, or where there are no negatives.
 
     Args:
         parent: the model that was corrected.
         slides: with the marks people made.
         config: of the run that goes on from it.
     """
-    nothing = [Cells(np.empty((0, 2)), mpp=item.slide.mpp) for item in slides]
-    rejected = [_rejected_singly(item.marks) for item in slides]
-    wanted = PER_REJECTION * sum(map(len, rejected))
-    if not wanted or config.make_task().paints_marks or not config.labelling.is_negative(REJECTED):
+    names = config.labelling.names
+    nothing = [Cells(np.empty((0, 2)), classes=names, mpp=item.slide.mpp) for item in slides]
+    negatives = [_negatives_outside_regions(item.marks, config) for item in slides]
+    wanted = PER_NEGATIVE * sum(map(len, negatives))
+    if not wanted or config.make_task().paints_marks:
         return nothing
     random, network = np.random.default_rng(config.seed), parent.network()
     squares = [
         (index, box)
-        for index, (item, xy) in enumerate(zip(slides, rejected, strict=True))
+        for index, (item, xy) in enumerate(zip(slides, negatives, strict=True))
         for box in _squares(Grid.over(item.slide, config.mpp), xy)
     ]
     found = list(nothing)
@@ -96,13 +96,10 @@ def kept_pseudo_labels(folder: Path, slides: Sequence[AnnotatedSlide]) -> list[C
     return [read_cells(file) if file.is_file() else nothing for file in files]
 
 
-def _rejected_singly(marks: Cells) -> NDArray[np.float64]:
-    """Return the places of rejected predictions outside exhaustive regions."""
-    if REJECTED not in marks.classes:
-        return np.empty((0, 2))
-    xy = marks.xy[marks.label == marks.classes.index(REJECTED)]
-    singly: NDArray[np.float64] = xy[~_inside_regions(xy, marks)]
-    return singly
+def _negatives_outside_regions(marks: Cells, config: TrainConfig) -> NDArray[np.float64]:
+    xy = config.labelling.negatives(marks).xy
+    outside: NDArray[np.float64] = xy[~_inside_regions(xy, marks)]
+    return outside
 
 
 def _squares(grid: Grid, xy: NDArray[np.float64]) -> list[Box]:
