@@ -17,7 +17,7 @@ from sparseshot.active.looking import RegionScout
 from sparseshot.active.review import add_review, is_rejected, review_region
 from sparseshot.active.suggestions import suggest_regions
 from sparseshot.cells import Cells
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, unknown_name
 from sparseshot.images import Box, TileGrid, TissueMask
 from sparseshot.metrics import match_cells
 from sparseshot.models.detect import MATCH_RADIUS_UM
@@ -84,7 +84,7 @@ def first_marks(slides: Sequence[AnnotatedSlide], clicks: int, *, seed: int) -> 
 def spend(annotation: Annotation, policy: str, given: Opportunity) -> Annotation:
     """Return the annotation after more clicks, spent by a policy of :data:`POLICIES`."""
     if policy not in POLICIES:
-        raise InputError(f"there is no policy {policy!r}; there are {', '.join(POLICIES)}")
+        raise InputError(unknown_name("policy", policy, POLICIES))
     return POLICIES[policy](annotation, given)
 
 

@@ -8,9 +8,9 @@ from typing import Self
 import numpy as np
 import shapely
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells
+from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.training.labelling import REJECTED
@@ -146,10 +146,7 @@ def _plain(cells: Cells) -> Cells:
 
 def _far(cells: Cells, others: Cells) -> NDArray[np.bool_]:
     """Return which cells have none of the others within 3 µm."""
-    if not len(cells) or not len(others):
-        return np.ones(len(cells), bool)
-    distance, _ = cKDTree(others.xy).query(cells.xy)
-    return np.asarray(distance > MATCH_RADIUS_UM / (cells.mpp or others.mpp or 1.0))
+    return ~is_near(cells.xy, others.xy, radius=MATCH_RADIUS_UM / (cells.mpp or others.mpp or 1.0))
 
 
 def _mask(rows: ArrayLike, count: int) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from scipy.spatial import cKDTree
 
 from sparseshot.active.looking import Look, RegionScout
 from sparseshot.cells import Cells
+from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
 from sparseshot.files import write_json
 from sparseshot.images import Box, Grid, Slide, TileGrid, tissue_mask
@@ -199,9 +200,8 @@ def _rare_classes(classes: Sequence[str], tables: Sequence[Cells]) -> dict[int, 
 
 def _candidate(slide: int, box: Box, look: Look, marks: Cells | None, rare: Mapping[int, int]) -> _Candidate:
     sure = look.sure
-    if marks is not None and len(marks) and len(sure):
-        distance, _ = cKDTree(marks.xy).query(sure.xy)
-        sure = sure[distance > MATCH_RADIUS_UM / (sure.mpp or 1.0)]
+    if marks is not None:
+        sure = sure[~is_near(sure.xy, marks.xy, radius=MATCH_RADIUS_UM / (sure.mpp or 1.0))]
     counts = {label: int((look.found.label == label).sum()) for label in rare}
     most = max(counts, key=lambda label: counts[label], default=None)
     text = "" if most is None else f"{look.found.classes[most]}, of which {rare[most]:,} are marked"

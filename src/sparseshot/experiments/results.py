@@ -19,6 +19,7 @@ from typing import Any, Literal, Self
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.files import read_as
+from sparseshot.models.tasks import TASKS
 from sparseshot.training.logs import numbers_of, read_log
 
 RUN, CONFIG, METRICS, ERROR = "run.json", "config.json", "metrics.json", "error.json"
@@ -97,7 +98,7 @@ class Result:
         half, calibrated = self.score("half"), self.score("calibrated")
         if half is None:
             return "not run"
-        text = f"{'Dice' if self.run.task == 'segment' else 'F1'} {half:.3f} at 0.5"
+        text = f"{TASKS[self.run.task].score_name} {half:.3f} at 0.5"
         return text if calibrated is None else f"{text}, {calibrated:.3f} calibrated"
 
     @property

@@ -2,9 +2,9 @@
 
 import numpy as np
 import shapely
-from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells
+from sparseshot.cells.near import is_near
 from sparseshot.losses.adaptive import exclusion_probability
 from sparseshot.metrics.matching import match_points
 from sparseshot.models.detect import MATCH_RADIUS_UM
@@ -60,10 +60,7 @@ def excluded(found: FoundCells, marks: Cells, *, rho: float) -> FoundCells:
         marks: that it has learned from; inside exhaustive regions everything is marked.
         rho: see :func:`exclusion`.
     """
-    is_marked = np.zeros(len(found), bool)
-    if len(marks) and len(found):
-        distance, _ = cKDTree(marks.xy).query(found.xy)
-        is_marked = distance <= MATCH_RADIUS_UM / found.mpp
+    is_marked = is_near(found.xy, marks.xy, radius=MATCH_RADIUS_UM / found.mpp)
     if len(marks.regions):
         is_marked |= shapely.contains_xy(shapely.union_all(marks.regions), found.xy.astype(np.float64))
     label = np.where(is_marked, 2, np.where(found.score >= rho, 0, 1)).astype(np.int16)

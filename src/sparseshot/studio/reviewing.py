@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import shapely
-from scipy.spatial import cKDTree
 
 from sparseshot.active import add_review, is_proposed, review_region
 from sparseshot.cells import Cells
+from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.studio.journal import Event
@@ -28,9 +28,7 @@ def judged(book: MarkBook, slide: str, found: Cells, *, accept: bool) -> list[It
     """
     check_number(found)
     places = [place_of(item) for item in book.items(slide) if "class" in item]
-    if places and len(found):
-        distance, _ = cKDTree(places).query(found.xy)
-        found = found[distance > MATCH_RADIUS_UM / (found.mpp or 1.0)]
+    found = found[~is_near(found.xy, places, radius=MATCH_RADIUS_UM / (found.mpp or 1.0))]
     items = items_of(found)
     if accept:
         return items
@@ -57,10 +55,7 @@ def reviewed(
     before = book.items(slide)
     marks = book.cells(slide, mpp=found.mpp)
     is_negative = np.isin(np.array([*marks.classes, ""])[marks.label], (NEGATIVE, REJECTED))
-    removed = np.zeros(len(found), bool)
-    if is_negative.any() and len(found):
-        distance, _ = cKDTree(marks.xy[is_negative]).query(found.xy)
-        removed = distance <= MATCH_RADIUS_UM / (found.mpp or 1.0)
+    removed = is_near(found.xy, marks.xy[is_negative], radius=MATCH_RADIUS_UM / (found.mpp or 1.0))
     by_hand = marks[~(is_negative | is_proposed(marks))]
     done = review_region(region, found, removed=removed, added=by_hand, by=by, model=model)
     after = items_of(add_review(marks, done))

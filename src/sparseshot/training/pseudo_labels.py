@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import shapely
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.cells.near import is_near
 from sparseshot.images import Box, Grid
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.inference import CONTEXT_PX
@@ -58,7 +58,7 @@ def find_pseudo_labels(
         region = item.look_at(network, config, threshold=LEAST_SCORE, box=box, halo_px=CONTEXT_PX)
         seen = region.cells
         cells = Cells(seen.xy, classes=seen.classes, label=seen.label, mpp=item.slide.mpp)
-        found[index] = Cells.concatenate([found[index], cells[_far_from_marks(cells, item.marks)]])
+        found[index] = Cells.concatenate([found[index], cells[_unlabelled(cells, item.marks)]])
     chosen = np.zeros(sum(map(len, found)), bool)
     chosen[random.permutation(len(chosen))[:wanted]] = True
     parts = np.split(chosen, np.cumsum([len(cells) for cells in found])[:-1])
@@ -108,11 +108,10 @@ def _squares(grid: Grid, xy: NDArray[np.float64]) -> list[Box]:
     return [box for box in boxes if box.width and box.height]
 
 
-def _far_from_marks(cells: Cells, marks: Cells) -> NDArray[np.bool_]:
+def _unlabelled(cells: Cells, marks: Cells) -> NDArray[np.bool_]:
     """Return which cells nobody has marked or rejected, alone or in a region."""
-    distance, _ = cKDTree(marks.xy).query(cells.xy)  # its square holds one at least
-    is_far: NDArray[np.bool_] = distance > MATCH_RADIUS_UM / (cells.mpp or 1.0)
-    return is_far & ~_inside_regions(cells.xy, marks)
+    is_marked = is_near(cells.xy, marks.xy, radius=MATCH_RADIUS_UM / (cells.mpp or 1.0))
+    return ~(is_marked | _inside_regions(cells.xy, marks))
 
 
 def _inside_regions(xy: NDArray[np.float64], marks: Cells) -> NDArray[np.bool_]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scipy.spatial import cKDTree
 from torch import nn
 
 from sparseshot.cells import Cells
+from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.training.annotated import AnnotatedSlide
@@ -74,10 +74,10 @@ def promoted(item: AnnotatedSlide, network: nn.Module, config: TrainConfig, *, t
     label = canvas.cut(grid.box, BlockCache(0)).label
     region = item.look_at(network, config, threshold=tau, halo_px=0)
     more = region.finder.confident(region.window, region.parts, label)
-    if not task.paints_marks and len(canvas.points.xy) and len(more):
+    if not task.paints_marks:
         # A mark is one point of the label map; a detection beside it is the same cell.
-        distance, _ = cKDTree(canvas.points.xy).query(grid.from_level0(more.xy))
-        more = more[distance > MATCH_RADIUS_UM / grid.mpp]
+        radius = MATCH_RADIUS_UM / grid.mpp
+        more = more[~is_near(grid.from_level0(more.xy), canvas.points.xy, radius=radius)]
     marks, more = (
         replace(each, id=None, score=None, measurements={}, kind=None) for each in (item.marks, more)
     )

@@ -7,9 +7,9 @@ from sparseshot.errors import InputError
 from sparseshot.experiments.experiment import Experiment, Method, Run, Subject
 from sparseshot.experiments.paper import paper_curve, paper_table
 from sparseshot.experiments.results import POINTS, Point, Result, Results
+from sparseshot.models.tasks import TASKS
 
 TASK_WORDS: Mapping[str, str] = {"segment": "segmentation", "detect": "detection"}
-MEASURES: Mapping[str, str] = {"segment": "Dice", "detect": "F1"}
 
 FEW = (0.1, 0.2, 0.3, 0.4)
 """Fractions for which the paper makes its claim."""
@@ -93,7 +93,7 @@ class Comparison:
     @property
     def measure(self) -> str:
         """Dice or F1."""
-        return MEASURES[self.task]
+        return TASKS[self.task].score_name
 
     @property
     def fractions(self) -> tuple[float, ...]:
