@@ -215,9 +215,4 @@ class Detector:
     def _where(self, window: Window, parts: Sequence[Part], counted: NDArray[np.bool_]) -> Cells:
         """Return the detections on the counted pixels of the window's core."""
         found, _ = self.settle(self.find(window, parts), next_y0=math.inf)
-        grid, core = self.frame.grid, window.core
-        xy = np.floor(grid.from_level0(found.xy)).astype(np.intp)
-        xy = np.minimum(xy, (grid.width - 1, grid.height - 1))  # the far edge belongs to the last pixel
-        inside = ((xy >= core[:2]) & (xy < core[2:])).all(axis=1)
-        column, row = (xy[inside] - core[:2]).T
-        return found[inside][counted[row, column]]
+        return self.frame.counted(found, window.core, counted)

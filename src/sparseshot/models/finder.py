@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sparseshot.cells import Cells
 from sparseshot.cells.table import KINDS
-from sparseshot.images.slide import Grid, Slide
+from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.metrics import AreaCounts, ScoredHits
 from sparseshot.models.windows import Window, WindowLayout
 
@@ -159,6 +159,14 @@ class SlideFrame:
             kind=np.full(len(xy), KINDS.index("detection"), np.uint8),
             colors=self.colors,
         )
+
+    def counted(self, cells: Cells, core: Box, counted: NDArray[np.bool_]) -> Cells:
+        """Return the cells on the counted pixels of a core."""
+        xy = np.floor(self.grid.from_level0(cells.xy)).astype(np.intp)
+        xy = np.minimum(xy, (self.grid.width - 1, self.grid.height - 1))  # the far edge is the last pixel's
+        inside = ((xy >= core[:2]) & (xy < core[2:])).all(axis=1)
+        column, row = (xy[inside] - core[:2]).T
+        return cells[inside][counted[row, column]]
 
     def no_cells(self) -> Cells:
         """Return an empty table."""

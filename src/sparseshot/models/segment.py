@@ -174,11 +174,7 @@ class Segmenter:
         if len(truth) and (truth.outline is None or shapely.is_missing(truth.outline).any()):
             return None
         found = replace(self, threshold=threshold).find(window, parts)
-        size = np.array(counted.shape)[::-1]
-        column, row = np.floor(self.frame.grid.from_level0(found.xy) - window.core[:2]).astype(int).T
-        inside = (column >= 0) & (row >= 0) & (column < size[0]) & (row < size[1])
-        inside[inside] = counted[row[inside], column[inside]]
-        return area_counts(overlaps_of_outlines(truth, found[inside]))
+        return area_counts(overlaps_of_outlines(truth, self.frame.counted(found, window.core, counted)))
 
     def mark_scores(
         self,
