@@ -125,6 +125,28 @@ def test_written_again_qupath_finds_the_same_objects(tmp_path: Path) -> None:
     assert region["properties"] == {"objectType": "annotation", "classification": {"name": "Exhaustive"}}
 
 
+@pytest.mark.parametrize(
+    "different",
+    [
+        {"label": [0, 1]},
+        {"kind": [0, 1]},
+        {"name": ["a", None]},
+        {"score": [0.25, 0.5]},
+        {"measurements": {"a": [1.0, np.nan]}},
+        {"nucleus": [None, shapely.box(0, 0, 1, 1)]},
+    ],
+)
+def test_points_are_joined_only_if_nothing_is_lost(tmp_path: Path, different: dict[str, Any]) -> None:
+    columns: dict[str, Any] = {"id": ["p#0", "p#1"], "classes": "ab", "measurements": {"a": [np.nan] * 2}}
+    for more, count in (({}, 1), (different, 2)):
+        cells = Cells([[1, 2], [3, 4]], **columns | more)
+        cells.write(tmp_path / "a.geojson")
+        assert len(json.loads((tmp_path / "a.geojson").read_bytes())["features"]) == count
+        came = read_cells(tmp_path / "a.geojson")
+        for name in ("id", "label", *more.keys() - {"measurements"}):
+            assert getattr(came, name).tolist() == getattr(cells, name).tolist()
+
+
 def test_detections_and_marks_are_written_as_such(tmp_path: Path) -> None:
     for score, kind in (([0.5], "detection"), (None, "annotation")):
         Cells([[1, 2]], score=score).write(tmp_path / "a.geojson")

@@ -59,15 +59,8 @@ def _classifications(cells: Cells) -> list[dict[str, Any]]:
 
 
 def _parts(cells: Cells) -> Iterator[tuple[Cells, list[bytes]]]:
-    """Yield the table in parts, with the id of the multipoint that each row was read from, empty for none.
-
-    Such rows have its id with ``#`` and a number. A multipoint is never divided between two parts.
-    """
-    groups = [b""] * len(cells)
-    if cells.id is not None and cells.id.dtype.kind == "S" and b"#" in cells.id.tobytes():
-        outlined = np.zeros(len(cells)) if cells.outline is None else ~shapely.is_missing(cells.outline)
-        pairs = zip(cells.id.tolist(), outlined, strict=True)
-        groups = [b"" if has_outline else _group(name) for name, has_outline in pairs]
+    """Yield the table in parts, with the group of each row; a group is never divided between two parts."""
+    groups = _groups(cells)
     start = 0
     while start < len(cells):
         stop = min(start + BATCH_ROWS, len(cells))
@@ -77,9 +70,38 @@ def _parts(cells: Cells) -> Iterator[tuple[Cells, list[bytes]]]:
         start = stop
 
 
+def _groups(cells: Cells) -> list[bytes]:
+    """Return the id of the multipoint that each row is a point of, empty for none.
+
+    Such rows have its id with ``#`` and a number. A multipoint has one set of properties, so rows with
+    different ones are points of their own.
+    """
+    if cells.id is None or cells.id.dtype.kind != "S" or b"#" not in cells.id.tobytes():
+        return [b""] * len(cells)
+    groups = [_group(name) for name in cells.id.tolist()]
+    for shapes in (cells.outline, cells.nucleus):
+        for row in () if shapes is None else np.flatnonzero(~shapely.is_missing(shapes)).tolist():
+            groups[row] = b""
+    neighbours = zip(pairwise(groups), _alike(cells), strict=True)
+    mixed = {group for (group, after), alike in neighbours if group == after and not alike}
+    return [b"" if group in mixed else group for group in groups]
+
+
 def _group(name: bytes) -> bytes:
     group, _, number = name.rpartition(b"#")
     return group if number.isdigit() else b""
+
+
+def _alike(cells: Cells) -> NDArray[np.bool_]:
+    """Return for each row but the last whether the next one has the same properties."""
+    alike = np.ones(max(len(cells) - 1, 0), bool)
+    for column in (cells.label, cells.kind, cells.score, *cells.measurements.values()):
+        if column is not None:
+            both_nan = np.isnan(column[:-1]) & np.isnan(column[1:])
+            alike &= (column[:-1] == column[1:]) | both_nan
+    if cells.name is not None:
+        alike &= cells.name[:-1] == cells.name[1:]
+    return alike
 
 
 def _features(
