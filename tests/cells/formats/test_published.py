@@ -13,6 +13,7 @@ import tifffile
 from PIL import Image
 
 from sparseshot.cells import Cells, rasterise, read_cells, write_cells
+from sparseshot.cells.formats.geoparquet import read_places
 from sparseshot.errors import FormatError, RepairWarning
 
 REPAIRED = pytest.mark.filterwarnings("ignore:.*self-crossing outlines repaired")
@@ -193,6 +194,13 @@ def test_geopandas_reads_what_we_write_and_we_what_it_writes(tmp_path: Path) -> 
     assert again.measurements["area"].tolist() == [81, 0, 2]
     assert again.outline is not None
     assert again.outline[1] is None
+
+
+def test_geometry_of_others_counts_more_than_columns_x_and_y(tmp_path: Path) -> None:
+    frame = geopandas.GeoDataFrame({"x": [100.0], "y": [200.0]}, geometry=[shapely.box(0, 0, 4, 4)])
+    frame.to_parquet(tmp_path / "a.parquet")
+    for cells in (read_cells(tmp_path / "a.parquet"), read_places(tmp_path / "a.parquet")):
+        assert cells.xy.tolist() == [[2, 2]]
 
 
 def test_coco_of_other_programs(tmp_path: Path) -> None:

@@ -134,7 +134,9 @@ def _layout(schema: pa.Schema, where: str) -> _Layout:
         measurements = dict(own["measurements"]) if own else _numbers(schema)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FormatError(where, f"its metadata cannot be understood: {error!r}") from None
-    wanted = [geometry, *OWN_COLUMNS[1:], *measurements]
+    wanted = {geometry, *OWN_COLUMNS[1:], *measurements}
+    if geometry is not None and not own:
+        wanted -= {"x", "y"}  # of another program, in any unit
     columns = [name for name in schema.names if name in wanted]
     return _Layout(columns, geometry, classes, measurements, own)
 
