@@ -330,6 +330,16 @@ def test_csv_without_header_and_in_micrometres(tmp_path: Path) -> None:
     assert cells.kind.tolist() == [0]
 
 
+def test_measurement_table_of_several_images(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Image,Centroid X px,Centroid Y px\na.svs,1,2\nb.svs,3,4\na.svs,5,6\n")
+    with pytest.raises(FormatError, match=r"2 images \(a\.svs, b\.svs, …\)"):
+        read_cells(path)
+    assert read_cells(path, image="a.svs").xy.tolist() == [[1, 2], [5, 6]]
+    with pytest.raises(FormatError, match=r"no image 'c\.svs'; it has a\.svs, b\.svs"):
+        read_cells(path, image="c.svs")
+
+
 def test_format_can_be_said(tmp_path: Path) -> None:
     write_cells(Cells([[1, 2]]), tmp_path / "a.data", format="csv")
     with pytest.raises(FormatError, match="no known format"):

@@ -1,6 +1,6 @@
 """Checks of a table after reading, independent of its format."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,21 @@ from sparseshot.errors import FormatError
 
 LONGEST_ID_BYTES = 200
 """Limit for ids, since the longest one sets the width of the whole column."""
+
+
+def chosen_image(names: Mapping[Any, str], image: str | int | None, where: str) -> Any:
+    """Return the key of the image with this name or key; None if no image is asked for and there is one."""
+    if image is None:
+        if len(names) > 1:
+            some = ", ".join([*names.values()][:5])
+            raise FormatError(
+                where, f"holds cells of {len(names)} images ({some}, …); choose one with image= or --image"
+            )
+        return None
+    wanted = [key for key, name in names.items() if image in (key, name) or str(image) == str(key)]
+    if not wanted:
+        raise FormatError(where, f"has no image {image!r}; it has {', '.join([*names.values()][:20])}")
+    return wanted[0]
 
 
 def filled_ids(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any] | None:

@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 import shapely
 
+from sparseshot.cells.formats.checks import chosen_image
 from sparseshot.cells.formats.gathered import Color, Gathered, web_color
 from sparseshot.cells.formats.geojson_stream import parsed
 from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions, WriteOptions
@@ -70,20 +71,12 @@ def _color(value: Any) -> Color:
 
 def _of_image(content: Mapping[str, Any], image: str | int | None, where: str) -> list[Any]:
     annotations: list[Any] = content["annotations"]
-    known = {each["id"]: str(each.get("file_name", each["id"])) for each in content.get("images", ())}
+    named = {each["id"]: str(each.get("file_name", each["id"])) for each in content.get("images", ())}
     ids = dict.fromkeys(each["image_id"] for each in annotations if "image_id" in each)
-    known = {each: known.get(each, str(each)) for each in (*known, *ids)}
-    if image is None:
-        if len(ids) > 1:
-            some = ", ".join([*known.values()][:5])
-            raise FormatError(
-                where, f"holds cells of {len(ids)} images ({some}, …); choose one with image= or --image"
-            )
-        return annotations
-    wanted = [each for each, name in known.items() if image in (each, name) or str(image) == str(each)]
-    if not wanted:
-        raise FormatError(where, f"has no image {image!r}; it has {', '.join([*known.values()][:20])}")
-    return [each for each in annotations if each.get("image_id") == wanted[0]]
+    if image is not None:
+        ids |= dict.fromkeys(named)  # one without annotations may be asked for
+    chosen = chosen_image({each: named.get(each, str(each)) for each in ids}, image, where)
+    return annotations if chosen is None else [each for each in annotations if each.get("image_id") == chosen]
 
 
 def _add(

@@ -8,11 +8,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import shapely
 
 from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
-from sparseshot.cells.formats.checks import filled_ids
+from sparseshot.cells.formats.checks import chosen_image, filled_ids
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.table import KINDS, Cells
@@ -28,10 +29,11 @@ _NAMES = {
     "id": ("id", "object id"),
     "kind": ("kind", "object type"),
     "name": ("name",),
+    "image": ("image",),
 }
 _MEANING = {name: meaning for meaning, names in _NAMES.items() for name in names}
 _WITHOUT_HEADER = {2: ("x", "y"), 3: ("x", "y", "class")}
-_TEXTS = ("class", "id", "kind", "name")
+_TEXTS = ("class", "id", "kind", "name", "image")
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
 _PREFIX = "measurement "
 _FORMULA = re.compile(r"'?[=+\-@\t\r]")
@@ -96,6 +98,10 @@ def _parsed(data: bytes, names: list[str], delimiter: str, *, has_header: bool, 
 
 
 def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
+    if "image" in table.column_names:
+        names = [name for name in pc.unique(table["image"]).to_pylist() if name is not None]
+        chosen = chosen_image({name: name for name in names}, options.image, where)
+        table = table if chosen is None else table.filter(pc.equal(table["image"], chosen))
     columns = dict(zip(table.column_names, table.combine_chunks().columns, strict=True))
     if "x" in columns and "y" in columns:
         xy = np.column_stack([floats(columns["x"]), floats(columns["y"])])

@@ -78,7 +78,7 @@ def read_cells(
             mask must have this size.
         exhaustive_class: annotations of this class, in upper or lower case, are regions in which every cell
             is marked.
-        image: which image of a COCO file with several: its file name or id.
+        image: which image of a COCO file or a measurement table with several: its file name or id.
         columns: names of the columns of a CSV file without a header, e.g. ``("y", "x", "class")``.
     """
     path = Path(path)

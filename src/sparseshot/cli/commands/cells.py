@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Source = Annotated[Path, Argument(help="File of cells, or a slide's folder written by `predict`.")]
 Target = Annotated[Path, Argument(help="Its suffix decides the format.")]
-ImageName = Annotated[str | None, Option("--image", help="File name or id of an image of a COCO file.")]
+ImageName = Annotated[str | None, Option("--image", help="File name or id of one of several images.")]
 Size = Annotated[str | None, Option(help="Width and height of the slide in pixels, as 1000x1000.")]
 
 _MOST_NAMED = 3
