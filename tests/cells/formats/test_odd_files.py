@@ -92,6 +92,24 @@ def test_coco_of_several_images_names_an_option_that_exists(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("keypoints", "place"),
+    [([0, 0, 0, 7, 8, 2, 9, 9, 1], [7, 8]), ([0, 0, 0], [2.5, 4]), ([7, 8], [7, 8]), ([], [2.5, 4])],
+)
+def test_coco_key_points_that_are_not_labelled(
+    tmp_path: Path, keypoints: list[float], place: list[float]
+) -> None:
+    assert read_cells(coco(tmp_path / "a.json", {"keypoints": keypoints})).xy.tolist() == [place]
+
+
+def test_coco_in_which_every_mask_is_a_crowd(tmp_path: Path) -> None:
+    crowd = {"iscrowd": 1, "segmentation": {"size": [2, 3], "counts": [2, 2, 2]}}
+    assert len(read_cells(coco(tmp_path / "a.json", crowd, crowd, {"iscrowd": 0}))) == 3
+    path = coco(tmp_path / "a.json", crowd, crowd | {"iscrowd": 0})
+    with pytest.warns(RepairWarning, match="1 crowds left out"):
+        assert len(read_cells(path)) == 1
+
+
+@pytest.mark.parametrize(
     ("annotation", "more"),
     [
         ({"score": "high"}, {}),

@@ -33,6 +33,9 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         categories = {each["id"]: str(each["name"]) for each in content.get("categories", ())}
         for each in content.get("categories", ()):
             gathered.declare(str(each["name"]), _color(each["color"]) if each.get("color") else None)
+        # CVAT and Datumaro write each mask of a single object as a crowd.
+        masked = [each for each in content["annotations"] if each.get("segmentation")]
+        crowds_are_cells = bool(masked) and all(each.get("iscrowd") == 1 for each in masked)
         annotations = _of_image(content, options.image, source.name)
         own = content.get(MEMBER, {})
         regions = shapely.from_wkt(np.array(own.get("regions", []), object))
@@ -41,7 +44,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         raise FormatError(source.name, f"is not COCO: {_reason(error)}") from None
     for number, annotation in enumerate(annotations):
         try:
-            if annotation.get("iscrowd") == 1:
+            if annotation.get("iscrowd") == 1 and not crowds_are_cells:
                 options.repairs.count("crowds left out")
             else:
                 _add(gathered, annotation, categories, options.repairs)
@@ -82,7 +85,7 @@ def _of_image(content: Mapping[str, Any], image: str | int | None, where: str) -
 def _add(
     gathered: Gathered, annotation: Mapping[str, Any], names: Mapping[Any, str], repairs: Repairs
 ) -> None:
-    """Add an annotation: its polygons or runs, else its first key point or the middle of its box."""
+    """Add an annotation: its polygons or runs, else a key point or the middle of its box."""
     category, segmentation = annotation.get("category_id"), annotation.get("segmentation")
     if category is not None and names and category not in names:
         raise ValueError(f"its category {category!r} is not among the categories of the file")
@@ -102,12 +105,20 @@ def _add(
         polygons = [[np.array(ring, np.float64).reshape(-1, 2)] for ring in segmentation]
         gathered.add(name, annotation.get("id"), polygons=polygons, **columns)
     else:
-        if annotation.get("keypoints"):
-            x, y = annotation["keypoints"][:2]
-        else:
-            x, y, width, height = annotation["bbox"]
-            x, y = x + width / 2, y + height / 2
+        x, y = _point(annotation)
         gathered.add(name, annotation.get("id"), point=(float(x), float(y)), **columns)
+
+
+def _point(annotation: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the first key point that is labelled, else the middle of the box."""
+    numbers = annotation.get("keypoints") or []
+    if len(numbers) % 3:  # pairs of x and y
+        return numbers[0], numbers[1]
+    for x, y, visibility in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+        if visibility > 0:
+            return x, y
+    x, y, width, height = annotation["bbox"]
+    return x + width / 2, y + height / 2
 
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
