@@ -45,6 +45,23 @@ def test_halo_xml(tmp_path: Path) -> None:
     assert shapely.area(cells.outline)[:2].tolist() == [9 * 39, 48]
 
 
+def test_negative_regions_are_holes_of_the_region_around_them(tmp_path: Path) -> None:
+    def region(x0: float, x1: float, *, hole: bool = False) -> str:
+        corners = "".join(f'<V X="{x}" Y="{y}"/>' for x, y in ((x0, x0), (x1, x0), (x1, x1), (x0, x1)))
+        return f'<Region NegativeROA="{int(hole)}"><Vertices>{corners}</Vertices></Region>'
+
+    layers = (
+        region(50, 59) + region(0, 9) + region(20, 29) + region(3, 4, hole=True) + region(51, 53, hole=True),
+        region(70, 72, hole=True) + region(70, 79) + region(30, 31, hole=True) + region(3, 4, hole=True),
+    )
+    text = "".join(f"<Annotation><Regions>{each}</Regions></Annotation>" for each in layers)
+    (tmp_path / "a.xml").write_text(f"<Annotations>{text}</Annotations>")
+    with pytest.warns(RepairWarning, match="2 negative regions"):
+        cells = read_cells(tmp_path / "a.xml")
+    assert cells.outline is not None
+    assert shapely.area(cells.outline).tolist() == [81 - 4, 81 - 1, 81, 81 - 4]
+
+
 @pytest.mark.parametrize("encoding", ["klingon", "utf-7", "idna"])
 def test_xml_of_an_unknown_encoding(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "a.xml"

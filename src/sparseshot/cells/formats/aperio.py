@@ -7,7 +7,7 @@ are.
 """
 
 import re
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sparseshot.cells.formats.gathered import Color, Gathered, first_unique
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.formats.xml_text import attribute, elements, positions, vertices, written_shapes
+from sparseshot.cells.outlines import FARTHEST_PX
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
 
@@ -25,6 +26,8 @@ _ELLIPSES, _RECTANGLES, _LINES = {"2", "Ellipse"}, {"Rectangle"}, {"4", "Ruler",
 _GREEN = (0, 255, 0)
 _ELLIPSE_VERTICES = 64
 _HALF_PX = 0.5
+_TOUCHING_PX = 1e-3
+"""Distance within which a hole may touch the outside of its region, for rounded coordinates."""
 
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
@@ -33,6 +36,8 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
     layer = name = ""
     color: Color | None = None
     long_ids: list[str] = []
+    layer_of_row: list[int] = []
+    holes: list[_Hole] = []
     for element in elements(source, whole="Region"):
         if element.tag == "Annotations":
             mpp = _mpp(element)
@@ -48,17 +53,53 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         elif element.tag == "Region":
             what = f"region {element.get('Id', '?')} of layer {layer}"
             ring = _ring(element, what, source.name)
-            if element.get("NegativeROA") == "1" and gathered.polygons and gathered.polygons[-1]:
-                gathered.polygons[-1][0].append(ring)  # a hole in the region before
+            if element.get("NegativeROA") == "1":
+                holes.append(_Hole(layers, len(layer_of_row), ring))
             elif len(ring) == 2 or element.get("Type") in _LINES:
                 options.repairs.count("lines left out")
             else:
                 own_id = element.get("Guid", element.get("Id", ""))
                 place = {"point": ring[0]} if len(ring) == 1 else {"polygons": [[ring]]}
                 gathered.add(name or element.get("Text", "").strip() or None, own_id, **place)
+                layer_of_row.append(layers)
                 long_ids.append(f"{layer}-{element.get('Id', '')}")
+    _cut(gathered, layer_of_row, holes, options.repairs)
     gathered.ids = first_unique(gathered.ids, long_ids)  # each layer counts from 1
     return gathered.cells(options, mpp=mpp)
+
+
+class _Hole(NamedTuple):
+    """A negative region: its layer, the number of regions before it, and its ring."""
+
+    layer: int
+    before: int
+    ring: NDArray[np.float64]
+
+
+def _cut(gathered: Gathered, layer_of_row: list[int], holes: list[_Hole], repairs: Repairs) -> None:
+    """Add each hole to the last region before it, else to the first after it, that contains it."""
+    if not holes:
+        return
+    shells = [
+        shapely.Polygon(each[0][0]) if each and _is_ring(each[0][0]) else None for each in gathered.polygons
+    ]
+    tree = shapely.STRtree(shells)
+    for layer, before, ring in holes:
+        around = []
+        if _is_ring(ring):
+            corners = shapely.points(ring)
+            near = tree.query(shapely.MultiPoint(ring), predicate="dwithin", distance=_TOUCHING_PX)
+            own = [row for row in sorted(near.tolist()) if layer_of_row[row] == layer]
+            around = [row for row in own if shapely.dwithin(corners, shells[row], _TOUCHING_PX).all()]
+        if around:
+            row = max((row for row in around if row < before), default=around[0])
+            gathered.polygons[row][0].append(ring)
+        else:
+            repairs.count("negative regions that lie in no other left out")
+
+
+def _is_ring(ring: NDArray[np.float64]) -> bool:
+    return len(ring) > 2 and bool((np.abs(ring) <= FARTHEST_PX).all())
 
 
 def _color(packed: str) -> Color | None:
