@@ -2,10 +2,13 @@
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import shapely
@@ -14,6 +17,7 @@ from tests.cells.formats.test_qupath import feature, polygon, write
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.formats import masks, matlab, matlab_child
+from sparseshot.cells.formats.checks import SCORE
 from sparseshot.cells.formats.options import OpenFile
 from sparseshot.cli import main
 from sparseshot.errors import FormatError, RepairWarning, SparseshotWarning
@@ -185,6 +189,45 @@ def test_measurements_that_are_not_finite(tmp_path: Path) -> None:
         columns = {name: column[0] for name, column in cells.measurements.items()}
         assert {name: columns.get(name) for name in "bcd"} == {"b": np.inf, "c": -np.inf, "d": 1.5}
         assert np.isnan(columns.get("a", np.nan))
+
+
+def score_files(folder: Path, *scores: float) -> Iterator[Path]:
+    """Yield files of points with these scores, as other programs write them."""
+    as_json = [None if np.isnan(score) else score for score in scores]
+    yield write(
+        folder / "a.geojson",
+        *(feature(polygon(), id=k, measurements={SCORE: score}) for k, score in enumerate(as_json)),
+    )
+    yield coco(folder / "a.json", *({"score": score} for score in as_json))
+    (folder / "a.csv").write_text("x,y,score\n" + "".join(f"1,2,{score}\n" for score in scores))
+    yield folder / "a.csv"
+    ones = [1.0] * len(scores)
+    pq.write_table(pa.table({"x": ones, "y": ones, "score": scores}), folder / "a.parquet")
+    yield folder / "a.parquet"
+
+
+def test_scores_follow_one_rule_in_every_format(tmp_path: Path) -> None:
+    for path in score_files(tmp_path, 0.25, np.nan):
+        cells = read_cells(path)
+        assert cells.score is not None
+        assert cells.score.tolist() == [0.25, 1], path
+        assert SCORE not in cells.measurements
+    for path in score_files(tmp_path, 0.25, 87.5):
+        cells = read_cells(path)
+        assert cells.score is None, path
+        assert cells.measurements[SCORE].tolist() == [0.25, 87.5]
+    for scores in ([np.nan, np.nan], []):
+        for path in score_files(tmp_path, *scores):
+            cells = read_cells(path)
+            assert cells.score is None, path
+            assert SCORE not in cells.measurements
+
+
+def test_a_score_of_no_cell(tmp_path: Path) -> None:
+    nowhere = {"type": "Point", "coordinates": [1e300, 0]}
+    path = write(tmp_path / "a.geojson", feature(nowhere, measurements={SCORE: 0.5}))
+    with pytest.warns(RepairWarning, match="not finite"):
+        assert len(read_cells(path)) == 0
 
 
 def test_a_hierarchy_with_many_measured_children(tmp_path: Path) -> None:

@@ -17,6 +17,23 @@ LONGEST_ID_BYTES = 200
 """Limit for ids, since the longest one sets the width of the whole column."""
 
 
+SCORE = "Detection probability"
+"""Name of the measurement that holds a score; QuPath's own detectors use it."""
+
+
+def with_score(cells: Cells, score: NDArray[np.floating]) -> Cells:
+    """Return the cells with a column as their score, with 1 for NaN, if it has numbers.
+
+    A column with numbers outside of [0, 1] is no confidence, and becomes a measurement.
+    """
+    missing = np.isnan(score)
+    if missing.all():
+        return replace(cells, score=None)
+    if np.nanmin(score) < 0 or np.nanmax(score) > 1:
+        return replace(cells, score=None, measurements={**cells.measurements, SCORE: score})
+    return replace(cells, score=np.where(missing, 1, score))
+
+
 def chosen_image(names: Mapping[Any, str], image: str | int | None, where: str) -> Any:
     """Return the key of the image with this name or key; None if no image is asked for and there is one."""
     if image is None:

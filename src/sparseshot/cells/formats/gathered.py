@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES
+from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, with_score
 from sparseshot.cells.formats.options import ReadOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, build_outlines
 from sparseshot.cells.rings import Rings, offsets
@@ -104,11 +104,10 @@ class Gathered:
         number = {name: k for k, name in enumerate(classes)}
         scores = np.array(self.scores, np.float64)[rows]
         columns = dict.fromkeys(name for row in rows for name in self.measured[row])
-        return Cells(
+        cells = Cells(
             places[rows],
             classes=classes,
             label=[number.get(name or "", -1) for name in names],
-            score=None if np.isnan(scores).all() else np.where(np.isnan(scores), 1, scores),
             outline=shapes[rows] if outlined[rows].any() else None,
             id=_ids([self.ids[row] for row in rows], options),
             mpp=mpp,
@@ -116,6 +115,7 @@ class Gathered:
             measurements={name: [self.measured[row].get(name, np.nan) for row in rows] for name in columns},
             colors=[self.colors.get(name, GREY) for name in classes] if self.colors else None,
         )
+        return with_score(cells, scores)
 
 
 def _ids(ids: list[Any], options: ReadOptions) -> list[Any] | None:

@@ -13,7 +13,7 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
-from sparseshot.cells.formats.checks import filled_ids
+from sparseshot.cells.formats.checks import filled_ids, with_score
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.repairs import Repairs
@@ -102,7 +102,10 @@ def _read(
         ]
     except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # raised by pyarrow
         raise FormatError(name, f"is not readable GeoParquet: {error}") from None
-    return Cells.concatenate(tables or [Cells([], classes=layout.classes)]), layout
+    cells = Cells.concatenate(tables or [Cells([], classes=layout.classes)])
+    if cells.score is not None and not layout.own:
+        cells = with_score(cells, cells.score)
+    return cells, layout
 
 
 class _Layout(NamedTuple):

@@ -13,7 +13,7 @@ import pyarrow.csv
 import shapely
 
 from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
-from sparseshot.cells.formats.checks import chosen_image, filled_ids
+from sparseshot.cells.formats.checks import chosen_image, filled_ids, with_score
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.table import KINDS, Cells
@@ -127,6 +127,7 @@ def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
         if name not in _NAMES and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
     }
     cells = cells_of_columns(columns, xy, where, measurements=measurements)
+    cells = cells if cells.score is None else with_score(cells, cells.score)
     return replace(cells, id=None if cells.id is None else filled_ids(cells.id, options.repairs))
 
 

@@ -9,16 +9,13 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, filled_ids
+from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, SCORE, filled_ids, with_score
 from sparseshot.cells.formats.geojson_stream import Batch, FeatureStream, parsed
 from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.rings import Rings, expanded
 from sparseshot.cells.table import GREY, KINDS, Cells
 from sparseshot.errors import FormatError
-
-SCORE = "Detection probability"
-"""Name of the measurement that holds the score; QuPath's own detectors use it."""
 
 NAME = "name"
 """Note of a region that is the name of its annotation in QuPath; the others are its metadata."""
@@ -71,17 +68,15 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         cells = _with_member(cells, own, reader, source.name)
     measurements = dict(cells.measurements)
     score = measurements.pop(SCORE, None)
-    if score is not None and not (np.nanmin(score) >= 0 and np.nanmax(score) <= 1):
-        measurements[SCORE], score = score, None
     ids = None if cells.id is None else filled_ids(cells.id, options.repairs)
     colors = reader.colors
-    return replace(
+    cells = replace(
         cells,
         colors=tuple(colors.get(name, GREY) for name in cells.classes) if colors else None,
         id=ids.astype(np.int64) if ids is not None and reader.ids_are_numbers else ids,
         measurements=measurements,
-        score=None if score is None else np.where(np.isnan(score), 1, score),
     )
+    return cells if score is None else with_score(cells, score)
 
 
 class _Object(NamedTuple):

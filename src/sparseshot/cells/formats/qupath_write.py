@@ -9,8 +9,9 @@ import orjson
 import shapely
 from numpy.typing import NDArray
 
+from sparseshot.cells.formats.checks import SCORE
 from sparseshot.cells.formats.options import MEMBER, WriteOptions
-from sparseshot.cells.formats.qupath import NAME, SCORE
+from sparseshot.cells.formats.qupath import NAME
 from sparseshot.cells.outlines import FARTHEST_PX
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import KINDS, Cells
