@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import geopandas
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -162,6 +163,21 @@ def test_an_empty_mask_becomes_an_empty_coco_file(tmp_path: Path) -> None:
     Image.fromarray(np.zeros((20, 30), np.uint8)).save(tmp_path / "a.png")
     read_cells(tmp_path / "a.png").write(tmp_path / "a.coco.json")
     assert len(read_cells(tmp_path / "a.coco.json")) == 0
+
+
+@pytest.mark.parametrize("dtype", [">u2", ">i4", ">f4"])
+def test_a_mask_in_big_endian(tmp_path: Path, dtype: str) -> None:
+    np.save(tmp_path / "a.npy", np.array([[0, 1, 300]], dtype))
+    cells = read_cells(tmp_path / "a.npy")
+    assert cells.id is not None
+    assert cells.id.tolist() == [1, 300]
+
+
+def test_empty_geometries_in_geoparquet(tmp_path: Path) -> None:
+    shapes = [shapely.Point(), shapely.Point(1, 2), shapely.Polygon(), None]
+    geopandas.GeoDataFrame(geometry=shapes).to_parquet(tmp_path / "a.parquet")
+    with pytest.warns(RepairWarning, match="1 cells with coordinates that are not finite"):
+        assert read_cells(tmp_path / "a.parquet").xy.tolist() == [[1, 2]]
 
 
 def test_a_mask_larger_than_pillow_opens(tmp_path: Path) -> None:

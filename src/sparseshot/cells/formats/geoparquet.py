@@ -192,8 +192,9 @@ def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
     repairs.count("geometries that are no points or polygons left out", (~is_polygon & (kind > 0)).sum())
     polygons = np.where(is_polygon, shapes, np.array(None))
     built = build_outlines(rings_of(polygons), repairs, wanted=is_polygon)
-    points = shapes[kind == 0]
-    built.places[kind == 0] = np.column_stack([shapely.get_x(points), shapely.get_y(points)])
+    is_point = (kind == 0) & ~shapely.is_empty(shapes)
+    points = shapes[is_point]
+    built.places[is_point] = np.column_stack([shapely.get_x(points), shapely.get_y(points)])
     repairs.count(NOT_FINITE, np.isnan(built.places[kind == 0]).any(axis=1).sum())
     return built
 

@@ -61,7 +61,7 @@ def _whole_numbers(labels: NDArray[Any], where: str) -> NDArray[Any]:
         raise FormatError(where, f"holds {labels.min()}; labels are not negative")
     if labels.dtype.kind == "u" and labels.max(initial=0) >= 2**63:
         raise FormatError(where, f"holds {labels.max()}; labels are below 2⁶³")
-    return labels
+    return labels.astype(labels.dtype.newbyteorder("="), copy=False)
 
 
 def _labels(source: OpenFile) -> NDArray[Any]:
