@@ -308,7 +308,7 @@ class Cells:
         mpps = {table.mpp for table in tables}
         if len(mpps) > 1:
             raise InputError(
-                f"cells of different mpp {sorted(map(str, mpps))}; bring them to one with rescaled(mpp)"
+                f"cells of different mpp {sorted(map(str, mpps))}; read them with mpp, or use rescaled(mpp)"
             )
         classes = tuple(dict.fromkeys(name for table in tables for name in table.classes))
         colors: dict[str, tuple[int, int, int]] = {}

@@ -127,6 +127,11 @@ def test_an_archive_of_several(tmp_path: Path) -> None:
         read_cells(packed(tmp_path / "b.zip", **junk))
     with pytest.raises(FormatError, match=r"c\.zip/bad\.json: feature 0"):
         read_cells(packed(tmp_path / "c.zip", **{"bad.json": b"[{]"}))
+    measured = b'{"sparseshot": {"mpp": 0.5}, "features": []}'
+    path = packed(tmp_path / "d.zip", **{"a.json": one, "b.json": measured})
+    with pytest.raises(FormatError, match=r"d\.zip: .*read them with mpp"):
+        read_cells(path)
+    assert read_cells(path, mpp=0.25).mpp == 0.25
 
 
 def test_broken_archives(tmp_path: Path) -> None:

@@ -98,14 +98,16 @@ def read_cells(
         if not known.streams and source.file.seekable() is False:
             raise FormatError(source.name, f"{name} is not read from inside an archive; unpack it first")
         try:
-            tables.append(_module(known.reader).read(source, options))
+            cells = _module(known.reader).read(source, options)
         except InputError as error:  # raised by the table
             raise FormatError(source.name, str(error)) from None
         except MemoryError:
             raise FormatError(source.name, "needs more memory than there is; divide the file") from None
-    cells = Cells.concatenate(tables)
-    if mpp is not None:
-        cells = replace(cells, mpp=mpp)
+        tables.append(cells if mpp is None else replace(cells, mpp=mpp))
+    try:
+        cells = Cells.concatenate(tables)
+    except InputError as error:
+        raise FormatError(path, str(error)) from None
     cells = checked(cells, path, options.repairs, classes=classes, unclassified=unclassified, size_px=size_px)
     options.repairs.warn(str(path))
     return cells
