@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparseshot.cells import Cells, Variant, choose_marks, nested_subsets, subset
 from sparseshot.cells.keys import keys_of
 from sparseshot.cells.variant import source_hash
-from sparseshot.errors import FormatError, InputError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
 
 TENTHS = [k / 10 for k in range(1, 11)]
 
@@ -140,6 +140,8 @@ def test_the_hash_overlooks_how_a_table_is_stored_and_rounding() -> None:
 
 
 def test_broken_variant_files_are_told(tmp_path: Path) -> None:
+    with pytest.raises(DataNotFoundError, match=r"none\.json"):
+        Variant.read(tmp_path / "none.json")
     path = tmp_path / "v.json"
     Variant.choose(tables(), 0.3, seed=7).write(path)
     whole = orjson.loads(path.read_bytes())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells.subsets import kept_marks, nested_subsets
 from sparseshot.cells.table import Cells
-from sparseshot.errors import FormatError, InputError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import write_json
 
 KIND = "sparseshot variant 1"
@@ -75,8 +75,11 @@ class Variant:
     @classmethod
     def read(cls, path: Path | str) -> Self:
         """Read a variant."""
+        path = Path(path)
+        if not path.is_file():
+            raise DataNotFoundError(path, "there is no such file")
         try:
-            content = orjson.loads(Path(path).read_bytes())
+            content = orjson.loads(path.read_bytes())
             if content["kind"] != KIND:
                 raise FormatError(path, f"is a {content['kind']!r}, not a {KIND!r}")
             masks = tuple(
