@@ -9,6 +9,7 @@ import openslide
 import pytest
 import tifffile
 from numpy.typing import NDArray
+from PIL import Image
 
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.errors import InputError, OutputError, SlideError
@@ -54,6 +55,14 @@ def test_it_is_a_tiled_bigtiff_that_tells_where_it_comes_from(written: Path) -> 
         assert [bool(page.subfiletype) for page in pages] == [False, True, True, True]
         assert pages[0].description == "synthetic-3"
         assert pages[0].software == "sparseshot"
+
+
+def test_a_name_beyond_ascii(tmp_path: Path) -> None:
+    Image.new("RGB", (40, 30)).save(tmp_path / "Präparat 5 µm.png")
+    with open_slide(tmp_path / "Präparat 5 µm.png", mpp=0.25) as slide:
+        write_pyramid(slide, tmp_path / "a.tif", tile_px=128)
+    with openslide.OpenSlide(tmp_path / "a.tif") as written:
+        assert "Präparat 5 µm" in written.properties["tiff.ImageDescription"]
 
 
 @pytest.mark.parametrize("mpp", [0.2527, 0.5, 1.0, 0.1])

@@ -80,7 +80,7 @@ def write_pyramid(
                     subfiletype=int(number > 0),
                     resolution=(1e4 / grid.mpp, 1e4 / grid.mpp),
                     resolutionunit="CENTIMETER",
-                    description=slide.name,
+                    description=slide.name.encode(errors="replace"),  # as text only ASCII is taken
                     software="sparseshot",
                     metadata=None,
                     extratags=[_HALF_CHROMA],
