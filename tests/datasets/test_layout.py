@@ -45,6 +45,12 @@ def test_the_first_place_that_has_labels_counts(tmp_path: Path) -> None:
     assert entry.labels.name == "01_1_label.png"
 
 
+def test_slides_of_any_kind_and_what_lies_beside_them(tmp_path: Path) -> None:
+    touch(tmp_path, "slides/a.svs", "slides/a.xml", "slides/b.zarr/zarr.json", "slides/c.old/b.svs")
+    entries = find_layout(dataset_info("til"), tmp_path).entries
+    assert [entry.image.name for entry in entries] == ["a.svs", "b.zarr"]
+
+
 def test_images_numbered_alike_in_two_parts_stay_apart(tmp_path: Path) -> None:
     touch(tmp_path, "train/Images/image_00.png", "test/Images/image_00.png")
     entries = find_layout(dataset_info("cpm17"), tmp_path).entries

@@ -12,6 +12,8 @@ from pathlib import Path
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo, Part, Split, Splits
 from sparseshot.errors import DataNotFoundError, FormatError
 from sparseshot.files import read_text
+from sparseshot.images.ngff import is_ome_zarr
+from sparseshot.images.opening import IMAGE_SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
     pattern = template_pattern(part.images)
     for image in folder.glob(template_glob(part.images)):
         match = pattern.fullmatch(image.relative_to(folder).as_posix())
-        if match is None or image.name.startswith(".") or not image.is_file():
+        if match is None or image.name.startswith(".") or not _is_image(image):
             continue  # e.g. the ._name files of macOS
         fields = match.groupdict()
         name = part.prefix + fields["name"]
@@ -92,6 +94,10 @@ def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
         yield Entry(
             name, image, labels, part.reader, group, part=part.name or part.split or "", split=part.split
         )
+
+
+def _is_image(path: Path) -> bool:
+    return is_ome_zarr(path) or (path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES)
 
 
 def template_glob(template: str) -> str:

@@ -17,6 +17,26 @@ from sparseshot.images.slide import Box, check_mpp
 from sparseshot.images.tiff import TiledTiff
 from sparseshot.images.tiff_check import is_tiff
 
+IMAGE_SUFFIXES = frozenset(
+    {
+        ".png",
+        ".jpg",
+        ".jpeg",
+        ".bmp",
+        ".tif",
+        ".tiff",
+        ".svs",
+        ".ndpi",
+        ".mrxs",
+        ".scn",
+        ".dcm",
+        ".bif",
+        ".vms",
+        ".zarr",
+    }
+)
+"""Suffixes of the files and folders that are taken for images in a folder."""
+
 _TIFF_VENDORS = {None, "aperio", "generic-tiff"}
 """Simple TIFFs, read faster without OpenSlide; None is a file that OpenSlide does not recognise."""
 

@@ -11,6 +11,7 @@ from sparseshot.files import make_folder
 from sparseshot.images import open_slide
 from sparseshot.images.dicom_series import one_per_series
 from sparseshot.images.ngff import is_ome_zarr
+from sparseshot.images.opening import IMAGE_SUFFIXES
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.engine import DEFAULT_PACE, Progress, Throughput
@@ -20,7 +21,6 @@ from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import folder_inside, slide_identity
 from sparseshot.prediction.predict import predict_slide
 from sparseshot.prediction.summary import PredictionSummary
-from sparseshot.training.pairs import IMAGE_SUFFIXES
 
 T = TypeVar("T")
 

@@ -9,25 +9,7 @@ from pathlib import Path
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import read_text
 from sparseshot.images.ngff import is_ome_zarr
-
-IMAGE_SUFFIXES = frozenset(
-    {
-        ".png",
-        ".jpg",
-        ".jpeg",
-        ".bmp",
-        ".tif",
-        ".tiff",
-        ".svs",
-        ".ndpi",
-        ".mrxs",
-        ".scn",
-        ".dcm",
-        ".bif",
-        ".vms",
-        ".zarr",
-    }
-)
+from sparseshot.images.opening import IMAGE_SUFFIXES
 
 
 def find_pairs(images: Sequence[Path], marks: Sequence[Path], file: Path | None) -> list[tuple[Path, Path]]:
