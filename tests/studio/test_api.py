@@ -227,6 +227,12 @@ def test_imported_classes_keep_their_colours(client: TestClient, tmp_path: Path)
         assert client.post("/classes", json={"name": "Tumor", "color": color}).json()["Tumor"] == color
 
 
+def test_imported_marks_in_micrometres(client: TestClient) -> None:
+    content = f"x_um,y_um\n{10 * MPP},{20 * MPP}\n".encode()
+    client.post("/slides/1/import?key=dddddddd", files={"file": ("a.csv", content)})
+    assert [item["at"] for item in client.get("/slides/1/marks").json()["all"]] == [[10, 20]]
+
+
 def test_files_that_are_no_marks_are_refused(client: TestClient) -> None:
     answer = client.post("/slides/1/import?key=dddddddd", files={"file": ("a.geojson", b"{]")})
     assert answer.status_code in {422, 500}

@@ -280,6 +280,13 @@ def test_every_round_holds_out_the_same_marks(
     assert held[0] == held[1]
 
 
+def test_marks_in_micrometres_are_placed_by_the_slide(pair: tuple[Path, Path]) -> None:
+    file = pair[1].with_suffix(".csv")
+    file.write_text("x_um,y_um\n10,20\n")
+    ((item,), _) = TrainingData(pairs=((pair[0], file),), mpp=0.5).load()
+    assert item.marks.xy.tolist() == [[20, 40]]
+
+
 def test_marks_outside_the_slide_are_left_out_or_refused(pair: tuple[Path, Path]) -> None:
     file = pair[1]
     Cells([[10, 10], [-5, 10], [20, 9999], [30, 30]]).write(file)

@@ -90,7 +90,7 @@ def mark_routes(studio: Studio) -> APIRouter:
     @routes.post("/slides/{slide}/import")
     def take(slide: SlideId, file: UploadFile, key: Annotated[str, Query(pattern="^[0-9a-z]{8,40}$")]) -> Any:
         content = file.file.read(MOST_BYTES + 1)
-        cells, said = read_marks(content, file.filename or "marks", studio.project.slide(slide).size)
+        cells, said = read_marks(content, file.filename or "marks", studio.project.slide(slide))
         items = items_of(cells)
         names = [item["class"] for item in items if "class" in item]
         if items:

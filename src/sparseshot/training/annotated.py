@@ -148,7 +148,8 @@ class TrainingData:
         return AnnotatedSlide(slide, marks, tissue=tissue_mask(slide))
 
     def _read_marks(self, file: Path, slide: Slide) -> Cells:
-        marks = without_suggestions(read_cells(file, exhaustive_class=self.exhaustive_class))
+        cells = read_cells(file, slide_mpp=slide.mpp, exhaustive_class=self.exhaustive_class)
+        marks = without_suggestions(cells)
         marks = marks_on(slide, marks, file)
         return marks if self.keep_large else without_large_outlines(marks, str(file))
 

@@ -56,6 +56,7 @@ def read_cells(
     *,
     format: str | None = None,  # noqa: A002  what users call it
     mpp: float | None = None,
+    slide_mpp: float | None = None,
     classes: Sequence[str] | None = None,
     unclassified: str | None = None,
     size_px: tuple[int, int] | None = None,
@@ -72,6 +73,8 @@ def read_cells(
         path: the file; also .gz, and .zip of several GeoJSON files.
         format: a name in :data:`FORMATS`, instead of recognising the content.
         mpp: µm per level-0 pixel, instead of the value in the file.
+        slide_mpp: µm per level-0 pixel of the slide, to place cells whose file has coordinates in µm; any
+            value in the file is kept.
         classes: the expected classes, in this order; a file with others is refused.
         unclassified: name of a class for cells without one.
         size_px: width and height of the slide; cells outside are left out, swapped axes refused, and a label
@@ -85,7 +88,12 @@ def read_cells(
     if not path.is_file():
         raise DataNotFoundError(path, "is a folder, not a file" if path.is_dir() else "there is no such file")
     options = ReadOptions(
-        Repairs(), exhaustive_class, mpp, image, None if columns is None else tuple(columns), size_px
+        Repairs(),
+        exhaustive_class,
+        mpp or slide_mpp,
+        image,
+        None if columns is None else tuple(columns),
+        size_px,
     )
     tables = []
     for source in sources(path):
