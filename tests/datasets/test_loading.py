@@ -1,10 +1,15 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.datasets import small_datasets
 
 from sparseshot.datasets import Dataset, Sample, load_dataset
+from sparseshot.datasets.catalogue import dataset_info
+from sparseshot.datasets.layout import Entry
+from sparseshot.datasets.loading import load_sample
 from sparseshot.errors import InputError, RepairWarning
 
 
@@ -220,6 +225,14 @@ def test_crchisto_without_its_second_part_has_points_without_a_class(tmp_path: P
     sample = one("crchisto", tmp_path)
     assert_has_the_three_cells(sample)
     assert sample.cells.counts()["unclassified"] == 3
+
+
+def test_labels_in_micrometres(tmp_path: Path) -> None:
+    Image.new("RGB", (60, 40)).save(tmp_path / "a.png")
+    (tmp_path / "a.csv").write_text("x_um,y_um\n5,10\n")
+    entry = Entry("a", tmp_path / "a.png", tmp_path / "a.csv", "any", "a", part="", split=None)
+    info = replace(dataset_info("tnbc"), mpp=0.5)
+    assert load_sample(entry, info).cells.xy.tolist() == [[10, 20]]
 
 
 def test_til_takes_slides_marks_and_lists(tmp_path: Path) -> None:

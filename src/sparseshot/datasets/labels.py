@@ -18,12 +18,12 @@ _SAME_PLACE_PX = 3.0
 """A classified point within this distance of a detected one is the same nucleus."""
 
 
-LabelReader = Callable[[Path, tuple[str, ...], tuple[int, int]], Cells]
-"""Reads the labels in a file into cells of the given classes; their image has this width and height."""
+LabelReader = Callable[[Path, tuple[str, ...], tuple[int, int], float], Cells]
+"""Reads the labels in a file into cells of the given classes; their image has this size and µm per pixel."""
 
 
-def _in_a_known_format(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
-    return _as_classes(read_cells(path, size_px=size_px), classes)
+def _in_a_known_format(path: Path, classes: tuple[str, ...], size_px: tuple[int, int], mpp: float) -> Cells:
+    return _as_classes(read_cells(path, slide_mpp=mpp, size_px=size_px), classes)
 
 
 def _as_classes(cells: Cells, classes: tuple[str, ...]) -> Cells:
@@ -40,7 +40,7 @@ def _as_classes(cells: Cells, classes: tuple[str, ...]) -> Cells:
     return cells.with_classes(classes, {name: known.get(name.casefold(), name) for name in cells.classes})
 
 
-def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int], mpp: float) -> Cells:  # noqa: ARG001
     """Read a mask of one cell, 255 nucleus and 128 cytoplasm; the nucleus becomes a second outline."""
     try:
         mask = read_image(path)[:, :, 0]
@@ -61,7 +61,7 @@ def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -
     return Cells(xy, classes=classes, id=ids, outline=outline, nucleus=nucleus)
 
 
-def _brca_m2c(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+def _brca_m2c(path: Path, classes: tuple[str, ...], size_px: tuple[int, int], mpp: float) -> Cells:  # noqa: ARG001
     """Read rows ``Y X class``: 0-based pixels, classes from 1."""
     if not path.read_bytes().strip():
         return Cells(np.empty((0, 2)), classes=classes)  # no cells
@@ -72,7 +72,7 @@ def _brca_m2c(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) ->
     return _as_classes(replace(cells, xy=cells.xy + 0.5), classes)  # the middle of the pixel
 
 
-def _crchisto(path: Path, classes: tuple[str, ...], size_px: tuple[int, int]) -> Cells:
+def _crchisto(path: Path, classes: tuple[str, ...], size_px: tuple[int, int], mpp: float) -> Cells:  # noqa: ARG001
     """Read the detected points, and their classes from the files of the classification part.
 
     The detection file has every nucleus. A classified point gives its class to the nearest detected one;

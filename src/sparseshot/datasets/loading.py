@@ -205,7 +205,7 @@ def load_sample(entry: Entry, info: DatasetInfo) -> Sample:
             entry.labels, f"no such file; the labels of {entry.image.name} are expected there"
         )
     size, mpp = _size_and_mpp(entry.image, info.mpp)
-    cells = READERS[entry.reader](entry.labels, info.classes, size)
+    cells = READERS[entry.reader](entry.labels, info.classes, size, mpp)
     mpp = cells.mpp or mpp
     return Sample(entry.name, entry.image, replace(cells, mpp=mpp), mpp, entry.group, size)
 
