@@ -150,7 +150,11 @@ def test_types_in_mat_files(tmp_path: Path, labels: NDArray[np.uint32]) -> None:
     assert_same(read_cells(tmp_path / "cells.mat"), cells)
 
 
-@given(cells=tables(shapes=False, regions=False, scores=False, measured=False, classes_of=1, mpp=False))
+@given(
+    cells=tables(
+        shapes=False, regions=False, scores=False, measured=False, named=False, classes_of=1, mpp=False
+    )
+)
 @quick
 def test_points_in_mat_files(tmp_path: Path, cells: Cells) -> None:
     path = tmp_path / "img1_detection.mat"
@@ -170,7 +174,10 @@ def test_what_a_format_cannot_hold_is_counted(tmp_path: Path) -> None:
         score=[1, 0.5],
         regions=[shapely.box(0, 0, 30, 30)],
         measurements={"area": [1, 2]},
+        nucleus=[shapely.box(1, 1, 2, 2), None],
+        name=["Anna's", None],
     )
+    lost = ["1 measurements left out", "1 nuclei left out", "1 names left out"]
     told = {
         "a.csv": ["1 outlines left out", "1 exhaustive regions left out"],
         "a.coco.json": ["1 holes in outlines filled"],
@@ -180,8 +187,10 @@ def test_what_a_format_cannot_hold_is_counted(tmp_path: Path) -> None:
             "2 ids replaced by numbers",
             "1 cells without outline drawn as discs",
             "2 classes left out",
+            *lost,
         ],
-        "a_detection.mat": ["1 outlines left out", "2 scores left out", "2 classes left out"],
+        "a.mat": lost,
+        "a_detection.mat": ["1 outlines left out", "2 scores left out", "2 classes left out", *lost],
     }
     for name, losses in told.items():
         with pytest.warns(SparseshotWarning) as caught:

@@ -160,7 +160,7 @@ def drawn_rows(cells: Cells, options: WriteOptions) -> tuple[NDArray[np.int32], 
             options.losses.count("ids replaced by numbers", len(cells))
     bare = len(cells) if cells.outline is None else int(shapely.is_missing(cells.outline).sum())
     options.losses.count("cells without outline drawn as discs", bare)
-    options.count_lost(cells, "score", "regions", "name")
+    options.count_lost(cells, "score", "measurements", "regions", "nucleus", "name")
     width, height = options.size_px or cells.extent_px
     if width * height > MOST_PIXELS:
         raise InputError(f"a mask of {width} × {height} pixels is too large; crop the cells, or give size_px")

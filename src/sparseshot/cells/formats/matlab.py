@@ -158,5 +158,5 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
 
 def write_points(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Write ``detection``, N × 2, x and y counted from 1, as CRCHistoPhenotypes has it."""
-    options.count_lost(cells, "outline", "regions", "classes", "score")
+    options.count_lost(cells, "outline", "regions", "classes", "score", "measurements", "nucleus", "name")
     scipy.io.savemat(file, {"detection": cells.xy + HALF_PX})
