@@ -56,6 +56,13 @@ def test_the_most_frequent_class_first() -> None:
     assert all(t.counts().get("b", 0) == 0 for t in kept)
 
 
+@pytest.mark.parametrize("marking", MARKINGS)
+@pytest.mark.parametrize("fraction", [0, -0.5, 1.5, np.nan])
+def test_a_fraction_is_a_fraction(marking: str, fraction: float) -> None:
+    with pytest.raises(InputError, match="a fraction is"):
+        choose_marks(TABLES, fraction, seed=0, marking=marking)
+
+
 def test_what_cannot_be_chosen() -> None:
     points = Cells(np.zeros((3, 2)))
     for marking, cure in (("large", "no size"), ("classes", "one class"), ("small", "there are random")):

@@ -32,6 +32,8 @@ def choose_marks(
     >>> choose_marks([cells], 0.5, seed=0, marking="corner")[0].xy.tolist()
     [[1.0, 1.0], [2.0, 3.0]]
     """
+    if not 0 < fraction <= 1:
+        raise InputError(f"a fraction is {fraction}; give it above 0 and up to 1, e.g. 0.3 for 30 %")
     if marking == "random":
         return subset(tables, fraction, seed=seed)
     if marking not in ORDERS:
