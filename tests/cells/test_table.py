@@ -94,6 +94,11 @@ def test_counts_and_classes() -> None:
         example().of_class("stroma")
 
 
+def test_a_class_may_be_named_unclassified() -> None:
+    cells = Cells([[0, 0]] * 3, classes=("unclassified",), label=[0, 0, -1])
+    assert cells.counts() == {"unclassified": 3}
+
+
 def test_renaming_merges_and_keeps_what_has_no_class() -> None:
     merged = example().renamed({"immune": "tumour"})
     assert merged.classes == ("tumour",)
@@ -117,6 +122,17 @@ def test_crop_with_shift_moves_places_outlines_and_regions() -> None:
     assert crop.nucleus is not None
     assert crop.nucleus[0].bounds == (0.5, 1.5, 1.5, 2.5)
     assert crop.regions[0].bounds == (0, 0, 4, 4)
+
+
+def test_crop_keeps_only_regions_with_an_area_in_the_box() -> None:
+    notched = shapely.box(0, 0, 20, 20).difference(shapely.box(4, 4, 10, 12))
+    regions = [shapely.box(10, 0, 20, 10), shapely.box(10, 10, 20, 20), shapely.box(0, 0, 5, 5), notched]
+    notes = [{"name": str(k)} for k in range(4)]
+    crop = Cells([], regions=regions, region_notes=notes).crop(4, 3, 10, 12)
+    assert shapely.area(crop.regions).tolist() == [2, 6]
+    assert set(shapely.get_type_id(crop.regions).tolist()) == {shapely.GeometryType.POLYGON}
+    assert crop.region_notes is not None
+    assert [note["name"] for note in crop.region_notes] == ["2", "3"]
 
 
 def test_rescaling_there_and_back() -> None:

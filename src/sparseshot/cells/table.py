@@ -217,7 +217,7 @@ class Cells:
         numbers = np.bincount(self.label.astype(np.intp) + 1, minlength=len(self.classes) + 1).tolist()
         counts = dict(zip(self.classes, numbers[1:], strict=True))
         if numbers[0]:
-            counts["unclassified"] = numbers[0]
+            counts["unclassified"] = counts.get("unclassified", 0) + numbers[0]
         return counts
 
     def of_class(self, *names: str) -> Self:
@@ -265,7 +265,9 @@ class Cells:
         x, y = self.xy.T
         inside = self[(x >= x0) & (x < x1) & (y >= y0) & (y < y1)]
         regions = shapely.intersection(self.regions, shapely.box(x0, y0, x1, y1))
-        kept = ~shapely.is_empty(regions)
+        mixed = shapely.get_type_id(regions) == shapely.GeometryType.GEOMETRYCOLLECTION
+        regions[mixed] = shapely.buffer(regions[mixed], 0)  # without points and lines
+        kept = shapely.area(regions) > 0
         notes = None if self.region_notes is None else self.region_notes[kept]
         cropped = replace(inside, regions=regions[kept], region_notes=notes)
         return cropped._moved(1.0, (-x0, -y0)) if shift else cropped
