@@ -37,36 +37,20 @@ _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read files of sparseshot in full, of others geometry, class, score, id and columns of numbers."""
-    cells, layout = _read(source.file, source.name, options.repairs)
-    try:
-        return replace(
-            cells,
-            id=None if cells.id is None else filled_ids(cells.id, options.repairs),
-            mpp=layout.own.get("mpp"),
-            colors=layout.own.get("colors") and tuple(map(tuple, layout.own["colors"])),
-            regions=shapely.from_wkb(np.array(layout.own.get("regions", []), object)),
-            region_notes=layout.own.get("region_notes"),
-        )
-    except (TypeError, ValueError, InputError, shapely.GEOSException) as error:
-        raise FormatError(
-            source.name, f"its metadata {KEY.decode()!r} cannot be understood: {error}"
-        ) from None
+    cells = _read(source.file, source.name, options.repairs)
+    return cells if cells.id is None else replace(cells, id=filled_ids(cells.id, options.repairs))
 
 
 def read_places(path: Path, *, measurements: bool = True) -> Cells:
     """Read everything but the outlines, for millions of cells of which only the places are needed."""
     if not path.is_file():
         raise DataNotFoundError(path, "there is no such file")
-    cells, layout = _read(path, path.name, Repairs(), outlines=False, measurements=measurements)
-    colors = layout.own.get("colors")
-    return replace(cells, mpp=layout.own.get("mpp"), colors=colors and tuple(map(tuple, colors)))
+    return _read(path, path.name, Repairs(), outlines=False, measurements=measurements)
 
 
 def read_own(path: Path) -> Cells:
     """Read a file that this program wrote and nobody changed since: its outlines are not checked again."""
-    cells, layout = _read(path, path.name, Repairs(), checks=False)
-    colors = layout.own.get("colors")
-    return replace(cells, mpp=layout.own.get("mpp"), colors=colors and tuple(map(tuple, colors)))
+    return _read(path, path.name, Repairs(), checks=False)
 
 
 def measurement_names(path: Path) -> dict[str, str]:
@@ -82,8 +66,8 @@ def _read(
     outlines: bool = True,
     checks: bool = True,
     measurements: bool = True,
-) -> tuple[Cells, "_Layout"]:
-    """Read the columns."""
+) -> Cells:
+    """Read the columns and the metadata."""
     try:
         parquet = pq.ParquetFile(file)
         rows = parquet.metadata.num_rows
@@ -103,9 +87,19 @@ def _read(
     except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # raised by pyarrow
         raise FormatError(name, f"is not readable GeoParquet: {error}") from None
     cells = Cells.concatenate(tables or [Cells([], classes=layout.classes)])
-    if cells.score is not None and not layout.own:
-        cells = with_score(cells, cells.score)
-    return cells, layout
+    own = layout.own
+    if not own:
+        return cells if cells.score is None else with_score(cells, cells.score)
+    try:
+        return replace(
+            cells,
+            mpp=own.get("mpp"),
+            colors=own.get("colors") and tuple(map(tuple, own["colors"])),
+            regions=shapely.from_wkb(np.array(own.get("regions", []), object)),
+            region_notes=own.get("region_notes"),
+        )
+    except (TypeError, ValueError, InputError, shapely.GEOSException) as error:
+        raise FormatError(name, f"its metadata {KEY.decode()!r} cannot be understood: {error}") from None
 
 
 class _Layout(NamedTuple):
