@@ -49,7 +49,7 @@ def test_columns_have_their_types_and_cannot_be_written() -> None:
     ("wrong", "match"),
     [
         ({"xy": [[1, 2, 3]]}, r"\(N, 2\)"),
-        ({"xy": [[0, 0], [np.nan, 1]]}, "cell 1"),
+        ({"xy": [[0, 0], [np.nan, 1]]}, r"xy\[1\]"),
         ({"classes": ("a", "a")}, "repeat"),
         ({"label": [5]}, "5"),
         ({"label": [-2]}, "-2"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
@@ -103,7 +103,7 @@ def _sort_by_digit(
         place[digit] += 1
 
 
-def checked_points(xy: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+def checked_points(xy: ArrayLike, name: str) -> NDArray[np.float64]:
     """Return points as ``(N, 2)`` float64, or raise an error that says what is wrong."""
     xy = np.asarray(xy, dtype=np.float64)
     if xy.size == 0:

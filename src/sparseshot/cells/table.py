@@ -11,6 +11,7 @@ import numpy as np
 import shapely
 from numpy.typing import ArrayLike, NDArray
 
+from sparseshot.cells.buckets import checked_points
 from sparseshot.cells.columns import (
     as_column,
     as_frozen,
@@ -99,16 +100,7 @@ class Cells:
         name: ArrayLike | Sequence[str | None] | None = None,
         region_notes: Sequence[Mapping[str, str]] | NDArray[np.object_] | None = None,
     ) -> None:
-        xy = np.asarray(xy, dtype=np.float64)
-        if xy.size == 0:
-            xy = xy.reshape(0, 2)
-        if xy.ndim != 2 or xy.shape[1] != 2:
-            raise InputError(f"xy has shape {xy.shape}; give (N, 2): x and y of each cell")
-        if not np.isfinite(xy).all():
-            bad = int(np.flatnonzero(~np.isfinite(xy).all(axis=1))[0])
-            raise InputError(
-                f"xy of cell {bad} is {xy[bad].tolist()}; leave out cells without finite coordinates"
-            )
+        xy = checked_points(xy, "xy")
         classes = tuple(str(each) for each in classes)
         if len(set(classes)) != len(classes):
             raise InputError(f"classes {classes} repeat a name; merge them first")
@@ -129,7 +121,7 @@ class Cells:
             raise InputError(f"{len(colors)} colours for {len(classes)} classes; give one for each")
         if colors is not None and not all(0 <= value <= 255 for color in colors for value in color):
             raise InputError(f"colours {colors} are not red, green and blue from 0 to 255")
-        columns = {
+        columns: dict[str, NDArray[Any] | None] = {
             "xy": xy,
             "label": label.astype(np.int16, copy=False),
             "score": as_column(score, np.float32),
