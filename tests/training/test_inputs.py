@@ -22,7 +22,8 @@ from sparseshot.errors import (
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.canvas import BlockCache
-from sparseshot.training.labelling import SUGGESTED
+from sparseshot.training.labelling import SUGGESTED, Labelling
+from sparseshot.training.mark_checks import describe_classes
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision
@@ -278,6 +279,11 @@ def test_every_round_holds_out_the_same_marks(
     train_run(config, data, tmp_path / "run", weak=WeakSupervision(2), show=False)
     assert len(held) == 2
     assert held[0] == held[1]
+
+
+def test_unclassified_marks_are_counted_once() -> None:
+    cells = Cells([[0, 0]] * 3, classes=("a",), label=[0, -1, -1])
+    assert "unclassified (2 marks)" in describe_classes(Labelling(), [cells], own_marks=True)
 
 
 def test_marks_in_micrometres_are_placed_by_the_slide(pair: tuple[Path, Path]) -> None:

@@ -219,7 +219,6 @@ def describe_classes(labelling: Labelling, tables: Sequence[Cells], *, own_marks
     counts: Counter[str] = Counter()
     for cells in tables:
         counts.update(cells.counts())
-        counts["unclassified"] += int(np.count_nonzero(cells.label < 0))
     known = {name: count for name, count in counts.items() if count}
     negative = {name: count for name, count in known.items() if labelling.is_negative(name)}
     learned = {
