@@ -125,15 +125,16 @@ def by_script(path: Path, boxes: list[Box], model: Model) -> int:
 
 
 OTHER = """
-import sys, time
+import sys, tempfile, time
 from sparseshot.images import open_slide
 from sparseshot.prediction import Model, predict_slide
 path, folder, start, precision = sys.argv[1:]
+folder = tempfile.mkdtemp(dir=folder)
 model = Model.load(start, device="cpu", precision=precision)
 with open_slide(path) as slide:
     for turn, _ in enumerate(sys.stdin):
         begin = time.perf_counter()
-        predict_slide(slide, model, f"{folder}/other {start} {turn}")
+        predict_slide(slide, model, f"{folder}/{turn}")
         print(time.perf_counter() - begin, flush=True)
 """
 """Predicts the slide once for each line it reads."""
@@ -193,7 +194,8 @@ def bare_and_whole(
         ways["script"] = lambda: by_script(path, boxes, model)
         seconds = seconds_in_turns(ways, rounds=rounds)
     else:
-        arguments = [str(path), str(folder), MODELS[model.task.name], model.precision]
+        precision = "auto" if model.precision == "int8" else model.precision  # which it may not know
+        arguments = [str(path), str(folder), MODELS[model.task.name], precision]
         other = OtherCheckout(against, arguments)
         seconds = seconds_in_turns(ways | {"other": other}, rounds=rounds)
         other.close()

@@ -84,6 +84,10 @@ def test_pairs_from_a_table(tmp_path: Path) -> None:
     assert pairs_in_csv(table) == [(tmp_path / "s" / "a.svs", tmp_path / "a.geojson")]
     table.write_text("Marks; Slide;note\n a.geojson ;s/a.svs\n;;\n\n")
     assert pairs_in_csv(table) == [(tmp_path / "s" / "a.svs", tmp_path / "a.geojson")]
+    (tmp_path / "b.ome.zarr").mkdir()
+    (tmp_path / "b.ome.zarr" / "zarr.json").write_text("{}")
+    table.write_text("slide,marks\nb.ome.zarr,a.geojson\n")
+    assert pairs_in_csv(table) == [(tmp_path / "b.ome.zarr", tmp_path / "a.geojson")]
     table.write_text("slide,marks\ns/b.svs,a.geojson\n")
     with pytest.raises(DataNotFoundError, match=r"b\.svs: named in"):
         pairs_in_csv(table)

@@ -72,7 +72,7 @@ def pairs_in_csv(path: Path) -> list[tuple[Path, Path]]:
         raise FormatError(path, f"line {reader.line_num} is not CSV ({error})") from error
     for file_path in chain(*pairs):
         try:
-            is_there = file_path.is_file()
+            is_there = file_path.is_file() or is_ome_zarr(file_path)
         except OSError:  # a name longer than any file's
             is_there = False
         if not is_there:
