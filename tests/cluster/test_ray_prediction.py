@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +17,10 @@ from tests.prediction.networks import random_detector, save
 
 from sparseshot.cluster.joining import RayCluster
 from sparseshot.datasets.synthetic import SyntheticTissue
+from sparseshot.files import locked
 from sparseshot.images import read_region
 from sparseshot.prediction import Model
+from sparseshot.prediction.manifest import SHARDS
 from sparseshot.prediction.on_cluster import predict_on_cluster
 from sparseshot.prediction.slides import Outcome, PredictionOptions, predict_slides
 from sparseshot.terminal import Begin, Report, no_progress
@@ -153,6 +154,13 @@ def test_a_killed_worker_costs_only_its_band(
     assert content(folder) == content(local / slides[LARGE].name)
 
 
+def _wait_for(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 240
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def test_a_killed_or_interrupted_caller_resumes(
     nodes: Nodes, run: Path, slides: list[Path], local: Path, tmp_path: Path
 ) -> None:
@@ -160,32 +168,26 @@ def test_a_killed_or_interrupted_caller_resumes(
     command = [sys.executable, "-m", "sparseshot", "predict", str(run), str(path), "--out", str(out)]
     command += ["--cluster", "auto", "--device", "cpu", "--precision", "32", "--tile-px", str(TILE_PX)]
     for blow, message in ((signal.SIGKILL, []), (signal.SIGINT, ["stopped; the same command resumes"])):
-        for _ in range(3):
-            before = len(found_bands(out / path.name))
-            caller = subprocess.Popen(
-                command, env=os.environ | {"RAY_ADDRESS": nodes.address}, stderr=subprocess.PIPE, text=True
-            )
-            try:
-                until = time.monotonic() + 240
-                while len(found_bands(out / path.name)) < before + 2:
-                    assert time.monotonic() < until
+        before = len(found_bands(out / path.name))
+        caller = subprocess.Popen(
+            command, env=os.environ | {"RAY_ADDRESS": nodes.address}, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            _wait_for((out / path.name / "manifest.json").exists)
+            with locked(out / path.name / SHARDS):  # which is needed to finish the slide before the blow
+                while len(found_bands(out / path.name)) == before and not nodes.workers(b"ray::settle_slide"):
                     assert caller.poll() is None, caller.communicate()[1]
                     time.sleep(0.01)
                 caller.send_signal(blow)
                 _, shown = caller.communicate(timeout=60)
-            finally:
-                caller.kill()
-            if caller.returncode:
-                break
-            shutil.rmtree(out)  # it had finished before the blow came
+                _wait_for(lambda: not nodes.workers(b"ray::find_in_band"))  # no task outlives its caller
+                _wait_for(lambda: not nodes.workers(b"ray::settle_slide"))
+        finally:
+            caller.kill()
         assert caller.returncode == (-signal.SIGKILL if blow == signal.SIGKILL else 130), shown
         own = [line for line in shown.splitlines() if not line.startswith(("slides: ", "tiles: "))]
         # Ray may say that it cannot report a task to a process that leaves; nothing silences that alone.
         assert [line for line in own if "Failed to push error to driver" not in line] == message
-        until = time.monotonic() + 30
-        while nodes.workers(b"ray::find_in_band"):
-            assert time.monotonic() < until, "a task outlived its caller"
-            time.sleep(0.1)
     done = len(found_bands(out / path.name))
     disturbed = Disturbed(out / path.name, lambda: None, after=0)
     disturbed.seen = found_bands(out / path.name)

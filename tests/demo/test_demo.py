@@ -24,6 +24,8 @@ from sparseshot.images import open_slide
 from sparseshot.prediction import read_prediction
 from sparseshot.terminal import Begin, Report
 
+pytestmark = pytest.mark.xdist_group("demo")  # which is made once
+
 TINY = DemoPlan(
     losses=("ce", "ece"),
     width_px=700,
