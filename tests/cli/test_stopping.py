@@ -10,20 +10,13 @@ from pathlib import Path
 import pytest
 from tests.experiments.tiny_data import TINY_SETTINGS, own_images
 from tests.images import slide_files
+from tests.listening import LISTENING
 from tests.prediction.networks import random_detector, save
 
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images import read_region
 from sparseshot.prediction import read_prediction
-
-# A shell starts background jobs with SIGINT ignored.
-LISTENING = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from sparseshot.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 def interrupt(arguments: list[str], *, when: Path, folder: Path) -> subprocess.CompletedProcess[str]:

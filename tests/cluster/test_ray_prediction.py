@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cluster.conftest import Nodes
 from tests.images import slide_files
+from tests.listening import LISTENING
 from tests.prediction.agreement import content
 from tests.prediction.networks import random_detector, save
 
@@ -165,7 +166,7 @@ def test_a_killed_or_interrupted_caller_resumes(
     nodes: Nodes, run: Path, slides: list[Path], local: Path, tmp_path: Path
 ) -> None:
     out, path = tmp_path / "out", slides[LARGE]
-    command = [sys.executable, "-m", "sparseshot", "predict", str(run), str(path), "--out", str(out)]
+    command = [sys.executable, "-c", LISTENING, "predict", str(run), str(path), "--out", str(out)]
     command += ["--cluster", "auto", "--device", "cpu", "--precision", "32", "--tile-px", str(TILE_PX)]
     for blow, message in ((signal.SIGKILL, []), (signal.SIGINT, ["stopped; the same command resumes"])):
         before = len(found_bands(out / path.name))
