@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.subsets import kept_marks, strata, subset
+from sparseshot.cells.subsets import apply_masks, strata, subset
 from sparseshot.cells.table import Cells
 from sparseshot.errors import InputError
 
@@ -42,7 +42,7 @@ def choose_marks(
     order = ORDERS[marking](tables, seed)
     wanted = np.zeros(sum(sizes), bool)
     wanted[order[: max(1, round(fraction * len(order)))]] = True
-    return kept_marks(tables, np.split(wanted, np.cumsum(sizes)[:-1]))
+    return apply_masks(tables, np.split(wanted, np.cumsum(sizes)[:-1]))
 
 
 def _largest_first(tables: Sequence[Cells], seed: int) -> NDArray[np.intp]:  # noqa: ARG001

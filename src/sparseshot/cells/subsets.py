@@ -57,15 +57,14 @@ def nested_subsets(
 def subset(tables: Cells | Sequence[Cells], fraction: float, *, seed: int) -> list[Cells]:
     """Return one variant of a data set: its tables with a fraction of the marks, chosen by nested_subsets."""
     masks = nested_subsets(tables, [fraction], seed=seed)[fraction]
-    return kept_marks([tables] if isinstance(tables, Cells) else tables, masks)
+    return apply_masks([tables] if isinstance(tables, Cells) else tables, masks)
 
 
-def kept_marks(tables: Sequence[Cells], masks: Sequence[NDArray[np.bool_]]) -> list[Cells]:
+def apply_masks(tables: Sequence[Cells], masks: Sequence[NDArray[np.bool_]]) -> list[Cells]:
     """Return some marks of each table; where one is left out, no region is exhaustive any more."""
-    kept = [table[mask] for table, mask in zip(tables, masks, strict=True)]
     return [
-        table if mask.all() else replace(table, regions=np.empty(0, object), region_notes=None)
-        for table, mask in zip(kept, masks, strict=True)
+        table if mask.all() else replace(table[mask], regions=np.empty(0, object), region_notes=None)
+        for table, mask in zip(tables, masks, strict=True)
     ]
 
 

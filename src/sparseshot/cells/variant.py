@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sparseshot.cells.subsets import kept_marks, nested_subsets
+from sparseshot.cells.subsets import apply_masks, nested_subsets
 from sparseshot.cells.table import Cells
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import write_json
@@ -57,7 +57,7 @@ class Variant:
                 f"this variant was chosen from other marks: their hash is {self.source}, that of these "
                 f"{sum(map(len, tables)):,} marks is {came}; give the tables it was made from, in their order"
             )
-        return kept_marks(tables, self.masks)
+        return apply_masks(tables, self.masks)
 
     def write(self, path: Path | str) -> None:
         """Write the variant as JSON, with the rows of each table as packed bits."""

@@ -1,10 +1,9 @@
 """Results derived from others: two runs compared, and what the loss left out of the background."""
 
 import numpy as np
-import shapely
 
 from sparseshot.cells import Cells
-from sparseshot.cells.near import is_near
+from sparseshot.cells.near import is_inside, is_near
 from sparseshot.losses.adaptive import exclusion_probability
 from sparseshot.metrics.matching import match_points
 from sparseshot.models.detect import MATCH_RADIUS_UM
@@ -61,8 +60,7 @@ def excluded(found: FoundCells, marks: Cells, *, rho: float) -> FoundCells:
         rho: see :func:`exclusion`.
     """
     is_marked = is_near(found.xy, marks.xy, radius=MATCH_RADIUS_UM / found.mpp)
-    if len(marks.regions):
-        is_marked |= shapely.contains_xy(shapely.union_all(marks.regions), found.xy.astype(np.float64))
+    is_marked |= is_inside(found.xy, marks.regions)
     label = np.where(is_marked, 2, np.where(found.score >= rho, 0, 1)).astype(np.int16)
     xy = found.xy.astype(np.float64)
     cells = Cells(xy, classes=EXCLUDED, label=label, score=found.score, colors=_EXCLUDED_COLORS)

@@ -114,9 +114,13 @@ def _inside(xy: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:
 
 
 def _marked_squares(canvas: Canvas, side_px: int) -> list[Box]:
-    xy = canvas.points.xy[canvas.points.target > 0]
+    return squares_around(canvas.points.xy[canvas.points.target > 0], canvas.grid, side_px)
+
+
+def squares_around(xy: NDArray[np.float64], grid: Grid, side_px: int) -> list[Box]:
+    """Divide a grid into squares, and return those that hold a place; places are in pixels of the grid."""
     corners = np.unique(np.floor(xy / side_px), axis=0).astype(int) * side_px
-    return [Box(x, y, x + side_px, y + side_px).meet(canvas.grid.box) for x, y in corners.tolist()]
+    return [Box(x, y, x + side_px, y + side_px).meet(grid.box) for x, y in corners.tolist()]
 
 
 def _squares_to_hold_out(canvases: Sequence[Canvas], seed: int) -> list[list[Box]]:

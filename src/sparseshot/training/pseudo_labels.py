@@ -14,13 +14,14 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells, read_cells, write_cells
-from sparseshot.cells.near import is_near
-from sparseshot.images import Box, Grid
+from sparseshot.cells.near import is_inside, is_near
+from sparseshot.images import Grid
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.inference import CONTEXT_PX
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
+from sparseshot.training.prepare import squares_around
 
 PER_NEGATIVE = 2
 LEAST_SCORE = 0.9
@@ -46,10 +47,12 @@ def find_pseudo_labels(
     if not wanted or config.make_task().paints_marks:
         return nothing
     random, network = np.random.default_rng(config.seed), parent.network()
+    grids = [Grid.over(item.slide, config.mpp) for item in slides]
     squares = [
         (index, box)
-        for index, (item, xy) in enumerate(zip(slides, negatives, strict=True))
-        for box in _squares(Grid.over(item.slide, config.mpp), xy)
+        for index, (grid, xy) in enumerate(zip(grids, negatives, strict=True))
+        for box in squares_around(grid.from_level0(xy), grid, _SQUARE_PX)
+        if box.width and box.height
     ]
     found = list(nothing)
     for place in random.permutation(len(squares))[:_MOST_SQUARES].tolist():
@@ -98,24 +101,14 @@ def kept_pseudo_labels(folder: Path, slides: Sequence[AnnotatedSlide]) -> list[C
 
 def _negatives_outside_regions(marks: Cells, config: TrainConfig) -> NDArray[np.float64]:
     xy = config.labelling.negatives(marks).xy
-    outside: NDArray[np.float64] = xy[~_inside_regions(xy, marks)]
+    outside: NDArray[np.float64] = xy[~is_inside(xy, marks.regions)]
     return outside
-
-
-def _squares(grid: Grid, xy: NDArray[np.float64]) -> list[Box]:
-    corners = np.unique(np.floor(grid.from_level0(xy) / _SQUARE_PX), axis=0).astype(int) * _SQUARE_PX
-    boxes = [Box(x, y, x + _SQUARE_PX, y + _SQUARE_PX).meet(grid.box) for x, y in corners.tolist()]
-    return [box for box in boxes if box.width and box.height]
 
 
 def _unlabelled(cells: Cells, marks: Cells) -> NDArray[np.bool_]:
     """Return which cells nobody has marked or rejected, alone or in a region."""
     is_marked = is_near(cells.xy, marks.xy, radius=MATCH_RADIUS_UM / (cells.mpp or 1.0))
-    return ~(is_marked | _inside_regions(cells.xy, marks))
-
-
-def _inside_regions(xy: NDArray[np.float64], marks: Cells) -> NDArray[np.bool_]:
-    return np.asarray(shapely.contains_xy(shapely.union_all(marks.regions), xy))
+    return ~(is_marked | is_inside(cells.xy, marks.regions))
 
 
 def _certain(cells: Cells, item: AnnotatedSlide, config: TrainConfig) -> Cells:
