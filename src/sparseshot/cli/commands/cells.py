@@ -88,7 +88,7 @@ def subset(
         print_json({"file": target, "marks": len(kept), "of": len(cells), "variant": variant})
     else:
         lost = len(cells.regions) - len(kept.regions)
-        regions = f"; {lost} regions are no longer exhaustive and left out" if lost else ""
+        regions = f"; exhaustive regions left out with their marks: {lost}" if lost else ""
         echo(f"{target}: {len(kept):,} of {len(cells):,} marks{regions}")
 
 
