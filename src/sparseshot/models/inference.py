@@ -16,8 +16,8 @@ from sparseshot.models.finder import Finder, Part, SlideFrame
 from sparseshot.models.task import Task
 from sparseshot.models.windows import Window, window_over
 
-TILE_PX = 1024
-"""Default side of a tile: a margin of 48 pixels adds a fifth to its area."""
+TILE_PX = 1536
+"""Default side of a tile: a margin of 48 pixels adds an eighth to its area."""
 
 CONTEXT_PX = 16
 """Pixels around a box in which detections are suppressed together with those inside."""

@@ -16,7 +16,7 @@ class Window:
 
     Attributes:
         core: the pixels it is responsible for; the cores of all windows cover the grid, each pixel once.
-        box: the core and a halo as wide as cells may extend beyond it.
+        box: the core and a halo as wide as cells may extend beyond it, within the grid.
         tiles: the parts of the box that hold tissue; their cores do not overlap.
     """
 
@@ -85,9 +85,13 @@ def plan(
     halo, room = (0, largest) if longest <= largest else (halo, room)
     windows = TileGrid(grid.width, grid.height, _even(longest, room, alignment_px), halo)
     bands: dict[tuple[int, int], list[Window]] = {}
-    tile_px = _even(windows.padded_px, layout.tile_px, alignment_px)
-    for index in tissue.touching(windows, grid):
-        box, core = windows[index].padded, windows[index].core
+    touched = [
+        (index, windows[index].core, windows[index].padded.meet(grid.box))
+        for index in tissue.touching(windows, grid)
+    ]
+    side = max((max(box.width, box.height) for _, _, box in touched), default=alignment_px)
+    tile_px = _even(side, layout.tile_px, alignment_px)
+    for index, core, box in touched:
         tiles = _tiles(box, tissue, grid, tile_px, margin_px)
         part = 0 if layout.band_windows == 0 else int(index) % windows.columns // layout.band_windows
         bands.setdefault((core.y0, part), []).append(Window(core, box, tiles))

@@ -14,6 +14,7 @@ from scipy.ndimage import gaussian_filter
 
 from sparseshot.cells import Cells
 from sparseshot.files import replacing
+from sparseshot.prediction.slide_pictures import PNG_LEVEL
 
 BIN_UM = 25.0
 """Side of a square of the map: some cells of dense tissue."""
@@ -115,4 +116,9 @@ class Density:
         axes[-1].set(title="cells in a mm²", xlabel="mm", xlim=(0.0, right), ylim=(bottom, 0.0))
         figure.colorbar(drawn, ax=axes[-1], shrink=0.8, extend="max")
         with replacing(path) as temporary:
-            figure.savefig(temporary, format="png", metadata={"Software": "sparseshot"})
+            figure.savefig(
+                temporary,
+                format="png",
+                metadata={"Software": "sparseshot"},
+                pil_kwargs={"compress_level": PNG_LEVEL},
+            )

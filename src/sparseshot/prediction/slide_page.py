@@ -13,7 +13,7 @@ from sparseshot.images import Box, Grid, Slide
 from sparseshot.images.tissue import read_overview
 from sparseshot.pages import code, escape, table, to_html
 from sparseshot.prediction.density import Density
-from sparseshot.prediction.slide_pictures import class_colours, draw_cells, jpeg
+from sparseshot.prediction.slide_pictures import PNG_LEVEL, class_colours, draw_cells, jpeg
 from sparseshot.prediction.summary import PredictionSummary
 
 DENSITY_PICTURE = "density.png"
@@ -63,7 +63,7 @@ class Overview:
     def write(self, path: Path) -> None:
         """Write a PNG file."""
         with replacing(path) as temporary:
-            self.image.save(temporary, "PNG")
+            self.image.save(temporary, "PNG", compress_level=PNG_LEVEL)
 
 
 def close_boxes(

@@ -16,6 +16,9 @@ from PIL import Image, ImageDraw
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid, Slide
 
+PNG_LEVEL = 3
+"""Compression of pictures of whole slides: half the time of the default of 6, a tenth more bytes."""
+
 _PALE = 0.55  # how far a slide fades under dots
 _FINER = 2  # drawn larger by this factor, then shrunk, for smooth edges
 
