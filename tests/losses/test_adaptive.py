@@ -335,3 +335,74 @@ def test_two_processes_have_one_estimate(tmp_path: Path) -> None:
     assert told[0]["marked_share"] == pytest.approx(0.4)
     certain = 2 * 0.75 / 1.75 / 2  # of an F1 with all that is found right, and three quarters found
     assert told[0]["alpha of points"] == pytest.approx(certain / (1 - certain), rel=1e-4)
+
+
+def taught(loss: AdaptiveExclusiveCrossEntropy, teacher: Tensor, *, progress: float = 0.9) -> Tensor:
+    """Return the gradient of unannotated locations at a logit of 0, with the loss's last estimates."""
+    histograms, estimates = loss.histograms.state_dict(), loss.get_extra_state()
+    logits = torch.zeros_like(teacher, requires_grad=True)
+    target = torch.zeros(len(teacher), teacher.shape[2], dtype=torch.long)
+    loss(logits, target, progress=progress, hints=Hints(teacher_logits=teacher)).backward()
+    loss.histograms.load_state_dict(histograms)
+    loss.set_extra_state(estimates)
+    assert logits.grad is not None
+    return logits.grad
+
+
+@pytest.fixture(scope="module")
+def experienced() -> AdaptiveExclusiveCrossEntropy:
+    """Return a loss that has seen a model which is right above a logit of 2 and unsure above −2."""
+    loss = AdaptiveExclusiveCrossEntropy(every=1)
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.linspace(-8, 8, N).reshape(1, 1, N)
+    chance = torch.where(logits[:, 0] > 2, 1.0, torch.where(logits[:, 0] > -2, 0.5, 0.0))
+    for _ in range(20):
+        cell = torch.rand(1, N, generator=generator) < chance
+        marked = cell & (torch.rand(1, N, generator=generator) < 0.2)
+        loss(logits, marked.long(), progress=0.5)
+    assert loss.log_values()["marked_share"] == pytest.approx(0.2, rel=0.1)
+    return loss
+
+
+def test_the_teacher_labels_what_it_is_sure_of(experienced: AdaptiveExclusiveCrossEntropy) -> None:
+    cell, unsure, background = taught(experienced, torch.tensor([[[6.0, 0.0, -6.0]]])).flatten().tolist()
+    assert cell == pytest.approx(-background)  # both with the full weight of a label
+    assert cell < 0
+    assert unsure == 0
+
+
+@pytest.mark.parametrize("progress", [0.1, 0.39])
+def test_early_in_training_there_is_no_teacher(
+    experienced: AdaptiveExclusiveCrossEntropy, progress: float
+) -> None:
+    assert "teacher_logits" not in experienced.wanted(progress)
+    without = taught(experienced, torch.tensor([[[6.0, 0.0, -6.0]]]), progress=progress).flatten()
+    assert (without > 0).all()
+    assert without.unique().numel() == 1
+
+
+def test_a_teacher_can_be_refused() -> None:
+    assert not any(
+        "teacher_logits" in AdaptiveExclusiveCrossEntropy(teacher_from=1.0).wanted(t) for t in (0, 1)
+    )
+
+
+def test_without_an_estimate_the_teacher_says_nothing() -> None:
+    gradient = taught(AdaptiveExclusiveCrossEntropy(), torch.tensor([[[6.0, 0.0, -6.0]]]))
+    assert (gradient > 0).all()
+
+
+def test_the_teacher_says_which_class_it_is() -> None:
+    loss = AdaptiveExclusiveCrossEntropy()
+    trained(loss, 0.3, classes=2)
+    gradient = taught(loss, torch.tensor([[[-6.0], [0.0], [6.0]]]))
+    assert gradient[0, :, 0].sign().tolist() == [1, 1, -1]
+
+
+def test_a_teacher_of_another_shape_is_refused(experienced: AdaptiveExclusiveCrossEntropy) -> None:
+    with pytest.raises(InputError, match="run the teacher on the same input"):
+        experienced(
+            torch.zeros(1, 1, 3),
+            torch.zeros(1, 3, dtype=torch.long),
+            hints=Hints(teacher_logits=torch.zeros(1, 1, 4)),
+        )

@@ -3,14 +3,16 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import TrainingWarning
 from sparseshot.losses.exclusive import PRESETS, ExclusiveLoss, compute
-from sparseshot.losses.locations import Call, number_of_classes, reduce
+from sparseshot.losses.locations import Call, foreground_logit, number_of_classes, reduce
 from sparseshot.losses.logit_histograms import LogitHistograms, reverse_cumsum
 from sparseshot.losses.parameters import SHARE, SHARE_OR_ZERO, STEPS
 from sparseshot.losses.plain import Terms
@@ -33,6 +35,9 @@ _SWING = 2.0
 
 _RHO_OF_AREAS, _RHO_OF_POINTS = 0.75, 0.9
 """Default of the lowest exclusion threshold."""
+
+_SURE = 0.9
+"""Probability from which the prediction of a teacher, cell or background, becomes a label."""
 
 
 def estimate_marked_share(marked: Tensor, everything: Tensor, certain: Tensor | None = None) -> Tensor:
@@ -84,6 +89,30 @@ def attainable_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tens
     return (2 * hits / (reverse_cumsum(everything) + cells).clamp(min=1e-12)).amax(-1).clamp(max=1.0)
 
 
+def cell_probability(marked: Tensor, everything: Tensor, share: Tensor) -> Tensor:
+    """Return the probability that a location is a cell, by the bin of its logit.
+
+    The cells among the locations of a bin are the marked ones, divided by the share that is marked. Bins are
+    taken together with four on each side, and the probability never falls as the logit rises.
+
+    Args:
+        marked: ``(classes, bins)`` number of marked locations with a logit in each bin.
+        everything: ``(classes, bins)`` the same for all locations, marked ones included.
+        share: ``(classes,)`` marked share of all cells.
+
+    Returns:
+        ``(classes, bins)``; NaN where the share is 0 or unknown.
+
+    >>> marked, everything = torch.tensor([[0.0] * 9 + [2.0] * 9]), torch.tensor([[90.0] * 9 + [10.0] * 9])
+    >>> cell_probability(marked, everything, torch.tensor([0.25]))[0, [0, -1]]
+    tensor([0.0000, 0.8000])
+    """
+    near = partial(F.avg_pool1d, kernel_size=9, stride=1, padding=4)
+    cells = near(marked) / share.unsqueeze(-1)
+    probability = (cells / near(everything).clamp(min=1e-12)).clamp(max=1.0)
+    return torch.where(share.unsqueeze(-1) > 0, probability.cummax(-1).values, torch.nan)
+
+
 def exclusion_probability(share: float, *, points: bool, lowest: float | None = None) -> float:
     """Return ρ: c / (2 − c), or ``lowest`` if that is higher.
 
@@ -116,6 +145,11 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     this ρ no location is more likely than not an unmarked cell; with everything marked, none is excluded.
     Each class has its own α; an unannotated location has that of the class the model predicts.
 
+    With ``Hints(teacher_logits=…)``, the predictions of a teacher of averaged weights
+    (:class:`~sparseshot.losses.EmaTeacher`), unannotated locations get labels in the later part of training:
+    a cell or background where that is at least 90 % probable by :func:`cell_probability`. The others are
+    ignored.
+
     The estimates are part of ``state_dict()``, and equal in all processes of a distributed run. Since they
     depend on values of the batch, ``torch.compile`` runs this loss uncompiled, and refuses it with
     ``fullgraph=True``: compile the model, not the loss.
@@ -132,6 +166,8 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         gamma: focal exponent of the unannotated part.
         max_excluded: bound on the excluded share of the unannotated locations of a batch, so that some
             background is always left to learn from.
+        teacher_from: the part of training after which a teacher's confident predictions are labels; with 1
+            they never are.
 
     >>> loss = AdaptiveExclusiveCrossEntropy()
     >>> logits, target = torch.zeros(1, 1, 2, 2), torch.tensor([[[1, 0], [0, 0]]])
@@ -148,8 +184,10 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     rho: Schedule | float | None = None
     gamma: float = PRESETS["paper"]["gamma"]
     max_excluded: float = 0.5
+    teacher_from: Annotated[float, SHARE_OR_ZERO] = 0.4
 
-    wants = frozenset({"centres", "exhaustive"})
+    wants = frozenset({"centres", "exhaustive", "teacher_logits"})
+    teacher_decay = 0.98  # a short training from a starter has 150 steps
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,6 +204,11 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     def built_for(self) -> float | None:
         """One half, once there is an estimate."""
         return None if self.share.isnan().all() else 0.5
+
+    def wanted(self, progress: float) -> frozenset[str]:
+        """Return the hints; the teacher's predictions only late in training."""
+        early = progress < self.teacher_from or self.teacher_from == 1.0
+        return self.wants - {"teacher_logits"} if early else self.wants
 
     def continued(self, marked_share: float | None) -> dict[str, float]:
         """Estimate from the first steps on, for the model already ranks; until then with the earlier share.
@@ -194,12 +237,40 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
             self.steps += 1
             if call.progress >= self.warm_up and self.steps % self.every == 0:
                 self._estimate(call.progress)
+            call = self._with_teacher(call)
         if len(self.alpha) == 1:
             return super().reduced(call)
         losses, locations = compute(call, self.terms(call), "none"), call.read()
         likeliest = call.logits.detach()[:, 1:].argmax(1)
         alpha = torch.where(locations.unannotated, self.alpha.to(losses)[likeliest], 1.0)
         return reduce(losses * alpha, locations.counted, self.reduction)
+
+    @torch.no_grad()
+    def _with_teacher(self, call: Call) -> Call:
+        """Return the call with the confident predictions of the teacher as labels, and the others ignored."""
+        teacher = call.teacher_logits() if "teacher_logits" in self.wanted(call.progress) else None
+        if teacher is None:
+            return call
+        marked, everything, _ = self.histograms.counts
+        probability = cell_probability(marked, everything, self.share.to(marked))
+        label = (
+            teacher[:, 1:].argmax(1)
+            if teacher.shape[1] > 1
+            else torch.zeros_like(call.target, dtype=torch.long)
+        )
+        probability = probability[label, self.histograms.bins(foreground_logit(teacher)).long()]
+        open_ = call.read().unannotated & ~probability.isnan()
+        target = torch.where(open_, call.ignore_index, call.target.long())
+        target = torch.where(open_ & (probability >= _SURE), label + 1, target)
+        target = torch.where(open_ & (probability <= 1 - _SURE), 0, target)
+        annotated = call.target > 0 if call.annotated is None else call.annotated
+        return Call(
+            call.logits,
+            target,
+            annotated | (open_ & (target != call.ignore_index)),
+            progress=call.progress,
+            ignore_index=call.ignore_index,
+        )
 
     def terms(self, call: Call) -> Terms:
         """Return the parameters at this progress; with several classes without α."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from sparseshot.errors import InputError
-from sparseshot.losses.locations import Call, Locations, class_log_probabilities, label_loss, widened
+from sparseshot.losses.locations import Call, Locations, class_log_probabilities, label_loss
 from sparseshot.losses.parameters import NOT_NEGATIVE
 from sparseshot.losses.signature import Loss
 
@@ -43,13 +43,9 @@ class EarlyLearningRegularisation(Loss):
 
     def losses(self, locations: Locations, call: Call) -> Tensor:
         """Return the loss of each location."""
-        advice = call.logits if call.hints.teacher_logits is None else call.hints.teacher_logits
-        if advice.shape != call.logits.shape:
-            raise InputError(
-                f"teacher_logits have shape {tuple(advice.shape)}, the logits {tuple(call.logits.shape)}; "
-                "run the teacher on the same input"
-            )
-        teacher = class_log_probabilities(widened(advice.detach())).exp().clamp(_CLOSEST, 1.0 - _CLOSEST)
+        advice = call.teacher_logits()
+        advice = call.logits.detach() if advice is None else advice
+        teacher = class_log_probabilities(advice).exp().clamp(_CLOSEST, 1.0 - _CLOSEST)
         # 1 − ⟨q, p⟩ = Σ p (1 − q), in log space because both may be nearly 0.
         disagreement = (class_log_probabilities(locations.logits) + torch.log1p(-teacher)).logsumexp(1)
         return label_loss(locations) + self.strength * disagreement

@@ -109,6 +109,18 @@ class Call:
             )
         return self.hints.truth
 
+    def teacher_logits(self) -> Tensor | None:
+        """Return the logits of the teacher, widened and without gradient; None if there are none."""
+        logits = self.hints.teacher_logits
+        if logits is None:
+            return None
+        if logits.shape != self.logits.shape:
+            raise InputError(
+                f"teacher_logits have shape {tuple(logits.shape)}, the logits {tuple(self.logits.shape)}; "
+                "run the teacher on the same input"
+            )
+        return widened(logits.detach())
+
     def _wrong_class(self) -> Tensor:
         y = self.target.long()
         return ((y < 0) | (y > number_of_classes(self.logits))) & (y != self.ignore_index)

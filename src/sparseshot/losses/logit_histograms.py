@@ -82,9 +82,7 @@ class LogitHistograms(nn.Module):
         if self.points:  # a cell is a location whose logit is the highest among its neighbours
             peak = logit == F.max_pool2d(logit.unsqueeze(1), 3, stride=1, padding=1)[:, 0]
             counted, label = counted & peak, torch.where(peak, label, 0)
-        # Clamped before it becomes an integer, which cannot hold an infinite logit.
-        logit = logit.nan_to_num(-self.RANGE).clamp_(-self.RANGE, self.RANGE)
-        bins = logit.add_(self.RANGE).mul_(self.BINS / (2 * self.RANGE)).int().clamp_(max=self.BINS - 1)
+        bins = self.bins(logit)
         likeliest = batch.logits[:, 1:].argmax(1) if self.classes > 1 else None
         counts = torch.zeros_like(self.counts)
         outside = torch.ones_like(counted) if inside is None else ~inside
@@ -97,6 +95,12 @@ class LogitHistograms(nn.Module):
             every = every if centres is None else every & centres
             marks = self._histogram(bins[every], batch.label[every] - 1).sum(-1)
             self.marks.mul_(self.DECAY).add_(_of_all_processes(marks.to(self.marks)))
+
+    def bins(self, logit: Tensor) -> Tensor:
+        """Return the bin of each logit; NaN is in the lowest."""
+        # Clamped before it becomes an integer, which cannot hold an infinite logit.
+        logit = logit.nan_to_num(-self.RANGE).clamp_(-self.RANGE, self.RANGE)
+        return logit.add_(self.RANGE).mul_(self.BINS / (2 * self.RANGE)).int().clamp_(max=self.BINS - 1)
 
     def _histogram(self, bins: Tensor, kind: Tensor | None) -> Tensor:
         """Count the bins of each kind, from 0; bins of −1 do not count."""

@@ -31,6 +31,9 @@ class Loss(nn.Module):
     wants: ClassVar[frozenset[str]] = frozenset()
     """The fields of :class:`Hints` that this loss uses, so that a loop need not compute the others."""
 
+    teacher_decay: ClassVar[float] = 0.99
+    """Part of the teacher's weights that is kept at each step, by a loss that wants one."""
+
     if TYPE_CHECKING:
         __call__: Callable[..., Tensor] = field(init=False)
 
@@ -77,6 +80,10 @@ class Loss(nn.Module):
     def built_for(self) -> float | None:
         """The threshold that predictions of this loss are made for; None if it depends on the marks."""
         return None
+
+    def wanted(self, progress: float) -> frozenset[str]:  # noqa: ARG002  for those that want them later
+        """Return which of :attr:`wants` the loss uses at this part of training."""
+        return self.wants
 
     def continued(self, marked_share: float | None) -> dict[str, float]:  # noqa: ARG002  for those that estimate
         """Return the options with which to go on from a model that has learned by this loss before.

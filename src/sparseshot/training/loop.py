@@ -138,7 +138,9 @@ class _Run:
         self.network, self.optimizer = fabric.setup(module, optimizer)
         self.network.train()
         self.watch = ExclusionWatch()
-        self.teacher = EmaTeacher(self.module) if "teacher_logits" in self.criterion.wants else None
+        self.teacher = None
+        if "teacher_logits" in self.criterion.wants:
+            self.teacher = EmaTeacher(self.module, decay=self.criterion.teacher_decay)
 
     @property
     def module(self) -> nn.Module:
@@ -154,7 +156,9 @@ class _Run:
         image = jittered_network_input(batch.image, batch.jitter)
         output = self.network(image)
         logits = self.task.logits(output)
-        advice = None if self.teacher is None else self.task.logits(self.teacher(image))
+        advice = None
+        if self.teacher is not None and "teacher_logits" in self.criterion.wanted(progress):
+            advice = self.task.logits(self.teacher(image))
         hints = Hints(batch.truth, batch.centres, batch.exhaustive, teacher_logits=advice)
         loss = self.criterion(
             logits, batch.target, annotated=batch.annotated, progress=progress, hints=hints
