@@ -67,7 +67,8 @@ def nodes() -> Iterator[Nodes]:
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.delenv("RAY_ADDRESS", raising=False)
-        there = Nodes(Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": folder}))
+        patch.setenv("RAY_TMPDIR", folder)  # an option only moves some files; the rest asks for /tmp/ray
+        there = Nodes(Cluster(initialize_head=True, head_node_args=NODE))
         try:
             there.add()
             there.add()
