@@ -3,7 +3,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from sparseshot.models.instances import _squared_distance, _without_holes, split
+from sparseshot.models.instances import _LEVELS_PER_PX, _measure_heights, _without_holes, split
 
 
 def blobs(seed: int, size: int, count: int) -> NDArray[np.bool_]:
@@ -66,10 +66,14 @@ def test_holes_are_those_of_scipy(hole_px: int) -> None:
 
 
 @pytest.mark.parametrize("cap", [3, 100])
-def test_distances_are_those_of_scipy(cap: int) -> None:
-    mask = blobs(0, 120, 60)
-    exact = ndimage.distance_transform_edt(np.pad(mask, 1))[1:-1, 1:-1]
-    np.testing.assert_allclose(np.sqrt(_squared_distance(mask, cap)), np.minimum(exact, cap))
+def test_heights_are_smoothed_distances_of_scipy(cap: int) -> None:
+    mask = np.pad(blobs(0, 120, 60), 1)
+    squared = np.rint(ndimage.distance_transform_edt(mask) ** 2)
+    level = (np.minimum(np.sqrt(squared), cap) * _LEVELS_PER_PX).astype(int)
+    smooth = ndimage.convolve(level, np.outer((1, 2, 1), (1, 2, 1)), mode="constant") // 16
+    height = np.zeros(mask.shape, np.uint16)
+    _measure_heights(mask[1:-1, 1:-1], cap, height)
+    np.testing.assert_array_equal(height, np.where(mask, smooth, 0))
 
 
 @pytest.mark.parametrize("seed", range(5))

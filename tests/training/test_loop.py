@@ -84,7 +84,9 @@ loop.train(config, canvases, held_out, Path(sys.argv[2]), show=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("task", "loss"), [("segment", "ece-nki"), ("detect", "elr"), ("detect", "adaptive")])
+@pytest.mark.parametrize(
+    ("task", "loss"), [("segment", "ece-nki"), ("detect", "elr"), ("detect", "adaptive")]
+)
 def test_a_killed_run_goes_on_to_the_same_weights(task: str, loss: str, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
     process = subprocess.Popen([sys.executable, "-c", STOPPED, task, str(killed), loss])

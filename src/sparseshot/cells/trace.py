@@ -70,13 +70,18 @@ class Ways(NamedTuple):
 
 def follow(pieces: NDArray[np.int32]) -> Ways:
     """Follow the boundaries of pieces, numbered from 1, whose pixels are connected by edges."""
-    xy, lengths, piece = _followed(pieces)
+    flat = np.pad(pieces, 1).ravel()
+    row_step = pieces.shape[1] + 2
+    # Large arrays are made by NumPy, which asks for huge pages; compiled code does not.
+    walked, seen = np.zeros(len(flat), np.bool_), np.full(len(flat), -1, np.int32)
+    corners, lengths, piece = _followed(flat, row_step, walked, seen)
     begin = offsets(lengths)
-    x, y = xy.T.astype(np.int64)
+    y, x = np.divmod(corners, row_step)
     doubled = x[:-1] * y[1:] - x[1:] * y[:-1]
     doubled[begin[1:-1] - 1] = 0  # from one boundary to the next
     # Those of holes run anticlockwise on the screen.
-    return Ways(xy, begin, piece, np.add.reduceat(doubled, begin[:-1]) < 0)
+    hole = np.add.reduceat(doubled, begin[:-1]) < 0
+    return Ways(np.column_stack([x - 1, y - 1]).astype(np.int32), begin, piece, hole)
 
 
 def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
@@ -110,69 +115,64 @@ def _sums(pieces: Any, labels: Any, count: int) -> Any:
 def _grown(array: Any, size: int) -> Any:
     if size <= len(array):
         return array
-    bigger = np.empty((2 * size, *array.shape[1:]), array.dtype)
+    bigger = np.empty(2 * size, array.dtype)
     bigger[: len(array)] = array
     return bigger
 
 
-# By direction east, south, west, north: a step, and from a corner the pixels ahead to the right and left.
-_STEP = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]])
-_RIGHT = np.array([[0, 0], [-1, 0], [-1, -1], [0, -1]])
-_LEFT = np.array([[0, -1], [0, 0], [-1, 0], [-1, -1]])
-
-
 @compiled
-def _is(pieces: Any, x: int, y: int, piece: int) -> Any:
-    return 0 <= x < pieces.shape[1] and 0 <= y < pieces.shape[0] and pieces[y, x] == piece
-
-
-@compiled
-def _followed(pieces: Any) -> Any:
+def _followed(flat: Any, row_step: int, walked: Any, seen: Any) -> Any:
     """Walk round every piece with its pixels on the right; return closed rings, a vertex at each turn.
 
     Where two pixels of a piece meet by a corner only, the walk stays with its pixel and may pass that corner
     twice. The part between is cut out as a ring of its own, so that no ring touches itself.
+
+    Args:
+        flat: the pieces, numbered from 1, with a border of 0, row by row. A pixel also stands for its upper
+            left corner.
+        row_step: length of a row.
+        walked: False for each pixel: whether its upper edge was walked, eastwards.
+        seen: −1 for each corner: where it is in the present way.
+
+    Returns:
+        The corners of all rings, the length of each ring, and its piece.
     """
-    height, width = pieces.shape
-    rings = np.empty((1024, 2), np.int32)
+    # By direction east, south, west, north: a step, and from a corner the pixels ahead to the right and left.
+    steps = np.array([1, row_step, -1, -row_step])
+    right = np.array([0, -1, -row_step - 1, -row_step])
+    left = np.array([-row_step, 0, -1, -row_step - 1])
+    rings, way = np.empty(1024, np.int64), np.empty(64, np.int64)
     lengths, owners = np.empty(64, np.int64), np.empty(64, np.int64)
     used, count = 0, 0
-    way = np.empty((64, 2), np.int32)
-    walked = np.zeros((height, width), np.bool_)  # whether the upper edge of a pixel was walked, eastwards
-    seen = np.full((height + 1, width + 1), -1, np.int32)  # where a corner stands in the present way
-    for row in range(height):
-        for column in range(width):
-            piece = pieces[row, column]
-            if piece == 0 or walked[row, column] or _is(pieces, column, row - 1, piece):
+    for first in range(row_step, len(flat)):
+        piece = flat[first]
+        if piece == 0 or walked[first] or flat[first - row_step] == piece:
+            continue
+        # The leftmost of its run, so the way turns here and this corner is a vertex.
+        place, direction, length = first, 0, 1
+        way[0], seen[first] = first, 0
+        while direction != 0 or not walked[place]:
+            if direction == 0:
+                walked[place] = True
+            place += steps[direction]
+            is_right = flat[place + right[direction]] == piece
+            if is_right and flat[place + left[direction]] != piece:
                 continue
-            # The leftmost of its run, so the way turns here and this corner is a vertex.
-            x, y, direction, length = column, row, 0, 1
-            way[0, 0], way[0, 1] = x, y
-            seen[y, x] = 0
-            while direction != 0 or not walked[y, x]:
-                if direction == 0:
-                    walked[y, x] = True
-                x, y = x + _STEP[direction, 0], y + _STEP[direction, 1]
-                right = _is(pieces, x + _RIGHT[direction, 0], y + _RIGHT[direction, 1], piece)
-                left = _is(pieces, x + _LEFT[direction, 0], y + _LEFT[direction, 1], piece)
-                if right and not left:
-                    continue
-                direction = (direction + (3 if right else 1)) % 4
-                before = seen[y, x]
-                if before < 0:
-                    way = _grown(way, length + 1)
-                    way[length, 0], way[length, 1] = x, y
-                    seen[y, x] = length
-                    length += 1
-                    continue
-                size = length - before
-                rings = _grown(rings, used + size + 1)
-                lengths, owners = _grown(lengths, count + 1), _grown(owners, count + 1)
-                rings[used : used + size] = way[before:length]
-                rings[used + size] = way[before]
-                for k in range(before + 1, length):
-                    seen[way[k, 1], way[k, 0]] = -1
-                lengths[count], owners[count] = size + 1, piece - 1
-                used, count, length = used + size + 1, count + 1, before + 1
-            seen[row, column] = -1
+            direction = (direction + (3 if is_right else 1)) & 3
+            before = seen[place]
+            if before < 0:
+                way = _grown(way, length + 1)
+                way[length], seen[place] = place, length
+                length += 1
+                continue
+            size = length - before
+            rings = _grown(rings, used + size + 1)
+            lengths, owners = _grown(lengths, count + 1), _grown(owners, count + 1)
+            rings[used : used + size] = way[before:length]
+            rings[used + size] = way[before]
+            for corner in way[before + 1 : length]:
+                seen[corner] = -1
+            lengths[count], owners[count] = size + 1, piece - 1
+            used, count, length = used + size + 1, count + 1, before + 1
+        seen[first] = -1
     return rings[:used], lengths[:count], owners[:count]

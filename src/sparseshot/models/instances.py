@@ -65,8 +65,11 @@ def split(mask: NDArray[np.bool_], *, waist_px: float, hole_px: int, cap_px: int
     [2, 1]
     """
     mask = _without_holes(mask, hole_px) if hole_px > 1 else mask
-    height = _height(_squared_distance(mask, cap_px))
-    labels, peak = _flood(_highest_first(height), height, round(waist_px * _LEVELS_PER_PX))
+    # Large arrays are made by NumPy, which asks for huge pages; compiled code does not.
+    height = np.zeros((mask.shape[0] + 2, mask.shape[1] + 2), np.uint16)
+    _measure_heights(mask, cap_px, height)
+    labels = np.zeros(height.shape, np.int32)
+    peak = _flood(_highest_first(height), height, round(waist_px * _LEVELS_PER_PX), labels)
     labels, peak = labels[1:-1, 1:-1].copy(), np.column_stack(np.divmod(peak, height.shape[1])) - 1
     reach, area = _extent(labels, peak)
     return Instances(labels, peak, np.sqrt(reach), area)
@@ -114,57 +117,58 @@ def _without_holes(mask: NDArray[np.bool_], hole_px: int) -> NDArray[np.bool_]:
 
 
 @compiled
-def _height(squared: NDArray[np.int32]) -> NDArray[np.uint16]:
-    """Return distances in levels, smoothed by weights 1 2 1 in x and y, with a border of background."""
-    rows, columns = squared.shape
-    level = np.zeros((rows + 2, columns + 2), np.int32)
-    for row in range(rows):
-        for column in range(columns):
-            if squared[row, column]:
-                level[row + 1, column + 1] = int(np.sqrt(squared[row, column]) * _LEVELS_PER_PX)
-    height = np.zeros((rows + 2, columns + 2), np.uint16)
-    for row in range(rows):
-        for column in range(columns):
-            if squared[row, column]:
-                total = 0
-                for r in range(3):
-                    here = level[row + r]
-                    total += (1 + r % 2) * (here[column] + 2 * here[column + 1] + here[column + 2])
-                height[row + 1, column + 1] = min(total // 16, 65535)
-    return height
+def _measure_heights(mask: NDArray[np.bool_], cap: int, height: NDArray[np.uint16]) -> None:
+    """Write the distance of each pixel to the nearest background, in levels, into an array with a border.
 
-
-@compiled
-def _squared_distance(mask: NDArray[np.bool_], cap: int) -> NDArray[np.int32]:
-    """Return the exact squared distance to the nearest background pixel, at most ``cap`` squared.
-
-    First along each row, then for each pixel up and down as far as a nearer one is possible. Outside the
-    array is background.
+    The distance is exact and at most ``cap``: first along each row, then up and down as far as a nearer one
+    is possible anywhere in the row. Outside the array is background. It is smoothed by weights 1 2 1 in x
+    and y. Loops run over whole rows, which the compiler vectorises.
     """
     rows, columns = mask.shape
-    along = np.zeros((rows, columns), np.int32)
+    along = np.zeros((rows + 2 * cap, columns), np.int16)
     for row in range(rows):
-        run = 0
+        here, run = along[row + cap], 0
         for column in range(columns):
             run = min(run + 1, cap) if mask[row, column] else 0
-            along[row, column] = run
+            here[column] = run
         run = 0
         for column in range(columns - 1, -1, -1):
             run = min(run + 1, cap) if mask[row, column] else 0
-            along[row, column] = min(along[row, column], run)
-    squared = np.zeros((rows, columns), np.int32)
-    for row in range(rows):
-        for column in range(columns):
-            best = along[row, column] * along[row, column]
-            step = 1
-            while step * step < best:
-                above = along[row - step, column] if row >= step else 0
-                below = along[row + step, column] if row + step < rows else 0
-                nearer = min(above, below)
-                best = min(best, nearer * nearer + step * step)
-                step += 1
-            squared[row, column] = best
-    return squared
+            here[column] = min(here[column], run)
+    level = np.zeros((3, columns + 2), np.int32)  # of this row and the two above
+    squared, sums = np.empty(columns, np.int32), np.empty(columns + 2, np.int32)
+    for row in range(rows + 1):
+        below = level[row % 3]
+        below[:] = 0
+        if row < rows:
+            _squared_distances(along, row + cap, squared)
+            for column in range(columns):
+                below[column + 1] = int(np.sqrt(squared[column]) * _LEVELS_PER_PX)
+        if row:
+            above, middle = level[(row - 2) % 3], level[(row - 1) % 3]
+            for column in range(columns + 2):
+                sums[column] = above[column] + 2 * middle[column] + below[column]
+            for column in range(columns):
+                smooth = (sums[column] + 2 * sums[column + 1] + sums[column + 2]) // 16
+                height[row, column + 1] = min(smooth, 65535) if middle[column + 1] else 0
+
+
+@compiled
+def _squared_distances(along: NDArray[np.int16], row: int, squared: NDArray[np.int32]) -> None:
+    """Compute the squared distances of one row from the distances along it and the rows around it."""
+    here, largest = along[row], np.int32(0)
+    for column in range(len(squared)):
+        squared[column] = np.int32(here[column]) * np.int32(here[column])
+        largest = max(largest, squared[column])
+    step = 1
+    while step * step < largest:
+        above, below, down = along[row - step], along[row + step], np.int32(step * step)
+        largest = np.int32(0)
+        for column in range(len(squared)):
+            nearer = np.int32(min(above[column], below[column]))
+            squared[column] = min(squared[column], nearer * nearer + down)
+            largest = max(largest, squared[column])
+        step += 1
 
 
 @compiled
@@ -211,13 +215,13 @@ def _root(parent: NDArray[np.int32], label: int) -> int:
 
 @compiled
 def _flood(
-    order: NDArray[np.int64], height: NDArray[np.uint16], waist: int
-) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return the labels, and the flat index of the peak of each; ``order`` is that of :func:`_highest_first`.
+    order: NDArray[np.int64], height: NDArray[np.uint16], waist: int, labels: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Write the labels into an array of 0, and return the flat index of the peak of each.
 
-    The border of ``height`` is background, so every pixel in the order has four neighbours.
+    ``order`` is that of :func:`_highest_first`. The border of ``height`` is background, so every pixel in the
+    order has four neighbours.
     """
-    labels = np.zeros(height.shape, np.int32)
     flat, level = labels.ravel(), height.ravel()
     peak, parent = np.empty(len(order) + 1, np.int64), np.empty(len(order) + 1, np.int32)
     # Above, left, right, below: reading order, so that ties go the same way in every window.
@@ -251,7 +255,7 @@ def _flood(
             number[label], peak[kept] = kept, peak[label]
     for place in order:
         flat[place] = number[_root(parent, flat[place])]
-    return labels, peak[1 : kept + 1].copy()
+    return peak[1 : kept + 1].copy()
 
 
 @compiled

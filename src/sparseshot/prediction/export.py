@@ -165,10 +165,13 @@ def _parts(shards: Iterator[Cells], nothing: Cells) -> Iterator[Cells]:
 
 def _ids(cells: Cells, name: str) -> NDArray[np.bytes_]:
     """Name every cell by a UUID made of slide and shape: version 5, the same whenever it is made."""
-    shapes = shapely.points(cells.xy) if cells.outline is None else cells.outline
+    if cells.outline is None:
+        shapes = np.ascontiguousarray(cells.xy, "<f8").view("V16").ravel().tolist()
+    else:
+        shapes = shapely.to_wkb(cells.outline, byte_order=1)
     start = hashlib.sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False)
     digests = []
-    for shape in shapely.to_wkb(shapes, byte_order=1):
+    for shape in shapes:
         digest = start.copy()
         digest.update(shape)
         digests.append(digest.digest())

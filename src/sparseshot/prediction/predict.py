@@ -1,6 +1,7 @@
 """Prediction of one slide into a folder."""
 
 import errno
+import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,7 +57,7 @@ def predict_slide(
     """
     start = time.perf_counter()
     folder = Path(folder)
-    with locked(folder), full_disk_is_output_error(folder):
+    with locked(folder), full_disk_is_output_error(folder), _old_objects_at_rest():
         work = SlideFolder.claim(
             slide,
             model,
@@ -83,6 +84,20 @@ def predict_rest(
         engine.run(todo, work.close, report)
     summary = work.export()
     return replace(summary, tiles=tiles_in(todo), seconds=time.perf_counter() - start)
+
+
+@contextmanager
+def _old_objects_at_rest() -> Iterator[None]:
+    """Keep the garbage collector from visiting what exists already, such as all of PyTorch.
+
+    The outlines of a slide are so many new objects that it would do so again and again, while all threads
+    wait.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @contextmanager

@@ -37,7 +37,8 @@ class Overview:
     def __init__(self, slide: Slide) -> None:
         self.grid = Grid.over(slide, slide.mpp * max(1.0, max(slide.size) / OVERVIEW_PX))
         pixels, _ = read_overview(slide, self.grid)
-        self.pixels = (_GREYS + pixels.mean(axis=2) / 2).astype(np.uint8)
+        red, green, blue = np.moveaxis(pixels.astype(np.uint16), 2, 0)
+        self.pixels = (_GREYS + (red + green + blue) // 6).astype(np.uint8)
         self._palette = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
         radius = int(np.clip(round(_CELL_UM / self.grid.mpp), 1, 8))
         rows, columns = np.mgrid[-radius : radius + 1, -radius : radius + 1]
