@@ -23,6 +23,9 @@ from sparseshot.prediction.reading import read_tiles
 _BEHIND = 4
 """Windows and bands that may wait for the finder: a bound on memory."""
 
+_FINDERS = 2
+"""Windows in which cells are found at a time, so that the last ones do not wait for each other."""
+
 _Read = tuple[NDArray[np.uint8], dict[Box, str]]
 """Pixels of a tile, and the places in it that could not be read."""
 
@@ -111,7 +114,8 @@ class Engine:
         ahead = 2 * self.pace.threads + self.pace.batch
         images = read_tiles(self.slide, boxes, mpp=self.model.mpp, threads=self.pace.threads, ahead=ahead)
         computed = self._computed(bands, images)
-        behind = ThreadPoolExecutor(1, thread_name_prefix="find")
+        finding = ThreadPoolExecutor(_FINDERS, thread_name_prefix="find")
+        closing = ThreadPoolExecutor(1, thread_name_prefix="close")
         waiting: deque[Future[Any]] = deque()
 
         def tell() -> None:
@@ -124,15 +128,16 @@ class Engine:
                 found: list[Future[Cells]] = []
                 broken: dict[Box, str] = {}
                 for window, parts, tiles in self._predicted(band, computed, broken, tell):
-                    found.append(behind.submit(self._found, window, parts, tiles))
+                    found.append(finding.submit(self._found, window, parts, tiles))
                     waiting.append(found[-1])
                     _wait(waiting, _BEHIND)
-                waiting.append(behind.submit(self._close, band, found, broken, close))
+                waiting.append(closing.submit(self._close, band, found, broken, close))
             _wait(waiting, 0)
         finally:
             computed.close()
             images.close()
-            behind.shutdown(cancel_futures=True)
+            finding.shutdown(cancel_futures=True)
+            closing.shutdown(cancel_futures=True)
 
     def _batches(self, band: Band) -> Iterator[list[tuple[Window, Tile]]]:
         """Yield the tiles of a band in batches.
@@ -196,7 +201,7 @@ class Engine:
         broken: dict[Box, str],
         close: Callable[[Band, Cells, Cells, dict[Box, str]], None],
     ) -> None:
-        """Settle a band; runs after its windows, because one thread does both in order."""
+        """Settle a band, after its windows; one thread settles all bands in order."""
         cells = Cells.concatenate([self.carried, *(each.result() for each in found)])
         decided = cells
         if self.settles:
