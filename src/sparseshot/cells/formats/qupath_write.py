@@ -148,10 +148,11 @@ def _measurements(cells: Cells) -> list[bytes]:
         return [b""] * len(cells)
     columns = []
     for name, column in named.items():
-        texts = [_json(name) + b":" + text for text in _texts(column)]
+        key = _json(name) + b":"
+        texts = [key + text for text in _texts(column)]
         for row in np.flatnonzero(~np.isfinite(column)).tolist():
             infinite = b"" if np.isnan(column[row]) else b'"Infinity"' if column[row] > 0 else b'"-Infinity"'
-            texts[row] = infinite and _json(name) + b":" + infinite
+            texts[row] = infinite and key + infinite
         columns.append(texts)
     return [b',"measurements":{%b}' % b",".join(filter(None, row)) for row in zip(*columns, strict=True)]
 
