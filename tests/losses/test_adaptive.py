@@ -15,6 +15,7 @@ from sparseshot.losses import (
     Hints,
     estimate_marked_share,
     exclusive_cross_entropy,
+    make_loss,
 )
 from sparseshot.losses.adaptive import attainable_f1
 from sparseshot.losses.logit_histograms import LogitHistograms
@@ -352,7 +353,7 @@ def taught(loss: AdaptiveExclusiveCrossEntropy, teacher: Tensor, *, progress: fl
 @pytest.fixture(scope="module")
 def experienced() -> AdaptiveExclusiveCrossEntropy:
     """Return a loss that has seen a model which is right above a logit of 2 and unsure above −2."""
-    loss = AdaptiveExclusiveCrossEntropy(every=1)
+    loss = AdaptiveExclusiveCrossEntropy(every=1, teacher_from=0.4)
     generator = torch.Generator().manual_seed(0)
     logits = torch.linspace(-8, 8, N).reshape(1, 1, N)
     chance = torch.where(logits[:, 0] > 2, 1.0, torch.where(logits[:, 0] > -2, 0.5, 0.0))
@@ -368,7 +369,14 @@ def test_the_teacher_labels_what_it_is_sure_of(experienced: AdaptiveExclusiveCro
     cell, unsure, background = taught(experienced, torch.tensor([[[6.0, 0.0, -6.0]]])).flatten().tolist()
     assert cell == pytest.approx(-background)  # both with the full weight of a label
     assert cell < 0
-    assert unsure == 0
+    assert 0 < unsure < background / 2  # with the weight of the unannotated
+
+
+def test_where_all_cells_are_marked_the_teacher_finds_none() -> None:
+    loss = AdaptiveExclusiveCrossEntropy(teacher_from=0.4)
+    loss.share = torch.tensor([1.0])
+    loss.histograms.counts[:2, 0, -20:] = torch.tensor([[5.0], [6.0]])
+    assert (taught(loss, torch.tensor([[[11.0, 0.0, -6.0]]])) > 0).all()
 
 
 @pytest.mark.parametrize("progress", [0.1, 0.39])
@@ -381,19 +389,20 @@ def test_early_in_training_there_is_no_teacher(
     assert (without == without[0]).all()
 
 
-def test_a_teacher_can_be_refused() -> None:
-    assert not any(
-        "teacher_logits" in AdaptiveExclusiveCrossEntropy(teacher_from=1.0).wanted(t) for t in (0, 1)
-    )
+def test_only_a_model_that_knows_cells_has_a_teacher() -> None:
+    loss = AdaptiveExclusiveCrossEntropy()
+    assert not any("teacher_logits" in loss.wanted(progress) for progress in (0, 1))
+    assert "teacher_logits" in make_loss("adaptive", loss.fine_tuned(areas=True)).wanted(1)
+    assert not loss.fine_tuned(areas=False)
 
 
 def test_without_an_estimate_the_teacher_says_nothing() -> None:
-    gradient = taught(AdaptiveExclusiveCrossEntropy(), torch.tensor([[[6.0, 0.0, -6.0]]]))
+    gradient = taught(AdaptiveExclusiveCrossEntropy(teacher_from=0.4), torch.tensor([[[6.0, 0.0, -6.0]]]))
     assert (gradient > 0).all()
 
 
 def test_the_teacher_says_which_class_it_is() -> None:
-    loss = AdaptiveExclusiveCrossEntropy()
+    loss = AdaptiveExclusiveCrossEntropy(teacher_from=0.4)
     trained(loss, 0.3, classes=2)
     gradient = taught(loss, torch.tensor([[[-6.0], [0.0], [6.0]]]))
     assert gradient[0, :, 0].sign().tolist() == [1, 1, -1]

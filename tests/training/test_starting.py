@@ -16,6 +16,7 @@ from sparseshot.training.starting import (
     at_resolution_of,
     begin_from,
     find_start,
+    fine_tune,
     has_same_classes,
     load_model,
     load_starter,
@@ -169,6 +170,14 @@ def test_a_parent_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         find_start(tiny_config("detect", start=str(parent), width=7))
     with pytest.raises(CheckpointError, match="no such file"):
         find_start(tiny_config("detect", start=str(tmp_path / "gone")))
+
+
+def test_a_start_that_knows_cells_has_the_options_of_its_loss() -> None:
+    config = TrainConfig(task="segment", loss="adaptive")
+    assert fine_tune(config, knows_cells=True).loss_options == {"teacher_from": 0.4}
+    assert fine_tune(config, knows_cells=False) == config
+    for other in (replace(config, task="detect"), replace(config, loss_options={"warm_up": 0.2})):
+        assert fine_tune(other, knows_cells=True) == other
 
 
 def test_steps() -> None:

@@ -36,6 +36,9 @@ _SWING = 2.0
 _RHO_OF_AREAS, _RHO_OF_POINTS = 0.75, 0.9
 """Default of the lowest exclusion threshold."""
 
+_TEACHER_FROM = 0.4
+"""The part of training after which a model that knows cells learns from its teacher."""
+
 _SURE = 0.9
 """Probability from which the prediction of a teacher, cell or background, becomes a label."""
 
@@ -89,11 +92,12 @@ def attainable_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tens
     return (2 * hits / (reverse_cumsum(everything) + cells).clamp(min=1e-12)).amax(-1).clamp(max=1.0)
 
 
-def cell_probability(marked: Tensor, everything: Tensor, share: Tensor) -> Tensor:
-    """Return the probability that a location is a cell, by the bin of its logit.
+def unmarked_cell_probability(marked: Tensor, everything: Tensor, share: Tensor) -> Tensor:
+    """Return the probability that an unmarked location is a cell, by the bin of its logit.
 
     The cells among the locations of a bin are the marked ones, divided by the share that is marked. Bins are
-    taken together with four on each side, and the probability never falls as the logit rises.
+    taken together with four on each side, and the probability never falls as the logit rises. With all cells
+    marked it is 0.
 
     Args:
         marked: ``(classes, bins)`` number of marked locations with a logit in each bin.
@@ -104,12 +108,13 @@ def cell_probability(marked: Tensor, everything: Tensor, share: Tensor) -> Tenso
         ``(classes, bins)``; NaN where the share is 0 or unknown.
 
     >>> marked, everything = torch.tensor([[0.0] * 9 + [2.0] * 9]), torch.tensor([[90.0] * 9 + [10.0] * 9])
-    >>> cell_probability(marked, everything, torch.tensor([0.25]))[0, [0, -1]]
-    tensor([0.0000, 0.8000])
+    >>> unmarked_cell_probability(marked, everything, torch.tensor([0.25]))[0, [0, -1]]
+    tensor([0.0000, 0.7500])
     """
     near = partial(F.avg_pool1d, kernel_size=9, stride=1, padding=4)
-    cells = near(marked) / share.unsqueeze(-1)
-    probability = (cells / near(everything).clamp(min=1e-12)).clamp(max=1.0)
+    marked, everything = near(marked), near(everything)
+    cells = marked / share.unsqueeze(-1)
+    probability = ((cells - marked) / (everything - marked).clamp(min=1e-12)).clamp(max=1.0)
     return torch.where(share.unsqueeze(-1) > 0, probability.cummax(-1).values, torch.nan)
 
 
@@ -147,8 +152,8 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
 
     With ``Hints(teacher_logits=…)``, the predictions of a teacher of averaged weights
     (:class:`~sparseshot.losses.EmaTeacher`), unannotated locations get labels in the later part of training:
-    a cell or background where that is at least 90 % probable by :func:`cell_probability`. The others are
-    ignored.
+    a cell or background where that is at least 90 % probable by :func:`unmarked_cell_probability`. The others
+    remain unannotated.
 
     The estimates are part of ``state_dict()``, and equal in all processes of a distributed run. Since they
     depend on values of the batch, ``torch.compile`` runs this loss uncompiled, and refuses it with
@@ -166,8 +171,9 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         gamma: focal exponent of the unannotated part.
         max_excluded: bound on the excluded share of the unannotated locations of a batch, so that some
             background is always left to learn from.
-        teacher_from: the part of training after which a teacher's confident predictions are labels; with 1
-            they never are.
+        teacher_from: the part of training after which a teacher's confident predictions are labels. By
+            default they never are: a model must know cells before it can teach, so this is for those that
+            do not start from random weights.
 
     >>> loss = AdaptiveExclusiveCrossEntropy()
     >>> logits, target = torch.zeros(1, 1, 2, 2), torch.tensor([[[1, 0], [0, 0]]])
@@ -184,7 +190,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     rho: Schedule | float | None = None
     gamma: float = PRESETS["paper"]["gamma"]
     max_excluded: float = 0.5
-    teacher_from: Annotated[float, SHARE_OR_ZERO] = 0.4
+    teacher_from: Annotated[float, SHARE_OR_ZERO] = 1.0
 
     wants = frozenset({"centres", "exhaustive", "teacher_logits"})
     teacher_decay = 0.98  # a short training from a starter has 150 steps
@@ -209,6 +215,10 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         """Return the hints; the teacher's predictions only late in training."""
         early = progress < self.teacher_from or self.teacher_from == 1.0
         return self.wants - {"teacher_logits"} if early else self.wants
+
+    def fine_tuned(self, *, areas: bool) -> dict[str, float]:
+        """Learn from a teacher in the later part of training; of points it has little to teach."""
+        return {"teacher_from": _TEACHER_FROM} if areas else {}
 
     def continued(self, marked_share: float | None) -> dict[str, float]:
         """Estimate from the first steps on, for the model already ranks; until then with the earlier share.
@@ -247,27 +257,25 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
 
     @torch.no_grad()
     def _with_teacher(self, call: Call) -> Call:
-        """Return the call with the confident predictions of the teacher as labels, and the others ignored."""
+        """Return the call with the confident predictions of the teacher as labels."""
         teacher = call.teacher_logits() if "teacher_logits" in self.wanted(call.progress) else None
         if teacher is None:
             return call
         marked, everything, _ = self.histograms.counts
-        probability = cell_probability(marked, everything, self.share.to(marked))
+        of_bin = unmarked_cell_probability(marked, everything, self.share.to(marked))
         label = (
             teacher[:, 1:].argmax(1)
             if teacher.shape[1] > 1
             else torch.zeros_like(call.target, dtype=torch.long)
         )
-        probability = probability[label, self.histograms.bins(foreground_logit(teacher)).long()]
-        open_ = call.read().unannotated & ~probability.isnan()
-        target = torch.where(open_, call.ignore_index, call.target.long())
-        target = torch.where(open_ & (probability >= _SURE), label + 1, target)
-        target = torch.where(open_ & (probability <= 1 - _SURE), 0, target)
+        probability = of_bin[label, self.histograms.bins(foreground_logit(teacher)).long()]
+        unannotated = call.read().unannotated
+        cell, background = (unannotated & (probability >= _SURE), unannotated & (probability <= 1 - _SURE))
         annotated = call.target > 0 if call.annotated is None else call.annotated
         return Call(
             call.logits,
-            target,
-            annotated | (open_ & (target != call.ignore_index)),
+            torch.where(cell, label + 1, call.target.long()),
+            annotated | cell | background,
             progress=call.progress,
             ignore_index=call.ignore_index,
         )

@@ -85,6 +85,14 @@ class Loss(nn.Module):
         """Return which of :attr:`wants` the loss uses at this part of training."""
         return self.wants
 
+    def fine_tuned(self, *, areas: bool) -> dict[str, float]:  # noqa: ARG002  for those with a teacher
+        """Return the options with which to learn from a model that knows cells, such as a starter.
+
+        Args:
+            areas: marks are areas, not points.
+        """
+        return {}
+
     def continued(self, marked_share: float | None) -> dict[str, float]:  # noqa: ARG002  for those that estimate
         """Return the options with which to go on from a model that has learned by this loss before.
 

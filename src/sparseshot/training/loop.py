@@ -139,7 +139,7 @@ class _Run:
         self.network.train()
         self.watch = ExclusionWatch()
         self.teacher = None
-        if "teacher_logits" in self.criterion.wants:
+        if "teacher_logits" in self.criterion.wanted(1.0):
             self.teacher = EmaTeacher(self.module, decay=self.criterion.teacher_decay)
 
     @property

@@ -48,6 +48,7 @@ from sparseshot.training.starting import (
     at_resolution_of,
     continue_run,
     find_start,
+    fine_tune,
     has_same_classes,
     load_model,
     rate_for,
@@ -226,7 +227,8 @@ def _with_start(
     steps = config.steps or steps_for(marks, from_scratch=start is None)
     say(f"{sentence}, {steps} steps")
     rate = config.learning_rate or rate_for(marks, from_scratch=start is None)
-    return replace(config, steps=steps, learning_rate=rate)
+    knows_cells = start is not None and has_same_classes(start, config)
+    return replace(fine_tune(config, knows_cells=knows_cells), steps=steps, learning_rate=rate)
 
 
 def with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:

@@ -207,6 +207,14 @@ def continue_run(config: TrainConfig, parent: Checkpoint, changed: int) -> Train
     )
 
 
+def fine_tune(config: TrainConfig, *, knows_cells: bool) -> TrainConfig:
+    """Return the configuration with the options of its loss for a start that knows cells, unless given."""
+    if not knows_cells or config.loss_options:
+        return config
+    options = make_loss(config.loss).fine_tuned(areas=config.make_task().paints_marks)
+    return replace(config, loss_options=options)
+
+
 def steps_in(minutes: float, config: TrainConfig, device: torch.device | None = None) -> int:
     """Return the optimiser steps that fit into a time on a device, by a trial of a few."""
     device = device or torch.device("cpu")
