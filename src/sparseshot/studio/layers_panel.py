@@ -12,8 +12,8 @@ _ABOUT = {
     "class": "Each cell in the colour of its class.",
     "score": "From dark (unlikely) to bright (certain).",
     "excluded": (
-        "What the loss does with unmarked cells until a teacher labels them: those it is sure of are left "
-        "out, neither cell nor background; the others count as background."
+        "What the loss does with unmarked cells: those it is sure of are left out, neither cell nor "
+        "background; the others count as background."
     ),
 }
 _ABOUT_HEAT = {
