@@ -5,11 +5,11 @@ Only its own pages have access. From other machines they need a token too.
 
 import re
 import secrets
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -43,14 +43,13 @@ class Guard:
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
-        headers, send = Headers(scope=scope), _unframed(send)
-        reason = self._refusal(headers)
-        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[-1]
+        connection, send = HTTPConnection(scope), _unframed(send)
+        reason = self._refusal(connection.headers)
         if reason is None and self._token is not None:
-            if scope["type"] == "http" and _same(given, self._token):
+            if scope["type"] == "http" and _same(connection.query_params.get("token", ""), self._token):
                 await self._welcome(scope, receive, send)
                 return
-            if not _same(_cookie(headers, self._cookie_name), self._token):
+            if not _same(connection.cookies.get(self._cookie_name, ""), self._token):
                 reason = "open the address with the token that `sparseshot studio` printed"
         if reason is None:
             await self._app(scope, _bounded(scope, receive) if scope["type"] == "http" else receive, send)
@@ -112,11 +111,3 @@ def _unframed(send: Send) -> Send:
         await send(message)
 
     return sent
-
-
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
