@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import RLock
 from typing import Any, BinaryIO
 
 import orjson
@@ -26,7 +25,7 @@ class Journal:
 
     An event counts once :meth:`append` has returned: it is then on disk. What a killed process left of a
     line was never confirmed and is cut off by the next one that appends. Every process folds all events,
-    those of other processes included, in the same order.
+    those of other processes included, in the same order. Threads take turns: whoever shares it locks.
 
     Attributes:
         path: the file; created with the first event.
@@ -45,7 +44,6 @@ class Journal:
         self.path, self.generation, self.events = path, "", 0
         self._fold, self._clear = fold, clear
         self._offset, self._inode = 0, -1
-        self._mutex = RLock()
         self.follow()
 
     def append(self, events: Iterable[Event]) -> None:
@@ -55,18 +53,14 @@ class Journal:
             OutputError: the disk is full or the file cannot be written. None of the events was kept.
         """
         lines = b"".join(orjson.dumps(event) + b"\n" for event in events)
-        with self._mutex:
-            try:
-                with self._locked() as file:
-                    self._catch_up(file)
-                    _write(file, self._offset, lines)
-                    self._catch_up(file)
-            except OSError as error:
-                raise self._not_written(error) from error
+        with self._locked() as file:
+            self._catch_up(file)
+            _write(file, self._offset, lines)
+            self._catch_up(file)
 
     def follow(self) -> None:
         """Fold what other processes appended since."""
-        with self._mutex, suppress(FileNotFoundError), self.path.open("rb") as file:
+        with suppress(FileNotFoundError), self.path.open("rb") as file:
             if os.fstat(file.fileno()).st_size != self._offset or self._is_another(file):
                 self._catch_up(file)
 
@@ -76,32 +70,35 @@ class Journal:
         Args:
             snapshot: called when every event is folded and nobody can append; returns the fewer events.
         """
-        with self._mutex:
-            try:
-                with self._locked() as file:
-                    self._catch_up(file)
-                    with replacing(self.path) as temporary:
-                        lines = [_header(), *map(orjson.dumps, snapshot())]
-                        temporary.write_bytes(b"".join(line + b"\n" for line in lines))
-            except OSError as error:
-                raise self._not_written(error) from error
-            self.follow()
+        with self._locked() as file:
+            self._catch_up(file)
+            with replacing(self.path) as temporary:
+                lines = [_header(), *map(orjson.dumps, snapshot())]
+                temporary.write_bytes(b"".join(line + b"\n" for line in lines))
+        self.follow()
 
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
-        """Open the journal, created if missing, with an exclusive lock."""
-        while True:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-            with os.fdopen(handle, "rb+", buffering=0) as raw:
-                _lock(handle)
-                if not self.path.exists() or self.path.stat().st_ino != os.fstat(handle).st_ino:
-                    continue  # it was compacted while we waited for the lock
-                file: BinaryIO = raw
-                if os.fstat(handle).st_size == 0:
-                    _write(file, 0, _header() + b"\n")
-                    _sync_folder(self.path.parent)
-                yield file
-                return
+        """Open the journal, created if missing, with an exclusive lock; an OSError becomes an OutputError."""
+        try:
+            while True:
+                handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+                with os.fdopen(handle, "rb+", buffering=0) as raw:
+                    _lock(handle)
+                    if not self.path.exists() or self.path.stat().st_ino != os.fstat(handle).st_ino:
+                        continue  # it was compacted while we waited for the lock
+                    file: BinaryIO = raw
+                    if os.fstat(handle).st_size == 0:
+                        _write(file, 0, _header() + b"\n")
+                        _sync_folder(self.path.parent)
+                    yield file
+                    return
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise OutputError(
+                    self.path, "the disk is full; make room, nothing was lost so far"
+                ) from error
+            raise OutputError(self.path, f"cannot be written ({error.strerror or error})") from error
 
     def _catch_up(self, file: BinaryIO) -> None:
         """Fold the whole lines after those that are known."""
@@ -129,11 +126,6 @@ class Journal:
     def _is_another(self, file: BinaryIO) -> bool:
         status = os.fstat(file.fileno())
         return status.st_ino != self._inode or status.st_size < self._offset
-
-    def _not_written(self, error: OSError) -> OutputError:
-        if error.errno in _NO_ROOM:
-            return OutputError(self.path, "the disk is full; make room, nothing was lost so far")
-        return OutputError(self.path, f"cannot be written ({error.strerror or error})")
 
 
 def _header() -> bytes:
