@@ -9,7 +9,8 @@ from pydantic import Field
 
 from sparseshot.studio.exchange import read_marks
 from sparseshot.studio.guard import MOST_BYTES
-from sparseshot.studio.marks import NEGATIVE, Item, items_of
+from sparseshot.studio.journal import Event
+from sparseshot.studio.marks import NEGATIVE, items_of
 from sparseshot.studio.payloads import Change, NewClass, Review, SlideId, Verdict, check_place
 from sparseshot.studio.reviewing import judged, reviewed
 from sparseshot.studio.studio import Studio
@@ -37,18 +38,14 @@ def mark_routes(studio: Studio) -> APIRouter:
         size = studio.project.slide(slide).size
         events = []
         for change in changes:
-            items: list[Item] = [each.model_dump(by_alias=True, exclude_none=True) for each in change.add]
+            items = [each.model_dump(by_alias=True, exclude_none=True) for each in change.add]
             for item in items:
                 check_place(item, size)
-            events.append(
-                {"key": change.key, "slide": slide, "undo": True}
-                if change.undo
-                else {"key": change.key, "slide": slide, "redo": True}
-                if change.redo
-                else {"key": change.key, "slide": slide, "remove": change.remove, "add": items}
-            )
-        names = [item["class"] for event in events for item in event.get("add", []) if "class" in item]  # type: ignore[attr-defined]
-        studio.book.record([*studio.book.missing_classes(names), *events])
+            what: Event = {"remove": change.remove, "add": items}
+            if change.undo or change.redo:
+                what = {"undo" if change.undo else "redo": True}
+            events.append({"key": change.key, "slide": slide} | what)
+        studio.book.record(events)
         return studio.marks_since(slide, since)
 
     @routes.post("/classes")
@@ -65,9 +62,7 @@ def mark_routes(studio: Studio) -> APIRouter:
         found = studio.cells_in(slide, verdict.result, area, threshold=verdict.threshold)
         items = judged(studio.book, slide, found, accept=verdict.accept)
         if items:
-            names = [item["class"] for item in items]
-            event = {"key": verdict.key, "slide": slide, "add": items}
-            studio.book.record([*studio.book.missing_classes(names), event])
+            studio.book.record([{"key": verdict.key, "slide": slide, "add": items}])
         return {"marked": len(items)}
 
     @routes.post("/slides/{slide}/review")
@@ -81,8 +76,7 @@ def mark_routes(studio: Studio) -> APIRouter:
         manifest = result.manifest()
         model = "" if manifest is None else str(manifest.identity.get("model", {}).get("fingerprint", ""))
         event = reviewed(studio.book, slide, region, found, by=done.by, model=model)
-        names = [item["class"] for item in event["add"] if "class" in item]
-        studio.book.record([*studio.book.missing_classes(names), {"key": done.key, **event}])
+        studio.book.record([{"key": done.key, **event}])
         kinds = [item.get("class") for item in event["add"]]
         wrong = kinds.count(NEGATIVE)
         return {"accepted": len(kinds) - wrong - kinds.count(None), "rejected": wrong}
@@ -92,14 +86,10 @@ def mark_routes(studio: Studio) -> APIRouter:
         content = file.file.read(MOST_BYTES + 1)
         cells, said = read_marks(content, file.filename or "marks", studio.project.slide(slide))
         items = items_of(cells)
-        names = [item["class"] for item in items if "class" in item]
         if items:
-            event = {"key": key, "slide": slide, "add": items}
-            colors = {
-                name: "#" + bytes(color).hex()
-                for name, color in zip(cells.classes, cells.colors or (), strict=False)
-            }
-            studio.book.record([*studio.book.missing_classes(names, colors), event])
+            hexes = ["#" + bytes(color).hex() for color in cells.colors or ()]
+            colors = dict(zip(cells.classes, hexes, strict=False))
+            studio.book.record([{"key": key, "slide": slide, "add": items}], colors=colors)
         return {"marks": len(cells), "regions": len(cells.regions), "said": said}
 
     return routes

@@ -47,6 +47,16 @@ class Delta:
     removed: tuple[Item, ...]
     added: tuple[Item, ...]
 
+    def inverse(self) -> "Delta":
+        """Return the change that takes this one back."""
+        return Delta(self.added, self.removed)
+
+    def apply(self, items: dict[str, Item]) -> None:
+        """Change items by id."""
+        for item in self.removed:
+            items.pop(item["id"], None)
+        items |= {item["id"]: item for item in self.added}
+
 
 @dataclass
 class _SlideMarks:
@@ -55,17 +65,11 @@ class _SlideMarks:
     undone: list[Delta] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
 
-    def begin(self, items: Sequence[Item]) -> None:
-        """Start from marks that cannot be undone."""
-        self.items = {item["id"]: item for item in items}
-
     def before(self, steps: Sequence[Delta]) -> list[Item]:
         """Return the marks as they were before the last changes."""
         items = dict(self.items)
         for delta in reversed(steps):
-            for item in delta.added:
-                items.pop(item["id"], None)
-            items |= {item["id"]: item for item in delta.removed}
+            delta.inverse().apply(items)
         return list(items.values())
 
     def change(self, remove: Sequence[str], add: Sequence[Item]) -> None:
@@ -77,7 +81,7 @@ class _SlideMarks:
     def step_back(self) -> None:
         if self.done:
             self.undone.append(self.done.pop())
-            self._apply(Delta(self.undone[-1].added, self.undone[-1].removed))
+            self._apply(self.undone[-1].inverse())
 
     def step_forward(self) -> None:
         if self.undone:
@@ -85,9 +89,7 @@ class _SlideMarks:
             self._apply(self.done[-1])
 
     def _apply(self, delta: Delta) -> None:
-        for item in delta.removed:
-            self.items.pop(item["id"], None)
-        self.items |= {item["id"]: item for item in delta.added}
+        delta.apply(self.items)
         self.deltas.append(delta)
 
 
@@ -114,11 +116,23 @@ class MarkBook:
         if self._journal.events > MANY_EVENTS and self._journal.events > 4 * marks:
             self._journal.compact(self._snapshot)
 
-    def record(self, events: Sequence[Event]) -> None:
-        """Write events to disk and apply them; those that are known already are left out."""
+    def record(self, events: Sequence[Event], *, colors: Mapping[str, str] | None = None) -> None:
+        """Write events to disk and apply them; those that are known already are left out.
+
+        Args:
+            events: what happened. Classes that are new in them are added first.
+            colors: of new classes, as ``#rrggbb``; those without one get one of the palette.
+        """
         with self._mutex:
             self._journal.follow()
-            new = {event["key"]: event for event in events if event["key"] not in self._keys}
+            added = [item for event in events for item in event.get("add", ())]
+            names = dict.fromkeys(item["class"] for item in added if "class" in item)
+            missing = [name for name in names if name not in {NEGATIVE, *self._classes}]
+            palette = {
+                name: _PALETTE[i % len(_PALETTE)] for i, name in enumerate(missing, len(self._classes))
+            }
+            classes = [_class_event(name, (palette | dict(colors or {}))[name]) for name in missing]
+            new = {event["key"]: event for event in [*classes, *events] if event["key"] not in self._keys}
             if new:
                 self._journal.append(new.values())
 
@@ -130,13 +144,7 @@ class MarkBook:
 
     def count(self, slides: Iterable[str]) -> int:
         """Return the number of marks of some slides, without regions."""
-        with self._mutex:
-            self._journal.follow()
-            return sum("class" in item for slide in slides for item in self._slides[slide].items.values())
-
-    def version(self, slide: str) -> str:
-        """Return a name of the present state of a slide's marks."""
-        return self.since(slide, "")[0]
+        return sum("class" in item for slide in slides for item in self.items(slide))
 
     def since(self, slide: str, version: str) -> tuple[str, list[Delta] | None]:
         """Return the present version, and what happened after another; None if that is unknown."""
@@ -155,19 +163,6 @@ class MarkBook:
         with self._mutex:
             self._journal.follow()
             return dict(self._classes)
-
-    def missing_classes(self, names: Sequence[str], colors: Mapping[str, str] | None = None) -> list[Event]:
-        """Return the events that add the classes which are not there yet.
-
-        Args:
-            names: of the classes.
-            colors: as ``#rrggbb``; classes without one get those of the palette.
-        """
-        new = [name for name in dict.fromkeys(names) if name not in {NEGATIVE, *self.classes}]
-        start = len(self.classes)
-        palette = {name: _PALETTE[(start + i) % len(_PALETTE)] for i, name in enumerate(new)}
-        known = palette | dict(colors or {})
-        return [{"key": f"class {name}", "class": name, "color": known[name]} for name in new]
 
     def cells(self, slide: str, *, mpp: float | None = None) -> Cells:
         """Return the marks of a slide as a table; regions become exhaustively marked ones."""
@@ -213,7 +208,7 @@ class MarkBook:
         elif event.get("redo"):
             slide.step_forward()
         elif key.startswith(_SNAPSHOT):
-            slide.begin(event["add"])
+            slide.items = {item["id"]: item for item in event["add"]}  # which cannot be undone
         else:
             added = [{"id": f"{key}:{i}"} | item for i, item in enumerate(event.get("add", ()))]
             slide.change(event.get("remove", ()), added)
@@ -221,7 +216,7 @@ class MarkBook:
     def _snapshot(self) -> Iterator[Event]:
         """Yield events that lead to the present state, with the last steps of its history."""
         for name, color in self._classes.items():
-            yield {"key": f"class {name}", "class": name, "color": color}
+            yield _class_event(name, color)
         for slide, marks in self._slides.items():
             steps = marks.done[-KEPT_STEPS:]
             yield {"key": f"{_SNAPSHOT}{slide}", "slide": slide, "add": marks.before(steps)}
@@ -229,6 +224,10 @@ class MarkBook:
                 gone = [item["id"] for item in delta.removed]
                 key = f"step {number} of {slide}"
                 yield {"key": key, "slide": slide, "remove": gone, "add": list(delta.added)}
+
+
+def _class_event(name: str, color: str) -> Event:
+    return {"key": f"class {name}", "class": name, "color": color}
 
 
 def place_of(item: Item) -> tuple[float, float]:
