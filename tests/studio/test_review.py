@@ -16,6 +16,7 @@ from sparseshot.studio.api import make_api
 from sparseshot.studio.derived import compared, excluded
 from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.project import Project
+from sparseshot.studio.slide_results import SlideResult
 from sparseshot.studio.studio import Studio
 
 BOX = [[100, 100], [300, 100], [300, 300], [100, 300]]
@@ -110,6 +111,17 @@ def test_a_region_is_reviewed_only_where_the_model_has_looked(studio: Studio) ->
         assert studio.book.items("1") == []
         answer = client.post("/slides/1/review", json=review | {"region": BOX})
         assert answer.json() == {"accepted": 2, "rejected": 0}
+
+
+def test_rows_of_the_index_have_their_own_outlines(tmp_path: Path) -> None:
+    slide, centres = small_slide(tmp_path)
+    outline = shapely.buffer(shapely.points(centres), 5)
+    made_result(tmp_path / "found", slide, Cells(centres, outline=outline, mpp=MPP))
+    result = SlideResult(tmp_path / "found", MPP)
+    index = result.index()
+    rows = np.random.default_rng(0).permutation(len(index))  # of two shards
+    centroids = shapely.get_coordinates(shapely.centroid(result.outlines(index.source[rows])))
+    np.testing.assert_allclose(centroids, index.xy[rows], atol=0.01)
 
 
 def test_two_results_are_compared(studio: Studio) -> None:

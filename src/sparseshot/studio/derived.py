@@ -62,6 +62,5 @@ def excluded(found: FoundCells, marks: Cells, *, rho: float) -> FoundCells:
     is_marked = is_near(found.xy, marks.xy, radius=MATCH_RADIUS_UM / found.mpp)
     is_marked |= is_inside(found.xy, marks.regions)
     label = np.where(is_marked, 2, np.where(found.score >= rho, 0, 1)).astype(np.int16)
-    xy = found.xy.astype(np.float64)
-    cells = Cells(xy, classes=EXCLUDED, label=label, score=found.score, colors=_EXCLUDED_COLORS)
+    cells = Cells(found.xy, classes=EXCLUDED, label=label, score=found.score, colors=_EXCLUDED_COLORS)
     return FoundCells.of(cells, mpp=found.mpp)

@@ -1,6 +1,5 @@
 """Found cells in memory, by place: what a screen shows costs what it shows."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ from sparseshot.cells import Cells
 from sparseshot.cells.buckets import MARGIN, Buckets, sorted_keys
 
 _BUCKET_PX = 256.0
+_COLOR = 230, 159, 0
 
 Area = tuple[float, float, float, float]
 """x0, y0, x1, y1 in level-0 pixels."""
@@ -51,18 +51,18 @@ class FoundCells:
         order, keys = sorted_keys(grid.keys(cells.xy))
         label = np.maximum(cells.label[order], 0)
         score = np.ones(len(cells), np.float32) if cells.score is None else cells.score[order]
-        colors = cells.colors or ((230, 159, 0),) * len(cells.classes)
+        classes = cells.classes or ("cell",)
         return cls(
             xy=cells.xy[order].astype(np.float32),
             label=label,
             score=score,
             source=order,
-            classes=cells.classes or ("cell",),
-            colors=np.array(colors or ((230, 159, 0),), np.uint8),
+            classes=classes,
+            colors=np.array(cells.colors or [_COLOR] * len(classes), np.uint8),
             mpp=mpp,
             _grid=grid,
             _keys=keys,
-            _sorted_scores=tuple(np.sort(score[label == k]) for k in range(max(1, len(cells.classes)))),
+            _sorted_scores=tuple(np.sort(score[label == k]) for k in range(len(classes))),
         )
 
     def __len__(self) -> int:
@@ -92,33 +92,12 @@ class FoundCells:
         ]
         return inside
 
-    def counts(self, *, threshold: float, area: Area | None = None) -> dict[str, int]:
-        """Return the number of cells of each class and at least a score, in an area or everywhere."""
-        if area is None:
-            numbers = [len(each) - int(np.searchsorted(each, threshold)) for each in self._sorted_scores]
-        else:
-            labels = self.label[self.rows_in(area, threshold=threshold)]
-            numbers = np.bincount(labels, minlength=len(self.classes)).tolist()
-        return dict(zip(self.classes, numbers, strict=False))
+    def counts(self, *, threshold: float) -> dict[str, int]:
+        """Return the number of cells of each class and at least a score."""
+        numbers = [len(each) - int(np.searchsorted(each, threshold)) for each in self._sorted_scores]
+        return dict(zip(self.classes, numbers, strict=True))
 
-
-def joined(parts: Sequence[Cells], first: Cells, area: Area) -> Cells:
-    """Return the cells of shards, with those inside an area replaced by a table that came first."""
-    x0, y0, x1, y1 = area
-    outside = []
-    for part in parts:
-        x, y = part.xy.T
-        outside.append(part[~((x >= x0) & (x <= x1) & (y >= y0) & (y <= y1))])
-    return Cells.concatenate([first, *outside])
-
-
-def outline_rows(rows: NDArray[np.int32], sizes: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield for each table of a row of tables those of its own rows that are among ``rows``.
-
-    >>> list(outline_rows(np.array([0, 5, 6]), [5, 5]))
-    [(0, array([0])), (1, array([0, 1]))]
-    """
-    ends = np.cumsum(sizes)
-    table = np.searchsorted(ends, rows, side="right")
-    for number in np.unique(table):
-        yield int(number), (rows[table == number] - (ends[number] - sizes[number])).astype(np.int64)
+    def counts_of(self, rows: NDArray[np.intp]) -> dict[str, int]:
+        """Return the number of cells of each class among some rows."""
+        numbers = np.bincount(self.label[rows], minlength=len(self.classes)).tolist()
+        return dict(zip(self.classes, numbers, strict=True))

@@ -253,8 +253,7 @@ def items_of(cells: Cells) -> list[Item]:
         if shape is None:
             item["at"] = np.round(cells.xy[row], _DECIMALS).tolist()
         else:
-            largest = max(shapely.get_parts(shape), key=shapely.area)
-            item["outline"] = _corners(largest)
+            item["outline"] = corners_of(shape)
         score = 1.0 if cells.score is None else round(float(cells.score[row]), 4)
         items.append(item | ({"score": score} if score < 1 else {}))
     notes = cells.region_notes
@@ -262,7 +261,7 @@ def items_of(cells: Cells) -> list[Item]:
         notes = np.array([{} for _ in cells.regions], object)
     for region, note in zip(cells.regions, notes, strict=True):
         own = {"note": dict(note)} if note else {}
-        items += [{"region": _corners(part)} | own for part in _without_holes(region)]
+        items += [{"region": corners_of(part)} | own for part in _without_holes(region)]
     return items
 
 
@@ -284,7 +283,11 @@ def _without_holes(region: shapely.Polygon | shapely.MultiPolygon) -> Iterator[s
             parts += shapely.get_parts(cut).tolist()
 
 
-def _corners(shape: shapely.Polygon) -> list[list[float]]:
-    ring = shapely.get_coordinates(shapely.get_exterior_ring(shape))[:-1]
-    corners: list[list[float]] = np.round(ring, _DECIMALS).tolist()
+def corners_of(
+    shape: shapely.Polygon | shapely.MultiPolygon, *, decimals: int = _DECIMALS
+) -> list[list[float]]:
+    """Return the corners of the largest part of a shape, without its holes."""
+    largest = max(shapely.get_parts(shape), key=shapely.area)
+    ring = shapely.get_coordinates(shapely.get_exterior_ring(largest))[:-1]
+    corners: list[list[float]] = np.round(ring, decimals).tolist()
     return corners

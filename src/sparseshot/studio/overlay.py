@@ -155,11 +155,8 @@ def _density(
     smooth = gaussian_filter(counts.astype(np.float32), blur, mode="nearest", truncate=3)
     crowded = (step * cells.mpp / (2 * RADIUS_UM)) ** 2
     share = zoom(smooth, TILE_PX / _DENSITY_BINS, order=1, grid_mode=True, mode="nearest")
-    share = share[margin * TILE_PX // _DENSITY_BINS :][:TILE_PX, margin * TILE_PX // _DENSITY_BINS :][
-        :, :TILE_PX
-    ]
-    if of_doubt:
-        share = share * _DOUBT_GAIN
+    start = margin * TILE_PX // _DENSITY_BINS
+    share = share[start : start + TILE_PX, start : start + TILE_PX] * (_DOUBT_GAIN if of_doubt else 1)
     level = np.clip(share / crowded * 255, 0, 255).astype(np.uint8)
     alpha = np.clip(level.astype(np.float32) * 4, 0, 200).astype(np.uint8)
     return np.concatenate([ramp()[level], alpha[..., None]], axis=2)

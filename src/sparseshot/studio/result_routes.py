@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-import shapely
 from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 from fastapi.responses import StreamingResponse
@@ -12,6 +11,7 @@ from fastapi.responses import StreamingResponse
 from sparseshot.cells import Cells
 from sparseshot.prediction.naming import safe_name
 from sparseshot.studio.exchange import written
+from sparseshot.studio.marks import corners_of
 from sparseshot.studio.overlay import Paint, overlay_png
 from sparseshot.studio.payloads import Place, ResultId, Share, SlideId, ZoomLevel, area_of
 from sparseshot.studio.studio import Studio
@@ -49,11 +49,10 @@ def result_routes(studio: Studio) -> APIRouter:
         vectors: bool = False,
     ) -> dict[str, Any]:
         """Count the cells in an area; with ``vectors`` and few of them, return their places too."""
-        place = area_of(area)
         _, found = studio.found(slide, result)
-        rows = found.rows_in(place, threshold=threshold)
+        rows = found.rows_in(area_of(area), threshold=threshold)
         answer: dict[str, Any] = {
-            "in_view": found.counts(threshold=threshold, area=place),
+            "in_view": found.counts_of(rows),
             "in_slide": found.counts(threshold=threshold),
             "classes": list(found.classes),
             "colors": ["#" + bytes(color).hex() for color in found.colors.tolist()],
@@ -61,14 +60,17 @@ def result_routes(studio: Studio) -> APIRouter:
         }
         if vectors and len(rows) <= _MOST_VECTORS:
             is_derived = "-" in result or result.endswith("x")
-            outlines = [] if is_derived else studio.result(slide, result).outlines(found.source[rows])
+            source = found.source[rows]
+            outlines = [None] * len(rows) if is_derived else studio.result(slide, result).outlines(source)
             answer["cells"] = [
                 [round(float(x), 1), round(float(y), 1), int(label), round(float(score), 3)]
                 for (x, y), label, score in zip(
                     found.xy[rows], found.label[rows], found.score[rows], strict=True
                 )
             ]
-            answer["outlines"] = [_ring(shape) for shape in outlines or [None] * len(rows)]
+            answer["outlines"] = [
+                None if shape is None else corners_of(shape, decimals=1) for shape in outlines
+            ]
         return answer
 
     @routes.get("/suggestions")
@@ -117,11 +119,3 @@ def _file_of(cells: Cells, ending: str) -> Iterator[bytes]:
     with written(cells, ending) as path, path.open("rb") as file:
         while piece := file.read(2**20):
             yield piece
-
-
-def _ring(shape: Any) -> list[list[float]] | None:
-    if shape is None or shape.geom_type == "Point":
-        return None
-    largest = max(shapely.get_parts(shape), key=shapely.area)
-    ring = shapely.get_coordinates(shapely.get_exterior_ring(largest))
-    return [[round(x, 1), round(y, 1)] for x, y in ring.tolist()]

@@ -8,13 +8,10 @@ import shapely
 from sparseshot.active import add_review, is_proposed, review_region
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_near
-from sparseshot.errors import InputError
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.studio.journal import Event
 from sparseshot.studio.marks import NEGATIVE, Item, MarkBook, items_of, place_of
 from sparseshot.training.labelling import REJECTED
-
-MOST_JUDGED = 20_000
 
 
 def judged(book: MarkBook, slide: str, found: Cells, *, accept: bool) -> list[Item]:
@@ -26,7 +23,6 @@ def judged(book: MarkBook, slide: str, found: Cells, *, accept: bool) -> list[It
         found: what a person has judged.
         accept: they are cells; otherwise, certain negatives.
     """
-    check_number(found)
     places = [place_of(item) for item in book.items(slide) if "class" in item]
     found = found[~is_near(found.xy, places, radius=MATCH_RADIUS_UM / (found.mpp or 1.0))]
     items = items_of(found)
@@ -51,7 +47,6 @@ def reviewed(
         by: name of the person.
         model: fingerprint of the model.
     """
-    check_number(found)
     before = book.items(slide)
     marks = book.cells(slide, mpp=found.mpp)
     is_negative = np.isin(np.array([*marks.classes, ""])[marks.label], (NEGATIVE, REJECTED))
@@ -64,7 +59,7 @@ def reviewed(
 
 def _difference(before: Sequence[Item], after: Sequence[Item]) -> Event:
     """Return the items to remove and to add."""
-    wanted = {repr(sorted(item.items())): item for item in after}
+    wanted = {_content(item): item for item in after}
     known = {_content(item): item["id"] for item in before}
     return {
         "remove": [name for content, name in known.items() if content not in wanted],
@@ -79,9 +74,3 @@ def _content(item: Item) -> str:
         if name in plain:
             plain[name] = np.round(np.array(plain[name], float), 2).tolist()
     return repr(sorted(plain.items()))
-
-
-def check_number(found: Cells) -> None:
-    """Raise if nobody can have looked at so many cells."""
-    if len(found) > MOST_JUDGED:
-        raise InputError(f"{len(found):,} cells in the area; choose one with at most {MOST_JUDGED:,}")

@@ -2,12 +2,12 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from sparseshot.cells.formats.geoparquet import read_places
 from sparseshot.errors import DataNotFoundError, FormatError
 from sparseshot.files import read_json
 from sparseshot.prediction.manifest import MANIFEST, Manifest
-from sparseshot.studio.found_cells import Area, FoundCells, joined, outline_rows
+from sparseshot.studio.found_cells import Area, FoundCells
 
 VIEW = ".view.parquet"
 """Ending of the file with the cells of the part in view, which is predicted first."""
@@ -63,33 +63,33 @@ class SlideResult:
         manifest = self.manifest()
         shards = [self.folder / shard.file.name for shard in manifest.shards] if manifest else []
         is_partial = manifest is None or not manifest.finished
-        return [self.view, *shards] if is_partial and self.view.is_file() else shards
+        return [self.view, *shards] if is_partial and self.area_in_view() else shards
 
     def index(self) -> FoundCells:
         """Read all there is and sort it by place."""
         return FoundCells.of(self._joined(self.parts(), read_places), mpp=self.mpp)
 
-    def _joined(self, files: Sequence[Path], read: Callable[[Path], Cells]) -> Cells:
-        parts = [read(file) for file in files]
-        if not files or files[0] != self.view:
-            return Cells.concatenate(parts)
-        area = self.area_in_view()
-        return Cells.concatenate(parts[1:]) if area is None else joined(parts[1:], parts[0], area)
+    def _joined(self, files: list[Path], read: Callable[[Path], Cells]) -> Cells:
+        """Read tables; the part in view replaces what shards have there."""
+        parts, area = [read(file) for file in files], self.area_in_view()
+        if area and files[:1] == [self.view]:
+            parts[1:] = [
+                part[((part.xy < area[:2]) | (part.xy > area[2:])).any(axis=1)] for part in parts[1:]
+            ]
+        return Cells.concatenate(parts)
 
     def area_in_view(self) -> Area | None:
         """Return the area that was predicted first; None if there is none."""
         path = self.view.with_suffix(".json")
-        if not path.is_file():
+        if not (path.is_file() and self.view.is_file()):
             return None
         x0, y0, x1, y1 = map(float, read_json(path))
         return x0, y0, x1, y1
 
     def has_predicted(self, region: shapely.Polygon) -> bool:
         """Return whether a region has been predicted: in the part in view, or with the whole slide."""
-        manifest, area = self.manifest(), self.area_in_view()
-        if manifest is not None and manifest.finished:
-            return True
-        return area is not None and self.view.is_file() and bool(shapely.box(*area).covers(region))
+        area = self.area_in_view()
+        return is_finished(self.folder) or (area is not None and shapely.box(*area).covers(region))
 
     def cells(self) -> Cells:
         """Read all there is, outlines included."""
@@ -98,20 +98,29 @@ class SlideResult:
             raise DataNotFoundError(self.folder, "nothing has been found yet; train first")
         return self._joined(files, read_cells)
 
-    def outlines(self, rows: NDArray[Any]) -> list[Any]:
-        """Return the outlines of some rows of the index in the order of the rows; empty for points."""
+    def outlines(self, rows: NDArray[np.integer]) -> NDArray[np.object_]:
+        """Return the outlines of some rows of the index in the order of the rows; None for points."""
+        shapes = np.full(len(rows), None)
         files = self.parts()
-        if files and files[0] == self.view:
-            shapes = self.cells().outline
-            return [] if shapes is None else list(shapes[rows])
+        if files[:1] == [self.view]:
+            known = self.cells().outline
+            return shapes if known is None else known[rows]
         sizes = [pq.read_metadata(file).num_rows for file in files]
-        found: dict[int, Any] = {}
-        starts = [sum(sizes[:k]) for k in range(len(sizes))]
-        for number, own in outline_rows(rows, sizes):
+        ends = np.cumsum(sizes)
+        table = np.searchsorted(ends, rows, side="right")
+        for number in np.unique(table):
+            is_own = table == number
             column = pq.read_table(files[number], columns=["geometry"])["geometry"].combine_chunks()
-            shapes = shapely.from_wkb(column.take(own).to_numpy(zero_copy_only=False))
-            found |= dict(zip((own + starts[number]).tolist(), shapes, strict=True))
-        return [found[row] for row in rows.tolist()]
+            own = column.take(rows[is_own] - ends[number] + sizes[number])
+            shapes[is_own] = shapely.from_wkb(own.to_numpy(zero_copy_only=False))
+        shapes[shapely.get_type_id(shapes) == shapely.GeometryType.POINT] = None
+        return shapes
+
+
+def is_finished(folder: Path) -> bool:
+    """Return whether a prediction is finished."""
+    manifest = Manifest.load(folder)
+    return manifest is not None and manifest.finished
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +167,4 @@ class FoundIndexes:
 
 
 def _is_due(kept: _Index, result: SlideResult) -> bool:
-    if time.monotonic() - kept.made >= _REST * kept.took:
-        return True
-    manifest = result.manifest()
-    return manifest is not None and manifest.finished
+    return time.monotonic() - kept.made >= _REST * kept.took or is_finished(result.folder)

@@ -12,7 +12,7 @@ import numpy as np
 import shapely
 
 from sparseshot.cells import Cells, read_cells
-from sparseshot.errors import DataNotFoundError, SparseshotError
+from sparseshot.errors import DataNotFoundError, InputError, SparseshotError
 from sparseshot.images import tissue_mask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.studio.derived import compared, excluded, exclusion
@@ -29,6 +29,7 @@ from sparseshot.training.starting import MODEL
 _OVERLAY_BYTES = 32 * 2**20
 _THUMBNAIL_BYTES = 8 * 2**20
 _MOST_DERIVED = 2
+_MOST_JUDGED = 20_000
 
 
 @dataclass
@@ -145,19 +146,24 @@ class Studio:
         return expected_quality(checkpoint.evidence, threshold)
 
     def cells_in(self, slide: str, name: str, region: shapely.Polygon, *, threshold: float) -> Cells:
-        """Return the found cells in a region as a table, outlines included."""
+        """Return the found cells in a region as a table, outlines included.
+
+        Raises:
+            InputError: there are so many that nobody can have looked at them.
+        """
         _, found = self.found(slide, name)
         x0, y0, x1, y1 = region.bounds
         rows = found.rows_in((x0, y0, x1, y1), threshold=threshold)
         rows = rows[shapely.contains_xy(region, found.xy[rows].astype(np.float64))]
-        outlines = self.result(slide, name).outlines(found.source[rows])
-        shapes = [None if each is None or each.geom_type == "Point" else each for each in outlines]
+        if len(rows) > _MOST_JUDGED:
+            raise InputError(f"{len(rows):,} cells in the area; choose one with at most {_MOST_JUDGED:,}")
+        shapes = self.result(slide, name).outlines(found.source[rows])
         return Cells(
-            found.xy[rows].astype(np.float64),
+            found.xy[rows],
             classes=found.classes,
             label=found.label[rows],
             score=found.score[rows],
-            outline=np.array(shapes, object) if any(shapes) else None,
+            outline=shapes if any(shapes) else None,
             mpp=self.project.slide(slide).mpp,
         )
 

@@ -9,8 +9,8 @@ from sparseshot.active import Suggestion, suggest_regions
 from sparseshot.errors import SparseshotError
 from sparseshot.files import read_as, write_json
 from sparseshot.images import Slide
-from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
+from sparseshot.studio.slide_results import is_finished
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.lineage import marks_by_slide
 
@@ -59,7 +59,7 @@ def write_next(
     """
     names = {slide.name: each for each, slide in reversed(list(slides.items()))}
     predicted = {
-        name: found[each] for name, each in names.items() if each in found and _is_finished(found[each])
+        name: found[each] for name, each in names.items() if each in found and is_finished(found[each])
     }
 
     def report(*_: int) -> None:
@@ -90,8 +90,3 @@ def read_next(folder: Path) -> NextRegions | None:
     """Return the suggestions of a run; None while they are not there."""
     path = folder / SUGGESTIONS
     return read_as(path, NextRegions) if path.is_file() else None
-
-
-def _is_finished(folder: Path) -> bool:
-    manifest = Manifest.load(folder)
-    return manifest is not None and manifest.finished
