@@ -74,7 +74,7 @@ async def talkative(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_foreign_pages_are_refused(client: TestClient, headers: dict[str, str]) -> None:
-    assert client.get("/slides/1", headers=headers).status_code == 403
+    assert client.get("/slides/1/marks", headers=headers).status_code == 403
     assert client.post("/slides/1/marks", json=[], headers=headers).status_code == 403
 
 
@@ -92,10 +92,10 @@ def test_foreign_pages_get_no_websocket(headers: dict[str, str]) -> None:
 
 
 def test_own_pages_and_links_are_served(client: TestClient) -> None:
-    assert client.get("/slides/1", headers={"origin": HERE}).status_code == 200
-    assert client.get("/slides/1", headers={"host": "localhost:8686"}).status_code == 200
+    assert client.get("/slides/1/marks", headers={"origin": HERE}).status_code == 200
+    assert client.get("/slides/1/marks", headers={"host": "localhost:8686"}).status_code == 200
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-    assert client.get("/slides/1", headers=link).status_code == 200
+    assert client.get("/slides/1/marks", headers=link).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,16 @@ def test_own_pages_and_links_are_served(client: TestClient) -> None:
 )
 def test_a_tunnel_may_begin_at_another_port(client: TestClient, host: str) -> None:
     own = {"host": host, "origin": f"http://{host}"}
-    assert client.get("/slides/1", headers=own).status_code == 200
-    assert client.get("/slides/1", headers=own | {"origin": "http://localhost:9999"}).status_code == 403
+    assert client.get("/slides/1/marks", headers=own).status_code == 200
+    assert client.get("/slides/1/marks", headers=own | {"origin": "http://localhost:9999"}).status_code == 403
 
 
 def test_no_page_may_frame_an_answer(client: TestClient) -> None:
-    for path, status in (("/slides/1", 200), ("/slides/7", 404), ("/slides/1/tiles/0/0/0.jpg", 200)):
+    for path, status in (
+        ("/slides/1/marks", 200),
+        ("/slides/7/marks", 404),
+        ("/slides/1/tiles/0/0/0.jpg", 200),
+    ):
         answer = client.get(path)
         assert answer.status_code == status
         assert answer.headers["content-security-policy"] == "frame-ancestors 'none'"
@@ -123,25 +127,25 @@ def test_studios_at_two_ports_have_cookies_of_their_own(studio: Studio) -> None:
         for port, token in ((8686, "one"), (8687, "two"))
     ]
     for client, token in zip(clients, ("one", "two"), strict=True):
-        assert client.get(f"/slides/1?token={token}").status_code == 200
+        assert client.get(f"/slides/1/marks?token={token}").status_code == 200
     clients[0].cookies.update(clients[1].cookies)  # a browser has one jar for all ports of a host
-    assert [client.get("/slides/1").status_code for client in clients] == [200, 200]
+    assert [client.get("/slides/1/marks").status_code for client in clients] == [200, 200]
 
 
 def test_beyond_this_machine_a_token_is_needed(studio: Studio) -> None:
     app = Guard(make_api(studio), host="0.0.0.0", port=8686, token="secret")
     with TestClient(app, base_url="http://10.0.0.7:8686", follow_redirects=False) as client:
-        assert client.get("/slides/1").status_code == 403
-        assert client.get("/slides/1?token=wrong").status_code == 403
-        assert client.get("/slides/1?token=").status_code == 403
-        assert client.get("/slides/1", headers={"cookie": f"{COOKIE}=wrong"}).status_code == 403
-        assert client.get("/slides/1", headers={b"cookie": f"{COOKIE}=é".encode()}).status_code == 403
-        welcome = client.get("/slides/1?token=secret")
+        assert client.get("/slides/1/marks").status_code == 403
+        assert client.get("/slides/1/marks?token=wrong").status_code == 403
+        assert client.get("/slides/1/marks?token=").status_code == 403
+        assert client.get("/slides/1/marks", headers={"cookie": f"{COOKIE}=wrong"}).status_code == 403
+        assert client.get("/slides/1/marks", headers={b"cookie": f"{COOKIE}=é".encode()}).status_code == 403
+        welcome = client.get("/slides/1/marks?token=secret")
         assert welcome.status_code == 303
-        assert welcome.headers["location"] == "/slides/1"
+        assert welcome.headers["location"] == "/slides/1/marks"
         assert "httponly" in welcome.headers["set-cookie"].lower()
-        assert client.get("/slides/1").status_code == 200
-        assert client.get("/slides/1", headers={"origin": "http://evil.example"}).status_code == 403
+        assert client.get("/slides/1/marks").status_code == 200
+        assert client.get("/slides/1/marks", headers={"origin": "http://evil.example"}).status_code == 403
 
 
 @pytest.mark.parametrize("cookie", [None, "wrong", "", "secre", "secrett", "é"])

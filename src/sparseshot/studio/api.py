@@ -1,7 +1,5 @@
 """What the page asks for over HTTP: slides here, marks and results in their own modules."""
 
-from typing import Any
-
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -11,7 +9,7 @@ from sparseshot.errors import DataNotFoundError, InputError, OutputError, SlideE
 from sparseshot.studio.mark_routes import mark_routes
 from sparseshot.studio.payloads import Place, SlideId, ZoomLevel
 from sparseshot.studio.result_routes import result_routes
-from sparseshot.studio.slide_tiles import jpeg, levels_of
+from sparseshot.studio.slide_tiles import TILE_PX, jpeg, levels_of
 from sparseshot.studio.studio import Studio
 
 _STATUS = {InputError: 422, DataNotFoundError: 404, SlideError: 410, OutputError: 507}
@@ -35,21 +33,10 @@ def make_api(studio: Studio) -> FastAPI:
     def not_now(_: Request, error: HTTPException) -> JSONResponse:
         return JSONResponse({"error": error.detail}, error.status_code)
 
-    @app.get("/slides/{slide}")
-    def about(slide: SlideId) -> dict[str, Any]:
-        opened = studio.project.slide(slide)
-        return {
-            "id": slide,
-            "name": opened.name,
-            "size": opened.size,
-            "mpp": opened.mpp,
-            "levels": levels_of(opened),
-        }
-
     @app.get("/slides/{slide}/tiles/{z}/{x}/{y}.jpg")
     def tile(slide: SlideId, z: ZoomLevel, x: Place, y: Place) -> Response:
         opened = studio.project.slide(slide)
-        side = 256 * 2**z
+        side = TILE_PX * 2**z
         if z > levels_of(opened) or x * side >= opened.size[0] or y * side >= opened.size[1]:
             raise DataNotFoundError(opened.path, "the slide has no such tile")
         if not opened.path.exists():
