@@ -3,11 +3,10 @@
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from sparseshot.cells import Cells, read_cells, write_cells
-from sparseshot.errors import InputError, SparseshotWarning, unknown_name
+from sparseshot.errors import InputError, SparseshotWarning
 from sparseshot.images import Slide
 from sparseshot.prediction.naming import safe_name
 from sparseshot.studio.guard import MOST_BYTES
@@ -31,13 +30,13 @@ def read_marks(content: bytes, name: str, slide: Slide) -> tuple[Cells, list[str
     return cells, said
 
 
-@contextmanager
-def written(cells: Cells, ending: str) -> Iterator[Path]:
-    """Write cells to a temporary file in the format of an ending."""
-    if ending not in ENDINGS:
-        raise InputError(unknown_name("format", ending, ENDINGS))
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", SparseshotWarning)  # a CSV holds no outlines
+def file_of(cells: Cells, ending: str) -> Iterator[bytes]:
+    """Yield the pieces of a file with cells in the format of an ending."""
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, f"cells.{ending}")
-        write_cells(cells, path)
-        yield path
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SparseshotWarning)  # a CSV holds no outlines
+            write_cells(cells, path)
+        with path.open("rb") as file:
+            while piece := file.read(2**20):
+                yield piece

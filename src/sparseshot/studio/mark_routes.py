@@ -11,7 +11,7 @@ from sparseshot.studio.exchange import read_marks
 from sparseshot.studio.guard import MOST_BYTES
 from sparseshot.studio.journal import Event
 from sparseshot.studio.marks import NEGATIVE, items_of
-from sparseshot.studio.payloads import Change, NewClass, Review, SlideId, Verdict, check_place
+from sparseshot.studio.payloads import Change, Key, NewClass, Review, SlideId, Verdict, check_place
 from sparseshot.studio.reviewing import judged, reviewed
 from sparseshot.studio.studio import Studio
 
@@ -82,7 +82,7 @@ def mark_routes(studio: Studio) -> APIRouter:
         return {"accepted": len(kinds) - wrong - kinds.count(None), "rejected": wrong}
 
     @routes.post("/slides/{slide}/import")
-    def take(slide: SlideId, file: UploadFile, key: Annotated[str, Query(pattern="^[0-9a-z]{8,40}$")]) -> Any:
+    def take(slide: SlideId, file: UploadFile, key: Key) -> Any:
         content = file.file.read(MOST_BYTES + 1)
         cells, said = read_marks(content, file.filename or "marks", studio.project.slide(slide))
         items = items_of(cells)

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import shapely
 from fastapi import Path as InPath
-from fastapi import Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sparseshot.errors import InputError
@@ -18,10 +17,11 @@ ResultId = Annotated[str, InPath(pattern="^[rf][0-9]{1,9}(x|-[rf][0-9]{1,9})?$")
 
 ZoomLevel = Annotated[int, InPath(ge=0, le=24)]
 Place = Annotated[int, InPath(ge=0, le=2**22)]
-Share = Annotated[float, Query(ge=0, le=1)]
 Coordinate = Annotated[float, Field(ge=-1e6, le=1e7, allow_inf_nan=False)]
 Point = tuple[Coordinate, Coordinate]
 Ring = Annotated[list[Point], Field(min_length=3, max_length=10_000)]
+"""A closed line, which may cross itself."""
+
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Key = Annotated[str, Field(pattern="^[0-9a-z]{8,40}$")]
 """Identifies a change; one that is sent twice counts once."""
@@ -34,6 +34,15 @@ _RESERVED = {
 
 ResultName = Annotated[str, Field(pattern="^[rf][0-9]{1,9}$")]
 Threshold = Annotated[float, Field(ge=0, le=1)]
+
+
+def _is_simple(ring: Ring) -> Ring:
+    if not (shapely.Polygon(ring).is_valid and shapely.Polygon(ring).area > 0):
+        raise ValueError("the outline crosses itself or has no area")
+    return ring
+
+
+Outline = Annotated[Ring, AfterValidator(_is_simple)]
 
 
 class _Strict(BaseModel):
@@ -54,17 +63,14 @@ class NewItem(_Strict):
 
     class_: ClassName | None = Field(None, alias="class")
     at: Point | None = None
-    outline: Ring | None = None
-    region: Ring | None = None
+    outline: Outline | None = None
+    region: Outline | None = None
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> "NewItem":
         given = [each for each in (self.at, self.outline, self.region) if each is not None]
         if len(given) != 1 or (self.region is None) != (self.class_ is not None):
             raise ValueError("give a class with a point or an outline, or a region")
-        ring = self.outline or self.region
-        if ring and not (shapely.Polygon(ring).is_valid and shapely.Polygon(ring).area > 0):
-            raise ValueError("the outline crosses itself or has no area")
         return self
 
 
@@ -115,16 +121,9 @@ class Review(_Strict):
 
     key: Key
     result: ResultName
-    region: Ring
+    region: Outline
     threshold: Threshold
     by: Annotated[str, Field(max_length=100)] = ""
-
-    @field_validator("region")
-    @classmethod
-    def _is_region(cls, ring: Ring) -> Ring:
-        if not (shapely.Polygon(ring).is_valid and shapely.Polygon(ring).area > 0):
-            raise ValueError("the region crosses itself or has no area")
-        return ring
 
 
 def area_of(text: str) -> Area:

@@ -1,6 +1,5 @@
 """Found cells over HTTP: overlay tiles, counts, shapes, files."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -8,12 +7,11 @@ from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
 from fastapi.responses import StreamingResponse
 
-from sparseshot.cells import Cells
 from sparseshot.prediction.naming import safe_name
-from sparseshot.studio.exchange import written
+from sparseshot.studio.exchange import file_of
 from sparseshot.studio.marks import corners_of
 from sparseshot.studio.overlay import Paint, overlay_png
-from sparseshot.studio.payloads import Place, ResultId, Share, SlideId, ZoomLevel, area_of
+from sparseshot.studio.payloads import Place, ResultId, SlideId, Threshold, ZoomLevel, area_of
 from sparseshot.studio.studio import Studio
 
 _MOST_VECTORS = 4_000
@@ -30,7 +28,7 @@ def result_routes(studio: Studio) -> APIRouter:
         z: ZoomLevel,
         x: Place,
         y: Place,
-        threshold: Share = 0.5,
+        threshold: Threshold = 0.5,
         paint: Paint = "class",
     ) -> Response:
         version, cells = studio.found(slide, result)
@@ -45,7 +43,7 @@ def result_routes(studio: Studio) -> APIRouter:
         slide: SlideId,
         result: ResultId,
         area: Annotated[str, Query(max_length=200)],
-        threshold: Share = 0.5,
+        threshold: Threshold = 0.5,
         vectors: bool = False,
     ) -> dict[str, Any]:
         """Count the cells in an area; with ``vectors`` and few of them, return their places too."""
@@ -96,7 +94,7 @@ def result_routes(studio: Studio) -> APIRouter:
         slide: SlideId,
         what: Annotated[str, InPath(pattern="^(marks|[rf][0-9]{1,9})$")],
         ending: Literal["geojson", "parquet", "csv"],
-        threshold: Share = 0.0,
+        threshold: Threshold = 0.0,
     ) -> StreamingResponse:
         opened = studio.project.slide(slide)
         if what == "marks":
@@ -107,15 +105,9 @@ def result_routes(studio: Studio) -> APIRouter:
         name = f"{safe_name(opened.path.stem)}-{'marks' if what == 'marks' else 'found'}.{ending}"
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         return StreamingResponse(
-            _file_of(cells, ending),
+            file_of(cells, ending),
             media_type="application/octet-stream",
             headers={"Content-Disposition": disposition},
         )
 
     return routes
-
-
-def _file_of(cells: Cells, ending: str) -> Iterator[bytes]:
-    with written(cells, ending) as path, path.open("rb") as file:
-        while piece := file.read(2**20):
-            yield piece
