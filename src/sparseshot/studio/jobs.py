@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -54,7 +53,7 @@ class Job:
 
     number: int
     slide: str
-    view: tuple[float, float, float, float] | None
+    view: Area | None
     start: str
     marks: int
     steps: int = 0
@@ -120,7 +119,7 @@ class Jobs:
             reason = "the process for training did not start" + (f": {last}" if last else "")
             return State("failed", reason) if is_lost else State()
         state = read_as(path, State)
-        if state.stage in ENDED or _is_at_work(folder):
+        if state.stage in ENDED or self.is_at_work(number):
             return state
         again = read_as(path, State)  # it may have ended in the meantime
         if again.stage in ENDED:
@@ -138,7 +137,11 @@ class Jobs:
 
     def is_at_work(self, number: int) -> bool:
         """Return whether a process has a run in hand, be it only to suggest regions after it is done."""
-        return _is_at_work(self.folder(number))
+        try:
+            with locked(self.folder(number)):
+                return False
+        except OutputError:
+            return True
 
     def log(self, number: int) -> list[dict[str, str]]:
         """Return the lines of a run's log."""
@@ -243,7 +246,6 @@ class Jobs:
 
     def result(self, number: int, slide: str) -> SlideResult:
         """Return what a run found on a slide."""
-        self.project.entry(slide)
         return SlideResult(self.folder(number) / FOUND / slide, self.project.slide(slide).mpp)
 
     def _write_marks(self, folder: Path) -> int:
@@ -274,16 +276,8 @@ _AT_WORK: list["subprocess.Popen[bytes]"] = []
 """Processes that outlive their studio; Popen warns of one that is dropped."""
 
 
-def _is_at_work(folder: Path) -> bool:
-    try:
-        with locked(folder):
-            return False
-    except OutputError:
-        return True
-
-
 def _last_line(path: Path) -> str:
     if not path.is_file():
         return ""
-    lines: Sequence[str] = path.read_text(errors="replace").strip().splitlines()
+    lines = path.read_text(errors="replace").strip().splitlines()
     return lines[-1][-300:] if lines else ""

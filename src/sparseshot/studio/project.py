@@ -192,9 +192,8 @@ class Project:
             self.slides[slide] = replace(self.entry(slide), mpp=mpp)
             self._save()
         with self._mutex:
-            if opened := self._open.pop(slide, None):
-                opened.mpp = mpp
-                self._open[slide] = opened
+            if slide in self._open:
+                self._open[slide].mpp = mpp
 
 
 def _storable(path: Path) -> str:

@@ -52,8 +52,8 @@ class ByteCache:
 class SlideTiles:
     """Tiles of any slide; level z has pixels of 2ᶻ level-0 pixels."""
 
-    def __init__(self, most_bytes: int = _CACHE_BYTES) -> None:
-        self._cache = ByteCache(most_bytes)
+    def __init__(self) -> None:
+        self._cache = ByteCache(_CACHE_BYTES)
         self._readers = Semaphore(_READERS)  # more threads than cores only wait for each other
 
     def jpeg(self, key: Hashable, slide: Slide, z: int, x: int, y: int) -> bytes:

@@ -159,17 +159,19 @@ class Worker:
         model = Model.load(checkpoint, threshold=lowest, device="cpu")
         self._publish("view", "predicting the part in view", threshold=threshold)
         (self.folder / FOUND).mkdir(exist_ok=True)
-        for slide in sorted(self.project.slides, key=lambda each: each != self.job.slide):
-            path = self.project.path(slide)
-            if not path.exists():
-                continue
+        for slide in self._slides():
             try:
                 if slide == self.job.slide and self.job.view is not None:
                     self._predict_view(model, slide)
                 self._check_superseded()
                 self._predict_slide(model, slide)
             except SlideError as error:
-                self.left_out[slide] = f"{path.name}: {error.problem}"
+                self.left_out[slide] = f"{self.project.path(slide).name}: {error.problem}"
+
+    def _slides(self) -> list[str]:
+        """Return the slides whose files are there, the one in view first."""
+        there = [each for each in self.project.slides if self.project.path(each).exists()]
+        return sorted(there, key=lambda each: each != self.job.slide)
 
     def _predict_slide(self, model: Model, slide: str) -> None:
         opened = self.project.slide(slide)
@@ -191,9 +193,7 @@ class Worker:
 
     def _suggest(self, checkpoint: Checkpoint) -> None:
         """Look for regions to mark next, unless somebody trains again; the run is done without them."""
-        readable = [each for each in self.project.slides if each not in self.left_out]
-        known = [each for each in readable if self.project.path(each).exists()]
-        slides = {each: self.project.slide(each) for each in sorted(known, key=lambda k: k != self.job.slide)}
+        slides = {each: self.project.slide(each) for each in self._slides() if each not in self.left_out}
         try:
             write_next(
                 self.folder,
@@ -218,7 +218,6 @@ class Worker:
         slide = self.project.slide(name)
         assert self.job.view is not None
         result = SlideResult(self.folder / FOUND / name, slide.mpp)
-        result.view.parent.mkdir(exist_ok=True)
         cells = predict_area(slide, model, self.job.view)
         write_json(result.view.with_suffix(".json"), list(self.job.view))
         cells.write(result.view)
