@@ -15,8 +15,6 @@ _ABOUT = {
         "What the loss does with unmarked cells: those it is sure of are left out, neither cell nor "
         "background; the others count as background."
     ),
-}
-_ABOUT_HEAT = {
     "": "",
     "density": "How crowded found cells are.",
     "doubt": "Where decisions are probably wrong: cells near the threshold, weaker ones included.",
@@ -34,24 +32,14 @@ class LayersPanel:
             self._layer("Marks", "g", show="show_marks")
             self._layer("Found cells", "f", show="show_found", strength="strength", value=0.9)
             self._layer("Overview", "v", show="overview")
-        ui.label("Colour found cells by").classes("studio-title q-mt-sm")
-        self.coloring = ui.toggle(COLORINGS, value="class", on_change=lambda e: self._color(str(e.value)))
-        self.coloring.props("dense no-caps spread unelevated toggle-color=primary").classes(
-            "w-full studio-toggle"
-        )
-        self.about = ui.label(_ABOUT["class"]).classes("studio-small")
-        ui.label("Heat map").classes("studio-title q-mt-sm")
-        self.heat = ui.toggle(_HEAT, value="", on_change=lambda e: self._heat(str(e.value)))
-        self.heat.props("dense no-caps spread unelevated toggle-color=primary").classes(
-            "w-full studio-toggle"
-        )
-        self.about_heat = ui.label("").classes("studio-small")
-        with ui.row().classes("w-full items-center no-wrap gap-3 studio-small") as self.heat_row:
+        self.coloring = self._choice("Colour found cells by", COLORINGS, "class", self._color)
+        self.heat = self._choice("Heat map", _HEAT, "", lambda heat: self.map.show(heat=heat))
+        with ui.row().classes("w-full items-center no-wrap gap-3 studio-small") as heat_row:
             ui.label("Opacity")
             ui.slider(min=0.1, max=1, step=0.05, value=0.7).props(
                 'dense aria-label="opacity of the heat map"'
             ).on_value_change(lambda e: self.map.show(heat_strength=e.value))
-        self.heat_row.set_visibility(False)
+        heat_row.bind_visibility_from(self.heat, "value", bool)
 
     def _layer(self, name: str, key: str, *, show: str, strength: str = "", value: float = 1.0) -> None:
         with ui.row().classes("w-full items-center no-wrap gap-2 studio-layer"):
@@ -66,6 +54,14 @@ class LayersPanel:
                 ui.space()
             ui.html(f"<kbd>{key.upper()}</kbd>", sanitize=False)
 
+    @staticmethod
+    def _choice(title: str, options: dict[str, str], value: str, choose: Callable[[str], None]) -> ui.toggle:
+        ui.label(title).classes("studio-title q-mt-sm")
+        toggle = ui.toggle(options, value=value, on_change=lambda e: choose(str(e.value)))
+        toggle.props("dense no-caps spread unelevated toggle-color=primary").classes("w-full studio-toggle")
+        ui.label().classes("studio-small").bind_text_from(toggle, "value", _ABOUT.get)
+        return toggle
+
     def press(self, key: str) -> bool:
         """Do what a key stands for; return whether it is one of a layer."""
         if key in self.switches:
@@ -78,11 +74,5 @@ class LayersPanel:
         return True
 
     def _color(self, coloring: str) -> None:
-        self.about.set_text(_ABOUT[coloring])
         self.map.show(paint="score" if coloring == "score" else "class")
         self._on_coloring(coloring)
-
-    def _heat(self, heat: str) -> None:
-        self.about_heat.set_text(_ABOUT_HEAT[heat])
-        self.heat_row.set_visibility(bool(heat))
-        self.map.show(heat=heat)

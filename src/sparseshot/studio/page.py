@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from getpass import getuser
-from typing import Any
 
 from nicegui import events, run, ui
 
@@ -44,15 +43,20 @@ class StudioPage:
 
     def _build(self) -> None:
         opened = self.studio.project.slide(self.slide)
-        about = {"id": self.slide, "name": opened.name, "size": list(opened.size), "mpp": opened.mpp}
-        about |= {"project": self.studio.project.identity}
+        about = {
+            "id": self.slide,
+            "project": self.studio.project.identity,
+            "size": opened.size,
+            "mpp": opened.mpp,
+            "levels": levels_of(opened),
+        }
         self.dark = ui.dark_mode(None)
         self.help = help_sheet()
         with ui.column().classes("w-screen h-screen no-wrap gap-0"):
             self._build_head()
             with ui.row().classes("w-full no-wrap gap-0 flex-grow min-h-0"):
                 with ui.element("div").classes("flex-grow h-full min-w-0"):
-                    self.map = SlideMap(about | {"levels": levels_of(opened)}, person=_person())
+                    self.map = SlideMap(about, person=_person())
                     self.map.classes("w-full h-full")
                 with ui.column().classes("studio-side gap-0 no-wrap"):
                     self._build_side()
@@ -122,7 +126,7 @@ class StudioPage:
             with ui.tab_panel(layers):
                 self.layers = LayersPanel(self.map, on_coloring=self._on_coloring)
             with ui.tab_panel(runs):
-                self.runs = RunsPanel(self.studio, show=self._show)
+                self.runs = RunsPanel(show=self._show)
 
     # ---- events
 
@@ -252,7 +256,7 @@ def _person() -> str:
     return ""
 
 
-def show_page(studio: Studio, slide: str) -> Any:
+def show_page(studio: Studio, slide: str) -> None:
     """Build the page of a slide, or what keeps it from being shown."""
     slides = studio.project.slides
     if slide not in slides and len(slides) > 1:
@@ -268,7 +272,6 @@ def show_page(studio: Studio, slide: str) -> Any:
             ui.dark_mode(None)
             ask_for_mpp(studio, slide)
         else:
-            studio.project.slide(slide)
             StudioPage(studio, slide)
     except (SparseshotError, OSError) as error:
         with ui.card().classes("absolute-center studio-form"):

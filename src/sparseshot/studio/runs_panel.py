@@ -7,16 +7,15 @@ from typing import Any
 from nicegui import events, ui
 
 from sparseshot.studio.jobs import Job, State
-from sparseshot.studio.studio import Studio
 
-_NONE = "nothing"
+_NONE = {"": "nothing"}
 
 
 class RunsPanel:
     """All results of a slide, the latest first."""
 
-    def __init__(self, studio: Studio, *, show: Callable[[str, str], None]) -> None:
-        self.studio, self._show = studio, show
+    def __init__(self, *, show: Callable[[str, str], None]) -> None:
+        self._show = show
         self.results: dict[str, str] = {}
         self.empty = ui.label(
             "No runs yet. Every training is kept here, to compare and to go back to."
@@ -26,7 +25,7 @@ class RunsPanel:
             self.choice = ui.radio({}, on_change=self._chosen).props("dense").classes("studio-runs")
             ui.label("The next training continues from the run that is shown.").classes("studio-small")
             ui.label("Compare with").classes("studio-title q-mt-sm")
-            self.other = ui.select({_NONE: _NONE}, value=_NONE, on_change=self._chosen)
+            self.other = ui.select(_NONE, value="", on_change=self._chosen)
             self.other.props('dense outlined options-dense aria-label="compare with"').classes("w-full")
             self.outcome = ui.label().classes("studio-small").mark("compared")
         self.panel.set_visibility(False)
@@ -34,7 +33,7 @@ class RunsPanel:
     @property
     def against(self) -> str:
         """The result to compare with; empty for none."""
-        return "" if self.other.value in {None, _NONE} else str(self.other.value)
+        return self.other.value or ""
 
     def update(self, results: dict[str, str], history: list[tuple[Job, State]], shown: str) -> None:
         """Offer results by their ids."""
@@ -51,13 +50,13 @@ class RunsPanel:
             self.choice.set_options(named, value=shown if shown in named else None)
         if self.choice.value != shown and shown in named:
             self.choice.set_value(shown)
-        others = {_NONE: _NONE} | {each: name for each, name in named.items() if each != shown}
+        others = _NONE | {each: name for each, name in named.items() if each != shown}
         if self.other.options != others:
-            self.other.set_options(others, value=self.other.value if self.other.value in others else _NONE)
+            self.other.set_options(others, value=self.against if self.against in others else "")
 
     def alone(self) -> None:
         """End a comparison."""
-        self.other.set_value(_NONE)
+        self.other.set_value("")
 
     def compared(self, in_slide: dict[str, int]) -> None:
         """Show in what two results differ; nothing without counts."""

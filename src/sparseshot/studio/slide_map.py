@@ -1,28 +1,23 @@
 """The map of a slide, as an element of the page."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import nicegui.elements.leaflet.leaflet  # noqa: F401  the page then knows the module nicegui-leaflet
 from nicegui import ui
-
-_LEAFLET = find_spec("nicegui.elements.leaflet")
+from nicegui.elements.leaflet import leaflet  # the page then knows the module nicegui-leaflet
 
 
 class SlideMap(ui.element, component="slide_map.js", esm={"sparseshot-studio": "browser"}):
     """A slide to look at and to mark; ``slide_map.js`` and ``browser`` are its part in the browser.
 
     It sends and fetches marks, tiles, found cells and suggestions by itself. Events: ``view`` (the area in
-    view), ``counted`` (found cells in view and in the slide), ``marked`` (marks by class), ``reviewing``
-    (a suggested region is shown, or left), ``asked`` (a key).
+    view), ``counted`` (found cells in view and in the slide), ``reviewing`` (a suggested region is shown, or
+    left), ``asked`` (a key).
     """
 
     def __init__(self, slide: dict[str, Any], *, person: str) -> None:
         super().__init__()
-        assert _LEAFLET is not None
-        assert _LEAFLET.origin is not None
-        self.add_resource(Path(_LEAFLET.origin).parent / "dist")
+        self.add_resource(Path(leaflet.__file__).with_name("dist"))
         self.show(
             slide=slide,
             person=person,

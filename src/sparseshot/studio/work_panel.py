@@ -53,7 +53,7 @@ class LearnPanel:
     """Training: button, progress, curve."""
 
     def __init__(self, studio: Studio, *, train: Callable[[], Awaitable[None]]) -> None:
-        self.studio, self.train = studio, train
+        self.studio = studio
         self.said: tuple[int, str] | None = None
         self.advice = ui.label().classes("studio-advice").mark("advice")
         with ui.row().classes("w-full items-center no-wrap gap-2"):
@@ -85,7 +85,7 @@ class LearnPanel:
         is_busy = bool(stage) and stage not in ENDED
         learned = job.marks if job else 0
         self.advice.set_text(advice(marks, learned, stage))
-        self.train_button.set_enabled(stage not in LEARNING and marks > 0)
+        self.train_button.set_enabled(marks > 0)
         self.train_button.set_visibility(stage not in LEARNING)
         self.stop_button.set_visibility(is_busy)
         self.resume_button.set_visibility(stage in {"stopped", "failed"})
