@@ -21,7 +21,7 @@ const HINTS = {
   region: "Drag over an area in which you have marked every cell.",
   accept: "Drag over found cells that are right.", reject: "Drag over found cells that are wrong.",
 };
-const LAYER_KEYS = "fgsvdu";
+const PAGE_KEYS = "?tfgsvdu";  // training, help and layers, which are not the map's
 
 export default {
   template: `
@@ -73,7 +73,7 @@ export default {
           <button class="main" @click="done">All right here <kbd>Enter</kbd></button>
           <button @click="next">Skip <kbd>N</kbd></button><button @click="leave">Leave <kbd>Esc</kbd></button></div>
       </div>
-      <div class="studio-hint" v-else-if="!message && !failure && (hint || !total)">{{ hint || "Click some cells to mark them. About 20 are enough to begin." }}</div>
+      <div class="studio-hint" v-else-if="!message && !failure && (hint || !Object.keys(counts).length)">{{ hint || "Click some cells to mark them. About 20 are enough to begin." }}</div>
       <input ref="file" type="file" class="studio-file" @change="sendFile" aria-label="file with marks">
     </div>`,
   props: {
@@ -82,7 +82,7 @@ export default {
   },
   data() {
     return {
-      tools: TOOLS, tool: "mark", lasso: false, chosen: "cell", classes: { cell: "#f0e442" }, counts: {}, total: 0, unsaved: 0,
+      tools: TOOLS, tool: "mark", lasso: false, chosen: "cell", classes: { cell: "#f0e442" }, counts: {}, unsaved: 0,
       frame: {}, scale: { px: 100, text: "" }, failure: "", message: "", naming: false, newClass: "", inSlide: {}, legendColors: {},
       region: null, progress: { found: 0, removed: 0, added: 0 }, reviewer: localStorage.getItem("studio-reviewer") ?? this.person,
     };
@@ -130,33 +130,24 @@ export default {
     new ResizeObserver(() => this.map.invalidateSize()).observe(this.$refs.map);
     this.poll = setInterval(() => this.refresh(), 1500);
     this.open();
+    // Not before: the server may change a property while there is no map yet.
+    this.$watch(() => [this.result, this.version, this.heat], () => this.showResult());
+    this.$watch(() => [this.strength, this.heatStrength, this.slideStrength, this.showSlide], () => this.restyle());
+    this.$watch("threshold", () => this.refilter());
+    this.$watch("paint", () => { this.cells = null; this.refilter(); });
+    this.$watch("showMarks", () => this.draw());
+    this.$watch("showFound", () => { this.restyle(); this.look(); });
+    this.$watch("tool", () => this.map.dragging[this.draws ? "disable" : "enable"]());
   },
   unmounted() {
     window.removeEventListener("keydown", this.onKey);
     clearInterval(this.poll);
     this.map.remove();
   },
-  watch: {
-    slide(now, before) { if (now.id !== before.id || now.mpp !== before.mpp) this.open(); },
-    result() { this.showResult(); },
-    version() { this.showResult(); },
-    heat() { this.showResult(); },
-    threshold() { this.refilter(); },
-    paint() { this.cells = null; this.refilter(); },
-    strength() { this.restyle(); },
-    heatStrength() { this.restyle(); },
-    slideStrength() { this.restyle(); },
-    showSlide() { this.restyle(); },
-    showMarks() { this.draw(); },
-    showFound() { this.restyle(); this.look(); },
-    tool() { this.map.dragging[this.draws ? "disable" : "enable"](); },
-  },
   methods: {
     ...finding, ...marking, ...reviewing,
     open() {
       const { id, size, levels } = this.slide;
-      this.base?.remove();
-      this.marks.clear();
       this.marksVersion = "";
       this.base = tiles((z, x, y) => `/slides/${id}/tiles/${z}/${x}/${y}.jpg`, size, levels, { zIndex: 1, className: "studio-base" }).addTo(this.map);
       this.base.on("tileerror", (e) => this.complain(e.tile.src));
@@ -217,7 +208,6 @@ export default {
       const box = e.currentTarget.querySelector("img").getBoundingClientRect();
       this.map.panTo(at(((e.clientX - box.left) / box.width) * this.slide.size[0], ((e.clientY - box.top) / box.height) * this.slide.size[1]));
     },
-    goto(x, y, zoom) { this.map.setView(at(x, y), zoom); },
     signed() { localStorage.setItem("studio-reviewer", this.reviewer); },
 
     // ---- keys
@@ -245,7 +235,7 @@ export default {
       else if (key === "n") this.next();
       else if (key === "enter") { if (this.region) this.done(); else this.useInMiddle(); }
       else if (key === "escape") { if (this.region && this.tool === "mark") this.leave(); this.choose("mark"); }
-      else if (key.length === 1 && ("?t" + LAYER_KEYS).includes(key)) this.$emit("asked", { key });
+      else if (key.length === 1 && PAGE_KEYS.includes(key)) this.$emit("asked", { key });
       else return;
       e.preventDefault();
     },
