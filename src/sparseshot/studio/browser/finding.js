@@ -1,6 +1,6 @@
 // Found cells: tiles drawn by the server, shapes where few are in view, heat maps, counts.
 import { leaflet as L } from "nicegui-leaflet";
-import { CELL_UM, SAME_UM, at, isInside, placeOf, ring, tiles, NEGATIVE } from "sparseshot-studio/geometry.js";
+import { CELL_UM, SAME_UM, at, isInside, ring, tiles, NEGATIVE } from "sparseshot-studio/geometry.js";
 
 const VECTORS_FROM_ZOOM = -2;
 
@@ -34,7 +34,7 @@ export const finding = {
     this.vectors.eachLayer((shape) => shape.setStyle({ opacity: this.strength }));
   },
   async look() {
-    if (!this.result || !this.version) { this.vectors.clearLayers(); this.legend = null; return; }
+    if (!this.result || !this.version) return this.vectors.clearLayers();
     const close = this.map.getZoom() >= VECTORS_FROM_ZOOM && this.paint === "class" && this.showFound;
     // All of them, whatever their score: the slider then filters without asking again.
     const query = (threshold, vectors) => this.found(`cells?area=${this.area()}&threshold=${threshold}&vectors=${vectors}&v=${this.version}`);
@@ -68,20 +68,12 @@ export const finding = {
     this.tally();
   },
   // Whether a person has said that there is no cell.
-  denied(x, y) { return this.negativeNear(x, y) !== undefined; },
-  negativeNear(x, y) {
-    const reach = SAME_UM / this.slide.mpp;
-    return this.negatives.find((item) => { const [a, b] = placeOf(item); return Math.hypot(a - x, b - y) <= reach; });
-  },
+  denied(x, y) { return this.negativeNear(x, y) !== null; },
+  negativeNear(x, y) { return this.nearest([x, y], this.negatives, SAME_UM / this.slide.mpp); },
   gatherNegatives() { this.negatives = [...this.marks.values()].filter((item) => item.class === NEGATIVE); },
-  // The found cell under the pointer.
-  cellAt([x, y]) {
-    const reach = CELL_UM / this.slide.mpp, level = this.level();
-    let best = null, distance = reach;
-    for (const cell of this.cells?.cells || []) {
-      const d = Math.hypot(cell[0] - x, cell[1] - y);
-      if (cell[3] >= level && d < distance) { best = cell; distance = d; }
-    }
-    return best;
+  // The place of the found cell under the pointer.
+  cellAt(point) {
+    const level = this.level(), cells = (this.cells?.cells || []).filter(([, , , score]) => score >= level);
+    return this.nearest(point, cells.map(([x, y]) => ({ at: [x, y] })), CELL_UM / this.slide.mpp)?.at;
   },
 };

@@ -90,13 +90,12 @@ export const marking = {
   },
   draw() {
     const bounds = this.map.getBounds().pad(0.2), counts = {}, wanted = new Map();
-    let total = 0;
     for (const item of this.marks.values()) {
-      if (item.class) { counts[item.class] = (counts[item.class] || 0) + 1; total++; }
+      if (item.class) counts[item.class] = (counts[item.class] || 0) + 1;
       const [x, y] = item.at || (item.outline || item.region)[0];
       if (this.showMarks && wanted.size < MOST_SHOWN && (item.region || bounds.contains(at(x, y)))) wanted.set(item.id, item);
     }
-    if (JSON.stringify(counts) !== JSON.stringify(this.counts)) Object.assign(this, { counts, total });
+    if (JSON.stringify(counts) !== JSON.stringify(this.counts)) this.counts = counts;
     for (const [id, [item, shape]] of this.shown) {
       if (wanted.get(id) !== item) { this.dots.removeLayer(shape); this.shown.delete(id); }
     }
@@ -170,13 +169,14 @@ export const marking = {
     const points = this.path.map((p) => this.point(p)).map(([x, y]) => [Math.min(width, Math.max(0, x)), Math.min(height, Math.max(0, y))]);
     this.ghost.remove();
     this.path = null;
-    const [x0, x1] = [Math.min(...points.map((p) => p[0])), Math.max(...points.map((p) => p[0]))];
-    const [y0, y1] = [Math.min(...points.map((p) => p[1])), Math.max(...points.map((p) => p[1]))];
-    if (x1 - x0 < 4 || y1 - y0 < 4 || (this.isFree && points.length < 4)) return;
-    const last = points[points.length - 1], box = [points[0][0], points[0][1], last[0], last[1]];
-    const area = this.isFree ? thinned(points, 200) : boxRing([Math.min(box[0], box[2]), Math.min(box[1], box[3]), Math.max(box[0], box[2]), Math.max(box[1], box[3])]);
-    if (this.tool === "outline") this.change({ add: [{ class: this.chosen, outline: thinned(points, 60) }] });
-    else if (this.tool === "region") this.change({ add: [{ region: area }] });
+    const area = this.isFree ? points : boxRing([...points[0], ...points.at(-1)]);
+    const sides = [0, 1].map((k) => Math.max(...area.map((p) => p[k])) - Math.min(...area.map((p) => p[k])));
+    if (Math.min(...sides) < 4 || area.length < 4) return;
+    if (this.tool === "outline") this.change({ add: [{ class: this.chosen, outline: thinned(area, 60) }] });
+    else this.enclose(thinned(area, 200));
+  },
+  enclose(area) {
+    if (this.tool === "region") this.change({ add: [{ region: area }] });
     else this.judge(area, this.tool === "accept");
   },
   // The same with the keyboard: a tool that draws takes the middle of the view.
@@ -184,9 +184,7 @@ export const marking = {
     if (!this.draws) return this.click({ latlng: this.map.getCenter() });
     if (this.tool === "outline") return this.warn("Drag around a cell to outline it.");
     const { x, y } = this.map.getSize(), corner = (k) => this.point(this.map.containerPointToLatLng([x * k, y * k]));
-    const area = boxRing([...corner(0.25), ...corner(0.75)]);
-    if (this.tool === "region") this.change({ add: [{ region: area }] });
-    else this.judge(area, this.tool === "accept");
+    this.enclose(boxRing([...corner(0.25), ...corner(0.75)]));
   },
   async judge(area, accept) {
     if (!this.result || !this.version) return this.warn("Nothing has been found yet. Train first.");

@@ -58,9 +58,9 @@ export const reviewing = {
     if (!isInside(point, this.region.ring)) { this.tell("This lies outside of the region. Esc leaves it."); return true; }
     const cell = this.cellAt(point);
     if (!cell) return false;
-    const no = this.negativeNear(cell[0], cell[1]);
+    const no = this.negativeNear(...cell);
     if (no) this.change({ remove: [no.id] });
-    else this.change({ add: [{ class: NEGATIVE, at: [cell[0], cell[1]] }] });
+    else this.change({ add: [{ class: NEGATIVE, at: cell }] });
     return true;
   },
   async done() {
