@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, maximum_filter
 from selenium import webdriver
@@ -26,6 +27,11 @@ from selenium.webdriver.common.by import By
 from sparseshot.images import Box, Grid, open_slide
 
 MISSING = shutil.which("chromium") is None or shutil.which("chromedriver") is None
+IN_BROWSER = [
+    pytest.mark.skipif(MISSING, reason="chromium and chromedriver are not installed (Debian's packages)"),
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.slow,
+]
 _COMPONENT = "document.querySelector('.studio-canvas').slideMap"
 """The map as the page's own code sees it."""
 
@@ -35,13 +41,18 @@ _FLAGS = (
 )
 
 
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 @contextmanager
 def running_studio(*arguments: object) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """Run ``sparseshot studio``; yield its address and process."""
     if "--port" not in arguments:
         # Not the studio's own first port: a browser of another test may still talk to that.
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            arguments += "--port", free.getsockname()[1]
+        arguments += "--port", free_port()
     command = [sys.executable, "-m", "sparseshot", "studio", *map(str, arguments), "--no-browser", "--json"]
     # NiceGUI behaves otherwise where it believes to be tested by pytest itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
@@ -188,6 +199,10 @@ class StudioTab:
         )
         x0, y0, x1, y1 = self.script(f"return {_COMPONENT}.region.box")
         return [(x, y) for x, y, *_ in cells if x0 + 9 < x < x1 - 9 and y0 + 9 < y < y1 - 9]
+
+    def unsaved(self) -> int:
+        """Return how many changes the studio has not confirmed."""
+        return int(self.script(f"return {_COMPONENT}.queue.length"))
 
     def result(self) -> str:
         """Return the id of the result that the map shows."""

@@ -3,12 +3,11 @@
 import os
 import random
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.studio.chromium import StudioTab, chromium, running_studio
+from tests.studio.chromium import StudioTab, chromium, free_port, running_studio
 from tests.studio.small_project import MPP, small_slide
 
 from sparseshot.studio.jobs import RUN, RUNS, STOP
@@ -62,7 +61,7 @@ def kill_again_and_again(folder: Path, *, kills: int, seed: int) -> KillReport:
     moments = random.Random(seed)
     marks = [{"class": "cell", "at": [float(x), float(y)]} for x, y in centres[::12]]
     steps: list[tuple[int, int]] = []
-    confirmed, port = set[str](), _free_port()
+    confirmed, port = set[str](), free_port()
     with chromium() as driver:
         for turn in range(kills + 1):
             arguments = (slide, "--project", project, "--mpp", MPP, "--steps", 100_000, "--port", port)
@@ -83,13 +82,6 @@ def kill_again_and_again(folder: Path, *, kills: int, seed: int) -> KillReport:
     return KillReport(confirmed, kept - {"before"}, made, steps)
 
 
-def _free_port() -> int:
-    """Return a port that is unlikely to be taken while the studio is dead."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def _begin(tab: StudioTab, project: Path, marks: list[dict[str, Any]] | None) -> None:
     """Click again and again; with marks, train on them first."""
     if marks is not None:
@@ -108,8 +100,7 @@ def _end(tab: StudioTab, project: Path) -> int:
     """Stop clicking and training when all marks are saved; return how many there were."""
     time.sleep(1)
     made = int(tab.script("clearInterval(window.clicking); return window.made")) + 1
-    saved = "return JSON.parse(sessionStorage.getItem('studio-queue') || '[]').length === 0"
-    tab.until("all marks saved", lambda: tab.script(saved), 60)
+    tab.until("all marks saved", lambda: not tab.unsaved(), 60)
     (project / RUNS / "0001" / STOP).touch()
     tab.until("end of the training", lambda: "stopped" in tab.text(), 60)
     return made
