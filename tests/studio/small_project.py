@@ -1,5 +1,6 @@
 """A small slide, a project around it, and a result without a network."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -7,14 +8,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sparseshot.cells import Cells, write_cells
+from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.models.windows import WindowLayout
 from sparseshot.prediction.manifest import SHARDS, File, Manifest, Shard
 from sparseshot.prediction.naming import slide_identity
+from sparseshot.studio.jobs import JOB, SAID, STATE, Job, Jobs, State
 from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
 
 MPP = 0.5
+_DONE = State("done")
 
 
 def small_slide(folder: Path, *, width: int = 1000, height: int = 700) -> tuple[Path, NDArray[np.float64]]:
@@ -32,6 +36,11 @@ def small_slide(folder: Path, *, width: int = 1000, height: int = 700) -> tuple[
     path = folder / "small.png"
     Image.fromarray(pixels).save(path)
     return path, centres
+
+
+def copies(slide: Path, *names: str) -> list[Path]:
+    """Write the same slide beside itself under other names."""
+    return [Path(shutil.copy(slide, slide.with_name(name))) for name in names]
 
 
 def small_studio(folder: Path) -> tuple[Studio, NDArray[np.float64]]:
@@ -55,3 +64,24 @@ def made_result(folder: Path, slide: Path, cells: Cells) -> None:
         identity = {"slide": slide_identity(opened), "threshold": 0.5}
     layout = WindowLayout(tile_px=1024, window_px=1024, halo_px=0, band_windows=0)
     Manifest(identity, layout, 2, tuple(shards), (), finished=True).save(folder)
+
+
+def past_run(jobs: Jobs, number: int, state: State = _DONE) -> Path:
+    """Write the job and the state of a run, without a model; return its folder."""
+    folder = jobs.folder(number)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / STATE, state)
+    write_json(folder / JOB, Job(number, "1", None, "starter", 20))
+    return folder
+
+
+def worker_of(project: Path) -> int:
+    """Return the process that trains for a project."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if "sparseshot.studio.worker" in words and str(project) in words:
+            return int(path.name)
+    raise AssertionError(f"no process trains; the last one said: {(project / SAID).read_text()}")

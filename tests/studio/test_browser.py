@@ -11,8 +11,8 @@ import shapely
 from numpy.typing import NDArray
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from tests.studio.chromium import MISSING, StudioTab, chromium, dark_spots, running_studio, spread
-from tests.studio.small_project import MPP, made_result, small_slide
+from tests.studio.chromium import IN_BROWSER, StudioTab, chromium, dark_spots, running_studio, spread
+from tests.studio.small_project import MPP, copies, made_result, past_run, small_slide
 
 from sparseshot.active import ReviewNote, Suggestion
 from sparseshot.cells import Cells, read_cells
@@ -20,17 +20,12 @@ from sparseshot.cli import main
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.demo.demo_folder import QUICK
 from sparseshot.files import write_json
-from sparseshot.studio.jobs import JOB, STATE, Job, State
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
 from sparseshot.studio.suggesting import SUGGESTIONS, NextRegions
 
-pytestmark = [
-    pytest.mark.skipif(MISSING, reason="chromium and chromedriver are not installed (Debian's packages)"),
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.slow,
-]
+pytestmark = IN_BROWSER
 
 
 def slide_with_cells(name: str, tmp_path: Path) -> tuple[Path, float, float, NDArray[np.float64]]:
@@ -170,16 +165,13 @@ def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:
 
 def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(tmp_path: Path) -> None:
     slide, centres = small_slide(tmp_path)
-    other = tmp_path / "other.png"
-    other.write_bytes(slide.read_bytes())
+    (other,) = copies(slide, "other.png")
     project = tmp_path / "project"
     jobs = Studio.of(Project.open([slide, other], folder=project, mpp=MPP)).jobs
     cells = Cells(centres, score=np.full(len(centres), 0.9), mpp=MPP)
     region = Suggestion("1", (400.0, 250.0, 600.0, 450.0), "uncertain", "why not")
     made_result(jobs.result(1, "1").folder, slide, cells)
-    write_json(jobs.folder(1) / JOB, Job(1, "1", None, "starter", 20))
-    write_json(jobs.folder(1) / STATE, State("done"))
-    write_json(jobs.folder(1) / SUGGESTIONS, NextRegions((region,)))
+    write_json(past_run(jobs, 1) / SUGGESTIONS, NextRegions((region,)))
     with running_studio(project) as (address, _), chromium() as driver:
         tab = StudioTab(driver, f"{address}?slide=2")
         tab.open(500, 350, 0, slide="2")
@@ -190,8 +182,7 @@ def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(tm
         newer.view.parent.mkdir(parents=True)
         write_json(newer.view.with_suffix(".json"), [0, 0, 100, 100])
         cells[:2].write(newer.view)
-        write_json(jobs.folder(2) / STATE, State("done"))
-        write_json(jobs.folder(2) / JOB, Job(2, "1", (0, 0, 100, 100), "starter", 20))
+        past_run(jobs, 2)
         tab.tab("Runs")
         tab.until("the newer run", lambda: "Run 2" in tab.text())
         assert tab.result() == "r1"
@@ -204,8 +195,7 @@ def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(tm
 
 def test_slides_are_chosen_by_thumbnails_and_asked_for_their_pixel_size(tmp_path: Path) -> None:
     slide, _ = small_slide(tmp_path)
-    other = tmp_path / "other.png"
-    other.write_bytes(slide.read_bytes())
+    (other,) = copies(slide, "other.png")
     with running_studio(slide, other, "--project", tmp_path / "p") as (address, _), chromium() as driver:
         tab = StudioTab(driver, address)
         driver.get(address)

@@ -12,18 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytest
-from tests.studio.chromium import MISSING, StudioTab, chromium, running_studio, spread
-from tests.studio.small_project import MPP, small_slide
+from tests.studio.chromium import IN_BROWSER, StudioTab, chromium, running_studio, spread
+from tests.studio.small_project import MPP, small_slide, worker_of
 
 from sparseshot.studio.jobs import RUNS, SAID
 from sparseshot.studio.marks import MarkBook
 
-pytestmark = [
-    pytest.mark.skipif(MISSING, reason="chromium and chromedriver are not installed (Debian's packages)"),
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.slow,
-]
+pytestmark = IN_BROWSER
 
 
 def on_disk(project: Path) -> int:
@@ -140,18 +135,6 @@ def test_a_slide_that_disappears_and_comes_back(tmp_path: Path) -> None:
         (tmp_path / "away.png").rename(studio.slide)
         tab.press("-")
         tab.until("no notice", lambda: "disappeared" not in tab.text(), 60)
-
-
-def worker_of(project: Path) -> int:
-    """Return the process that trains for a project."""
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (path / "cmdline").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        if "sparseshot.studio.worker" in words and str(project) in words:
-            return int(path.name)
-    raise AssertionError(f"no process trains; the last one said: {(project / SAID).read_text()}")
 
 
 def test_a_studio_that_is_terminated_ends_the_process_that_waits_for_a_job(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from tests.studio.small_project import small_studio
+from tests.studio.small_project import past_run, small_studio, worker_of
 
+from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.files import locked, read_json, write_json
 from sparseshot.prediction import read_prediction
-from sparseshot.studio.jobs import FOUND, JOB, RUN, STATE, Job, Jobs, State
-from sparseshot.studio.slide_results import SlideResult
+from sparseshot.studio import slide_results
+from sparseshot.studio.jobs import FOUND, JOB, RUN, Job, Jobs, State
+from sparseshot.studio.slide_results import FoundIndexes, SlideResult
 from sparseshot.studio.studio import Studio
 from sparseshot.training.starting import MODEL
 
@@ -96,8 +98,7 @@ def test_a_worker_that_dies_is_reported_and_its_run_goes_on(studio: Studio) -> N
     config = studio.jobs.folder(1) / RUN / "config.json"
     while not config.is_file():
         time.sleep(0.02)
-    (worker,) = [each for each in _workers() if str(studio.project.folder) in _command(each)]
-    os.kill(worker, signal.SIGKILL)
+    os.kill(worker_of(studio.project.folder), signal.SIGKILL)
     assert wait_for_end(studio.jobs) == "failed"
     assert "ended while training" in studio.jobs.state(1).message
     studio.jobs.resume(1)
@@ -114,22 +115,15 @@ def test_a_run_that_fails_says_why(studio: Studio) -> None:
     assert "no such slide" in studio.jobs.state(1).message
 
 
-def past_run(studio: Studio, number: int, state: State, *, has_model: bool) -> None:
-    folder = studio.jobs.folder(number)
-    (folder / RUN).mkdir(parents=True)
-    write_json(folder / JOB, Job(number, "1", None, "starter", 20))
-    write_json(folder / STATE, state)
-    if has_model:
-        (folder / RUN / MODEL).touch()
-
-
 def test_training_starts_from_a_finished_model_however_its_run_ended(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Jobs, "_start", lambda *_: None)
-    past_run(studio, 1, State("done"), has_model=True)
-    past_run(studio, 2, State("stopped"), has_model=True)
-    past_run(studio, 3, State("stopped"), has_model=False)
+    folders = [past_run(studio.jobs, 1), past_run(studio.jobs, 2, State("stopped"))]
+    past_run(studio.jobs, 3, State("stopped"))
+    for folder in folders:
+        (folder / RUN).mkdir()
+        (folder / RUN / MODEL).touch()
     assert studio.jobs.train("1", start=2).start == str(studio.jobs.folder(2) / RUN)
     (studio.jobs.folder(4) / JOB).unlink()
     assert studio.jobs.train("1", start=3).start == str(studio.jobs.folder(2) / RUN)
@@ -138,7 +132,7 @@ def test_training_starts_from_a_finished_model_however_its_run_ended(
 
 
 def test_a_process_that_dies_while_predicting_keeps_its_threshold(studio: Studio) -> None:
-    past_run(studio, 1, State("slides", "1 cell so far", threshold=0.07, begun=5.0), has_model=True)
+    past_run(studio.jobs, 1, State("slides", "1 cell so far", threshold=0.07, begun=5.0))
     state = studio.jobs.state(1)
     assert (state.stage, state.threshold, state.begun) == ("failed", 0.07, 5.0)
     assert "ended while predicting" in state.message
@@ -154,10 +148,7 @@ def test_a_process_without_a_job_ends_with_the_studio(studio: Studio) -> None:
 
 
 def test_a_process_that_still_suggests_regions_outlives_the_studio(studio: Studio) -> None:
-    folder = studio.jobs.folder(1)
-    folder.mkdir(parents=True)
-    write_json(folder / JOB, Job(1, "1", None, "starter", 20))
-    write_json(folder / STATE, State("done"))
+    folder = past_run(studio.jobs, 1)
     for is_at_work in (True, False):
         worker = subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE)
         studio.jobs._worker = worker
@@ -169,24 +160,17 @@ def test_a_process_that_still_suggests_regions_outlives_the_studio(studio: Studi
 
 
 def test_a_result_grows_from_the_part_in_view(tmp_path: Path) -> None:
-    from sparseshot.cells import Cells
-
     result = SlideResult(tmp_path / "found", 0.5)
     assert result.version == ""
     Cells([[10, 10], [20, 20]], score=[0.9, 0.8], mpp=0.5).write(result.view)
     write_json(result.view.with_suffix(".json"), [0, 0, 100, 100])
     assert len(result.index()) == 2
     assert result.version
-    assert STATE.endswith(".json")
 
 
 def test_a_growing_result_is_not_read_for_every_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sparseshot.cells import Cells
-    from sparseshot.studio import slide_results
-    from sparseshot.studio.slide_results import FoundIndexes
-
     result, indexes = SlideResult(tmp_path / "found", 0.5), FoundIndexes()
     write_json(result.view.with_suffix(".json"), [0, 0, 100, 100])
 
@@ -203,15 +187,3 @@ def test_a_growing_result_is_not_read_for_every_shard(
     monkeypatch.setattr(slide_results, "_REST", 0)
     version, cells = indexes.of(result)
     assert (version, len(cells)) == (result.version, 2)
-
-
-def _workers() -> list[int]:
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
-
-
-def _command(process: int) -> str:
-    try:
-        words = Path(f"/proc/{process}/cmdline").read_bytes().decode().split("\0")
-    except OSError:
-        return ""
-    return " ".join(words) if "sparseshot.studio.worker" in words else ""

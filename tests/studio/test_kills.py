@@ -1,13 +1,12 @@
 from pathlib import Path
 
 import pytest
-from tests.studio.chromium import MISSING
+from tests.studio.chromium import IN_BROWSER
 from tests.studio.kills import kill_again_and_again
 
+pytestmark = IN_BROWSER
 
-@pytest.mark.skipif(MISSING, reason="chromium and chromedriver are not installed (Debian's packages)")
-@pytest.mark.xdist_group("browser")
-@pytest.mark.slow
+
 @pytest.mark.timeout(900)
 def test_marks_and_training_survive_the_death_of_the_studio(tmp_path: Path) -> None:
     """`python -m benchmarks studio_kills` does it ten times."""

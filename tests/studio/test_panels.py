@@ -8,13 +8,13 @@ from unittest.mock import AsyncMock, Mock
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from tests.studio.small_project import MPP, small_studio
+from tests.studio.small_project import MPP, copies, past_run, small_studio
 
 from sparseshot.active import Suggestion
 from sparseshot.files import locked, write_json
 from sparseshot.metrics import Evidence, ScoreHistogram, expected_quality
 from sparseshot.studio.api import make_api
-from sparseshot.studio.jobs import JOB, STATE, Job, State
+from sparseshot.studio.jobs import JOB, Job
 from sparseshot.studio.page import StudioPage
 from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
@@ -56,13 +56,12 @@ def test_quality_is_told_with_what_it_rests_on() -> None:
 
 def test_marks_of_all_slides_decide_about_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     studio, _ = small_studio(tmp_path)
-    other = studio.project.path("1").with_name("other.png")
-    other.write_bytes(studio.project.path("1").read_bytes())
-    studio = Studio.of(Project.open([other], folder=studio.project.folder, mpp=MPP))
+    others = copies(studio.project.path("1"), "other.png")
+    studio = Studio.of(Project.open(others, folder=studio.project.folder, mpp=MPP))
     marks = [{"class": "cell", "at": [x, 5]} for x in range(15)]
     region = {"region": [[0, 0], [9, 0], [9, 9]]}
     studio.book.record([{"key": each, "slide": each, "add": [*marks, region]} for each in "12"])
-    done(studio, 1)  # it has learned from 20 marks
+    past_run(studio.jobs, 1)  # it has learned from 20 marks
     monkeypatch.setattr(studio.jobs, "warm_up", lambda: None)
     page = StudioPage.__new__(StudioPage)
     page.studio, page.slide, page.shown, page.against = studio, "2", "", ""
@@ -74,14 +73,6 @@ def test_marks_of_all_slides_decide_about_training(tmp_path: Path, monkeypatch: 
     page.learn.wants_training.assert_called_once_with(30, 20)
 
 
-def done(studio: Studio, number: int) -> Path:
-    folder = studio.jobs.folder(number)
-    folder.mkdir(parents=True)
-    write_json(folder / JOB, Job(number, "1", None, "starter", 20))
-    write_json(folder / STATE, State("done"))
-    return folder
-
-
 def test_suggestions_are_those_of_the_latest_run_and_end_with_a_region(tmp_path: Path) -> None:
     studio, _ = small_studio(tmp_path)
     with TestClient(make_api(studio)) as client:
@@ -89,14 +80,14 @@ def test_suggestions_are_those_of_the_latest_run_and_end_with_a_region(tmp_path:
         regions = tuple(
             Suggestion("1", (x, 10.0, x + 50, 60.0), "uncertain", "why not") for x in (10.0, 200.0)
         )
-        write_json(done(studio, 1) / SUGGESTIONS, NextRegions(regions))
+        write_json(past_run(studio.jobs, 1) / SUGGESTIONS, NextRegions(regions))
         answer = client.get("/suggestions").json()
         assert (answer["run"], answer["ready"]) == (1, True)
         assert [each["done"] for each in answer["regions"]] == [False, False]
         ring = [[0, 0], [70, 0], [70, 70], [0, 70]]
         client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": [{"region": ring}]}])
         assert [each["done"] for each in client.get("/suggestions").json()["regions"]] == [True, False]
-        with locked(done(studio, 2)):  # its worker looks for them
+        with locked(past_run(studio.jobs, 2)):  # its worker looks for them
             assert client.get("/suggestions").json() == {
                 "run": 2,
                 "ready": False,
@@ -109,12 +100,12 @@ def test_suggestions_are_those_of_the_latest_run_and_end_with_a_region(tmp_path:
 def test_the_page_hears_that_there_will_be_no_suggestions(tmp_path: Path) -> None:
     studio, _ = small_studio(tmp_path)
     with TestClient(make_api(studio)) as client:
-        done(studio, 1)
+        past_run(studio.jobs, 1)
         answer = client.get("/suggestions").json()
         assert (answer["run"], answer["ready"], answer["regions"]) == (1, True, [])
         assert answer["problem"] == "run 1 was interrupted before it had found any; train again"
         studio.jobs.folder(2).mkdir()
         write_json(studio.jobs.folder(2) / JOB, Job(2, "1", None, "starter", 20))
         assert "a newer run began" in client.get("/suggestions").json()["problem"]
-        write_json(done(studio, 3) / SUGGESTIONS, NextRegions(problem="the slide is gone"))
+        write_json(past_run(studio.jobs, 3) / SUGGESTIONS, NextRegions(problem="the slide is gone"))
         assert client.get("/suggestions").json()["problem"] == "the slide is gone"

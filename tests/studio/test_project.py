@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.studio.small_project import MPP, made_result, small_slide
+from tests.studio.small_project import MPP, copies, made_result, small_slide
 
 from sparseshot.cells import Cells
 from sparseshot.errors import FormatError, InputError, OutputError, SlideError, SparseshotError
@@ -18,9 +18,7 @@ def slides(tmp_path: Path) -> Path:
     folder = tmp_path / "slides"
     folder.mkdir()
     first, centres = small_slide(folder)
-    second = first.with_name("other.png")
-    second.write_bytes(first.read_bytes())
-    for slide in (first, second):
+    for slide in (first, *copies(first, "other.png")):
         made_result(tmp_path / "found" / slide.name, slide, Cells(centres, mpp=MPP))
     return folder
 
@@ -54,10 +52,7 @@ def test_folders_without_slides_are_refused(tmp_path: Path) -> None:
 
 def three_slides(folder: Path) -> list[Path]:
     first, _ = small_slide(folder, width=60, height=60)
-    others = [first.with_name(name) for name in ("b.png", "c.png")]
-    for each in others:
-        each.write_bytes(first.read_bytes())
-    return [first, *others]
+    return [first, *copies(first, "b.png", "c.png")]
 
 
 def names(project: Project) -> dict[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.studio.chromium import running_studio
-from tests.studio.small_project import small_slide
+from tests.studio.small_project import copies, small_slide
 
 from sparseshot.studio.project import Project
 
@@ -23,13 +23,10 @@ def page(address: str, path: str) -> str:
 
 def test_a_bad_slide_has_a_card_that_says_so_and_others_are_shown(tmp_path: Path) -> None:
     first, _ = small_slide(tmp_path)
-    others = [first.with_name(name) for name in ("damaged.png", "missing.png", "new.png")]
-    for each in others:
-        each.write_bytes(first.read_bytes())
-    project = Project.open([first, *others], folder=tmp_path / "study")
+    damaged, missing, new = copies(first, "damaged.png", "missing.png", "new.png")
+    project = Project.open([first, damaged, missing, new], folder=tmp_path / "study")
     for slide in "12":
         project.set_mpp(slide, 0.5)
-    damaged, missing, _ = others
     damaged.write_bytes(first.read_bytes()[:20])
     missing.unlink()
     with running_studio(project.folder) as (address, _):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.studio.small_project import small_slide
+from tests.studio.small_project import copies, small_slide
 
 from sparseshot.errors import InputError
 from sparseshot.prediction import Model
@@ -22,10 +22,8 @@ from sparseshot.training.annotated import TrainingData
 def studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Studio:
     """Return a studio with three slides, two of them with marks; jobs stay where they are."""
     first, centres = small_slide(tmp_path, width=200, height=200)
-    others = [first.with_name(name) for name in ("b.png", "c.png")]
-    for each in others:
-        each.write_bytes(first.read_bytes())
-    opened = Studio.of(Project.open([first, *others], folder=tmp_path / "study"))
+    slides = [first, *copies(first, "b.png", "c.png")]
+    opened = Studio.of(Project.open(slides, folder=tmp_path / "study"))
     marks = [{"class": "cell", "at": xy} for xy in centres.tolist()]
     opened.book.record([{"key": each, "slide": each, "add": marks} for each in "12"])
     monkeypatch.setattr(Jobs, "_start", lambda *_: None)
