@@ -1,4 +1,4 @@
-"""What the page asks for over HTTP: slides here, marks and results in their own modules."""
+"""HTTP interface of the studio: slides here, marks and results in their own modules."""
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -22,7 +22,7 @@ def make_api(studio: Studio) -> FastAPI:
     @app.exception_handler(SparseshotError)
     def refused(_: Request, error: SparseshotError) -> JSONResponse:
         status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
-        problem = getattr(error, "problem", str(error))  # without the path, which is nobody's business
+        problem = getattr(error, "problem", str(error))  # without the path, which the page need not know
         return JSONResponse({"error": problem}, status)
 
     @app.exception_handler(RequestValidationError)
@@ -57,9 +57,9 @@ def make_api(studio: Studio) -> FastAPI:
 
 
 def _reason(error: RequestValidationError) -> str:
-    """Return the first thing that is wrong with a request, without the value, which may be large."""
+    """Return the first problem of a request, without the value, which may be large."""
     first = error.errors()[0]
     own = first.get("ctx", {}).get("error")
-    if isinstance(own, ValueError):  # a sentence of ours
+    if isinstance(own, ValueError):  # raised by our own validators
         return str(own)
     return f"{first['msg']} ({'.'.join(map(str, first['loc']))})"

@@ -55,8 +55,8 @@ def excluded(found: FoundCells, marks: Cells, *, rho: float) -> FoundCells:
     """Divide found cells into marked ones, those the loss excluded, and those it counted as background.
 
     Args:
-        found: by the trained model.
-        marks: that it has learned from; inside exhaustive regions everything is marked.
+        found: cells that the trained model found.
+        marks: those it was trained on; inside exhaustive regions everything is marked.
         rho: see :func:`exclusion`.
     """
     is_marked = is_near(found.xy, marks.xy, radius=MATCH_RADIUS_UM / found.mpp)

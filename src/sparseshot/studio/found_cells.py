@@ -1,4 +1,4 @@
-"""Found cells in memory, by place: what a screen shows costs what it shows."""
+"""Found cells in memory, indexed by place: the cost of a view depends on what it shows."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class FoundCells:
         xy: ``(N, 2)`` float32, sorted by buckets.
         label: ``(N,)`` int16, index into ``classes``.
         score: ``(N,)`` float32.
-        source: ``(N,)`` int32, the row in the table it was made of.
+        source: ``(N,)`` int32, row in the table that the index was made of.
         classes: names of the classes.
         colors: ``(C, 3)`` uint8 red, green and blue.
         mpp: µm per level-0 pixel.

@@ -40,12 +40,12 @@ LEARNING = {"waiting", "training"}
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker is to do.
+    """A job of a worker.
 
     Attributes:
         number: of the run.
         slide: id of the slide in view.
-        view: the part in view, in level-0 pixels; None for nothing in particular.
+        view: the part in view, in level-0 pixels; None if it is unknown.
         start: model to start from: a path, or a name that training knows.
         marks: number of marks it learns from.
         steps: optimiser steps; 0: chosen by training.
@@ -61,14 +61,14 @@ class Job:
 
 @dataclass(frozen=True)
 class State:
-    """How far a worker has got.
+    """Progress of a worker.
 
     Attributes:
         stage: what it is doing.
         message: a sentence about it, or the error.
-        share: done of the present stage, 0 to 1.
+        share: completed part of the stage, 0 to 1.
         threshold: calibrated in training.
-        begun: time of the beginning.
+        begun: time at which the job began.
         changed: time of this state.
     """
 
@@ -82,7 +82,7 @@ class State:
 
 @dataclass
 class Jobs:
-    """The runs of a project. One is at work at a time.
+    """The runs of a project; one is active at a time.
 
     Attributes:
         project: the project.
@@ -108,7 +108,7 @@ class Jobs:
         return [(read_as(self.folder(each) / JOB, Job), self.state(each)) for each in known]
 
     def state(self, number: int) -> State:
-        """Return how far a run has got; one whose process died has failed."""
+        """Return the state of a run; one whose process died has failed."""
         folder = self.folder(number)
         path = folder / STATE
         if not path.is_file():
@@ -129,14 +129,14 @@ class Jobs:
         return replace(state, stage="failed", message=message)
 
     def current(self) -> tuple[Job, State] | None:
-        """Return the run that is at work, if any."""
+        """Return the active run, if any."""
         for job, state in self.history()[:1]:
             if state.stage not in ENDED:
                 return job, state
         return None
 
     def is_at_work(self, number: int) -> bool:
-        """Return whether a process has a run in hand, be it only to suggest regions after it is done."""
+        """Return whether a process works on a run; one that is done may still suggest regions."""
         try:
             with locked(self.folder(number)):
                 return False

@@ -25,7 +25,7 @@ class Journal:
 
     An event counts once :meth:`append` has returned: it is then on disk. What a killed process left of a
     line was never confirmed and is cut off by the next one that appends. Every process folds all events,
-    those of other processes included, in the same order. Threads take turns: whoever shares it locks.
+    those of other processes included, in the same order. Not thread-safe: the owner locks.
 
     Attributes:
         path: the file; created with the first event.

@@ -1,4 +1,4 @@
-"""Marks over HTTP: changes of the page, judgements about found cells, files."""
+"""Marks over HTTP: changes, decisions about found cells, files."""
 
 import time
 from typing import Annotated, Any
@@ -67,7 +67,7 @@ def mark_routes(studio: Studio) -> APIRouter:
 
     @routes.post("/slides/{slide}/review")
     def review(slide: SlideId, done: Review) -> dict[str, Any]:
-        """Make a region exhaustive: its found cells are accepted, but where a mark says otherwise."""
+        """Make a region exhaustive: its found cells are accepted, except where a mark says otherwise."""
         region, result = shapely.Polygon(done.region), studio.result(slide, done.result)
         if not result.has_predicted(region):
             # Every cell that is not found yet would become a certain negative.

@@ -1,4 +1,4 @@
-"""The marks of a project: changes, undo and redo, and what they add up to."""
+"""The marks of a project: changes, undo and redo, and the resulting table."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,10 +28,10 @@ KEPT_STEPS = 200
 """Changes of each slide that can still be undone after the journal was compacted."""
 
 _SNAPSHOT = "all of "
-"""Beginning of the key of what a compacted journal starts from; the keys of the page have no spaces."""
+"""Prefix of the keys of snapshots, with which a compacted journal starts; keys of the page have no spaces."""
 
 _DECIMALS = 2
-"""Of coordinates, in pixels."""
+"""Decimals of coordinates in pixels."""
 
 Item = dict[str, Any]
 """A mark with ``id``, ``class``, and ``at`` (x, y) or ``outline``; or a region with ``id`` and ``region``.
@@ -147,7 +147,7 @@ class MarkBook:
         return sum("class" in item for slide in slides for item in self.items(slide))
 
     def since(self, slide: str, version: str) -> tuple[str, list[Delta] | None]:
-        """Return the present version, and what happened after another; None if that is unknown."""
+        """Return the current version, and the changes after another one; None if that is unknown."""
         with self._mutex:
             self._journal.follow()
             generation, _, number = version.partition(".")

@@ -22,7 +22,7 @@ _LEAST_RADIUS_PX = 0.8
 _CROWD = 30_000
 """Of more cells than this in a tile, each is one pixel: the picture is their density."""
 _RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
-"""Viridis: even in lightness, and for every kind of colour vision."""
+"""Viridis: even in lightness, and readable with every kind of colour vision."""
 
 _DENSITY_BINS = 32
 _BLUR_BINS = 1.5

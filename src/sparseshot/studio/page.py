@@ -1,4 +1,4 @@
-"""The page: the map, and beside it what to work with, layers and runs."""
+"""The page: the map, and beside it the panels for work, layers and runs."""
 
 from contextlib import suppress
 from getpass import getuser
@@ -257,7 +257,7 @@ def _person() -> str:
 
 
 def show_page(studio: Studio, slide: str) -> None:
-    """Build the page of a slide, or what keeps it from being shown."""
+    """Build the page of a slide, or say why it cannot be shown."""
     slides = studio.project.slides
     if slide not in slides and len(slides) > 1:
         ui.dark_mode(None)

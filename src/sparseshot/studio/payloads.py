@@ -1,4 +1,4 @@
-"""What the page may send: every value bounded and checked before anything is done with it."""
+"""Requests of the page: every value is bounded and checked before use."""
 
 from typing import Annotated
 

@@ -73,7 +73,7 @@ class Project:
     def open(
         cls, paths: Sequence[Path], *, folder: Path | None = None, mpp: float | None = None
     ) -> "Project":
-        """Open a project, or make one of slides.
+        """Open a project, or create one from slides.
 
         Args:
             paths: slides or folders of them; folders that ``predict`` wrote, of one slide or of several;

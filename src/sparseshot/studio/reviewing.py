@@ -1,4 +1,4 @@
-"""Judgements about found cells: single ones, and whole regions that a person has gone through."""
+"""Decisions about found cells: accepted or rejected cells, and reviewed regions."""
 
 from collections.abc import Sequence
 
@@ -20,8 +20,8 @@ def judged(book: MarkBook, slide: str, found: Cells, *, accept: bool) -> list[It
     Args:
         book: known marks.
         slide: of the cells.
-        found: what a person has judged.
-        accept: they are cells; otherwise, certain negatives.
+        found: cells that a person has accepted or rejected.
+        accept: whether they are cells; otherwise they become certain negatives.
     """
     places = [place_of(item) for item in book.items(slide) if "class" in item]
     found = found[~is_near(found.xy, places, radius=MATCH_RADIUS_UM / (found.mpp or 1.0))]
@@ -37,7 +37,7 @@ def reviewed(
 ) -> Event:
     """Return the change of the marks that makes a region exhaustive.
 
-    What was found there is accepted, but where somebody has marked that there is no cell.
+    Cells found there are accepted, except where a mark says that there is none.
 
     Args:
         book: known marks.

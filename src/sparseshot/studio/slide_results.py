@@ -28,7 +28,7 @@ _REST = 10.0
 
 @dataclass(frozen=True)
 class SlideResult:
-    """What a model found on a slide, as far as it has got.
+    """What a model has found on a slide so far.
 
     Attributes:
         folder: of the prediction.
@@ -133,7 +133,7 @@ class _Index:
 
 @dataclass
 class FoundIndexes:
-    """The indexes that were asked for last."""
+    """The most recently used indexes."""
 
     _kept: "OrderedDict[Path, _Index]" = field(default_factory=OrderedDict)
     _mutex: Lock = field(default_factory=Lock)
@@ -141,8 +141,8 @@ class FoundIndexes:
     def of(self, result: SlideResult) -> tuple[str, FoundCells]:
         """Return the version of a result and its index, read anew if the result has grown.
 
-        One that still grows is read again only after ten times as long as reading takes: otherwise millions
-        of cells would be read for every shard.
+        A growing result is read again only after ten times its reading time: otherwise millions of cells
+        would be read for every shard.
 
         Raises:
             DataNotFoundError: there is nothing yet.

@@ -20,7 +20,7 @@ _PIECE_PX = 64
 
 
 class ByteCache:
-    """The bytes that were made last, by key, up to a number of bytes; any number of threads may ask.
+    """A thread-safe cache of bytes, bounded in size; the least recently used go first.
 
     >>> cache = ByteCache(10)
     >>> cache.get("a", lambda: b"12345678"), cache.get("a", lambda: b"other")

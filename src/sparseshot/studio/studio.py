@@ -34,7 +34,7 @@ _MOST_JUDGED = 20_000
 
 @dataclass
 class Studio:
-    """What the server keeps.
+    """State of the server.
 
     Attributes:
         project: slides.
@@ -139,7 +139,7 @@ class Studio:
         return _loaded(file, file.stat().st_mtime_ns) if name.startswith("r") and file.is_file() else None
 
     def quality(self, name: str, threshold: float) -> ExpectedQuality | None:
-        """Return what is expected of a result at a threshold; None if that is unknown."""
+        """Return the expected quality of a result at a threshold; None if it is unknown."""
         checkpoint = self.checkpoint(name)
         if checkpoint is None or checkpoint.evidence is None:
             return None

@@ -35,7 +35,7 @@ class NextRegions:
 
 
 class Superseded(Exception):  # noqa: N818  nothing went wrong
-    """Somebody trains again, so nobody wants these suggestions."""
+    """A newer run began, so that this one is no longer wanted."""
 
 
 def write_next(
@@ -55,7 +55,7 @@ def write_next(
         slides: by id; the one in view first. Of two slides with one name only the first is looked at.
         learned: what the model was trained on.
         found: finished predictions of the model by id.
-        is_wanted: asked between looks.
+        is_wanted: asked now and then; False ends the search.
     """
     names = {slide.name: each for each, slide in reversed(list(slides.items()))}
     predicted = {

@@ -1,4 +1,4 @@
-"""What a person works with: training, what was found, how good that is, and what to do next."""
+"""The panel for work: training, found cells, their expected quality, and what to do next."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -22,7 +22,7 @@ _STAGES = {
     "failed": "failed",
 }
 _ENOUGH = 20
-"""So many marks are enough to begin with."""
+"""Marks that are enough to begin with."""
 
 
 def advice(marks: int, learned: int, stage: str) -> str:
@@ -79,7 +79,7 @@ class LearnPanel:
         return bool(self.auto.value) and marks >= learned + max(1, int(self.every.value or _ENOUGH))
 
     def update(self, history: list[tuple[Job, State]], marks: int) -> None:
-        """Show how far the latest run has got."""
+        """Show the progress of the latest run."""
         job, state = history[0] if history else (None, None)
         stage = state.stage if state else ""
         is_busy = bool(stage) and stage not in ENDED
@@ -160,7 +160,7 @@ class FoundPanel:
         self._show_expected()
 
     async def judge(self, result: str) -> None:
-        """Show what is expected of a result at the present threshold."""
+        """Show the expected quality of a result at the current threshold."""
         wanted = result, round(float(self.threshold.value), 2)
         if wanted == self.asked or not result:
             return
@@ -184,7 +184,7 @@ class FoundPanel:
 
 
 def plain_sentence(quality: ExpectedQuality | None) -> str:
-    """Return how good a model is, as a person would say it."""
+    """Return the expected quality of a model in plain words."""
     if quality is None:
         return "How good this is cannot be told: no mark was held out, or none of them is found."
     marks = _marks(quality.marks)

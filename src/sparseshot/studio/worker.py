@@ -65,7 +65,7 @@ class Worker:
         project: its slides.
         folder: of the job.
         job: what to do.
-        state: how far it has got.
+        state: its progress.
         left_out: why slides were not predicted, by id.
     """
 
@@ -78,7 +78,7 @@ class Worker:
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Do the job, unless it is done; whatever happens is written to the folder."""
+        """Do the job unless it is done, and write the outcome to its folder."""
         with locked(self.folder):
             path = self.folder / STATE
             if path.is_file() and read_as(path, State).stage in ENDED:
