@@ -1,6 +1,5 @@
 """Write the tables and the figure of the price in clicks: ``python docs/results/clicks_tables.py``."""
 
-import json
 import math
 from collections.abc import Sequence
 from functools import cache
@@ -26,6 +25,7 @@ POLICIES = {
     "review-scratch": ("suggest and review, from scratch", "#e69f00", "D--"),
 }
 SHARES = (0.90, 0.95, 1.0)
+GOALS = [*(f"{share:.0%}" for share in SHARES), "95% from the starter"]
 GRID = np.geomspace(20, 540, 200)
 
 
@@ -63,6 +63,14 @@ def full(place: str, method: str = "ce-scratch") -> float | None:
     return score(runs, "calibrated") if runs else None
 
 
+def goals(place: str) -> list[float]:
+    """Return F1 at each of the goals; none without runs with all marks."""
+    everything, best = full(place), full(place, "starter")
+    if everything is None or best is None:
+        return []
+    return [*(share * everything for share in SHARES), 0.95 * best]
+
+
 def clicks_for(place: str, policy: str, goal: float) -> float | None:
     """Return the clicks from which F1 stays at a goal or above; None if it does not get there."""
     values = np.array(scores_at(place, policy, GRID.tolist()))
@@ -96,32 +104,22 @@ def price_table() -> str:
     """Return the clicks needed for shares of full supervision."""
     rows = []
     for place, title in PLACES.items():
-        everything, best = full(place), full(place, "starter")
         for policy, (name, _, _) in POLICIES.items():
-            if everything is None or best is None or not curves(place, policy):
-                continue
-            prices = [shown_clicks(clicks_for(place, policy, share * everything)) for share in SHARES]
-            rows.append([title, name, *prices, shown_clicks(clicks_for(place, policy, 0.95 * best))])
-    goals = [*(f"{share:.0%}" for share in SHARES), "95% from the starter"]
-    return table(["", "", *goals], rows, text_columns=2)
+            prices = [shown_clicks(clicks_for(place, policy, goal)) for goal in goals(place)]
+            if prices and curves(place, policy):
+                rows.append([title, name, *prices])
+    return table(["", "", *GOALS], rows, text_columns=2)
 
 
 def ratio_table() -> str:
     """Return the clicks of review as a share of those of random marks."""
     rows = []
     for place, title in PLACES.items():
-        everything, best = full(place), full(place, "starter")
-        if everything is None or best is None:
-            continue
         for end in ("", "-scratch"):
-            if not (curves(place, f"random{end}") and curves(place, f"review{end}")):
-                continue
-            ratios = [
-                _ratio(place, end, goal) for goal in (*(share * everything for share in SHARES), 0.95 * best)
-            ]
-            rows.append([title, "from scratch" if end else "from the starter", *ratios])
-    goals = [*(f"{share:.0%}" for share in SHARES), "95% from the starter"]
-    return table(["", "", *goals], rows, text_columns=2)
+            if goals(place) and curves(place, f"random{end}") and curves(place, f"review{end}"):
+                ratios = [_ratio(place, end, goal) for goal in goals(place)]
+                rows.append([title, "from scratch" if end else "from the starter", *ratios])
+    return table(["", "", *GOALS], rows, text_columns=2)
 
 
 def _ratio(place: str, end: str, goal: float) -> str:
@@ -180,6 +178,6 @@ TABLES = {
 
 
 if __name__ == "__main__":
-    assert json.loads((HERE / "clicks.json").read_text())["runs"]
+    assert raw_runs("clicks.json")
     write_tables(TABLES)
     (HERE / "clicks.svg").write_bytes(draw_clicks())

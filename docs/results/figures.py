@@ -4,7 +4,7 @@ from pathlib import Path
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from tables import HERE, PLACES, comparisons, shares_of
+from tables import FRACTIONS, HERE, PLACES, comparisons, shares_of
 
 from sparseshot.experiments.report.drawing import COLOURS, STYLE, as_svg, draw_shares
 from sparseshot.experiments.results import POINTS
@@ -30,10 +30,9 @@ def draw_task(task: str) -> bytes:
                 axis.set_ylim(0, 1)
                 axis.set_title(f"{comparison.subject.title}, {title}", fontsize=8.5)
             axes[1, column].set_xlabel("marks, %")
-        axes[0, 0].set_ylabel(comparison.measure)
-        axes[1, 0].set_ylabel(comparison.measure)
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside lower center", ncols=3)
+        for axis in axes[:, 0]:
+            axis.set_ylabel(comparison.measure)
+        canvas.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return as_svg(canvas)
 
 
@@ -41,9 +40,8 @@ def main(folder: Path = HERE) -> None:
     """Write the figures."""
     for task in ("segment", "detect"):
         (folder / f"{task}.svg").write_bytes(draw_task(task))
-    fractions = (0.05, 0.1, 0.3, 0.6, 1.0)
     shares = {
-        comparisons()[place].title: [share for f in fractions for share in shares_of(place, f)]
+        comparisons()[place].title: [share for f in FRACTIONS for share in shares_of(place, f)]
         for place in PLACES
     }
     (folder / "marked-share.svg").write_bytes(draw_shares(shares))

@@ -36,6 +36,6 @@ def draw_panels(
         for axis, place in zip(axes, places, strict=False):
             axis.set_xscale("log")
             draw(axis, place)
-        handles, labels = axes[0].get_legend_handles_labels()
-        canvas.legend(handles, labels, loc="outside lower center", ncols=legend_columns)
+        handles = axes[0].get_legend_handles_labels()
+        canvas.legend(*handles, loc="outside lower center", ncols=legend_columns)
         return as_svg(canvas)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -67,24 +68,12 @@ def starter_targets_table() -> str:
         "segmentation with 10 %: 95 %": ("segment", 0.1, 0.95),
         "segmentation with 100 marks: 90 %": ("segment", 100, 0.90),
     }
-    rows = [
-        _target(
-            aim, task, amount, lambda place, runs, share=share: _share(place, runs) >= share, detail=_share
-        )
-        for aim, (task, amount, share) in aims.items()
-    ]
+    rows = [_target(aim, task, amount, _share, least=share) for aim, (task, amount, share) in aims.items()]
     for amount in AMOUNTS:
         name = "100 marks" if amount > 1 else f"{amount:.0%}"
         for task in ("detect", "segment"):
-            rows.append(
-                _target(
-                    f"{task}, {name}: at most 0.01 below scratch, calibrated",
-                    task,
-                    amount,
-                    lambda place, runs, amount=amount: _lead(place, runs, amount) >= -0.01,
-                    detail=lambda place, runs, amount=amount: _lead(place, runs, amount),
-                )
-            )
+            aim = f"{task}, {name}: at most 0.01 below scratch, calibrated"
+            rows.append(_target(aim, task, amount, partial(_lead, amount=amount), least=-0.01))
     return table(["target", "met", "not met"], [row for row in rows if row], text_columns=3)
 
 
@@ -92,9 +81,9 @@ def _target(
     aim: str,
     task: str,
     amount: float,
-    is_met: Callable[[str, list[dict[str, Any]]], bool],
+    measure: Callable[[str, list[dict[str, Any]]], float],
     *,
-    detail: Callable[[str, list[dict[str, Any]]], float],
+    least: float,
 ) -> list[str]:
     places = {
         place: runs
@@ -107,11 +96,8 @@ def _target(
     }
     if not places:
         return []
-    missed = [
-        f"{PLACES[place]} ({detail(place, runs):.3f})"
-        for place, runs in places.items()
-        if not is_met(place, runs)
-    ]
+    values = {place: measure(place, runs) for place, runs in places.items()}
+    missed = [f"{PLACES[place]} ({value:.3f})" for place, value in values.items() if value < least]
     return [aim, f"{len(places) - len(missed)} of {len(places)}", "; ".join(missed) or "–"]
 
 

@@ -4,6 +4,7 @@ Tables stand in their pages between two comments, ``<!-- table NAME -->`` and ``
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -70,16 +71,16 @@ def runs_of(place: str, method: str, fraction: float) -> list[Result]:
     return list(row.results.get(fraction, ())) if row is not None else []
 
 
-def score(place: str, method: str, fraction: float, point: str) -> float | None:
-    """Return Dice or F1 at an operating point, the mean over seeds."""
+def score(place: str, method: str, fraction: float, point: str) -> float:
+    """Return Dice or F1 at an operating point, the mean over seeds; nan without runs."""
     runs = runs_of(place, method, fraction)
-    return fmean(run.score(point) for run in runs) if runs else None  # type: ignore[arg-type, misc]
+    return fmean(run.score(point) for run in runs) if runs else math.nan  # type: ignore[arg-type, misc]
 
 
 def scores(place: str, method: str, fraction: float, *, digits: int = 2) -> str:
     """Return the scores at threshold 0.5 and at the calibrated one."""
     values = [score(place, method, fraction, point) for point in ("half", "calibrated")]
-    return "–" if None in values else " / ".join(f"{value:.{digits}f}" for value in values)
+    return "–" if any(map(math.isnan, values)) else " / ".join(f"{value:.{digits}f}" for value in values)
 
 
 def main_table() -> str:
@@ -130,23 +131,18 @@ def adaptive_table() -> str:
 def targets_table() -> str:
     """Return what was intended of the adaptive loss from 10 % of the marks on, and where it is not met."""
     places = [(place, fraction) for place, fraction in adaptive_places() if fraction >= 0.1]
-
-    def value(place: str, method: str, fraction: float, point: str) -> float:
-        found = score(place, method, fraction, point)
-        return float("nan") if found is None else found
-
     targets = {
         "calibrated, at least 96 % of `ce` with all marks": lambda place, f: (
-            value(place, "adaptive", f, "calibrated") >= 0.96 * value(place, "ce", 1.0, "calibrated")
+            score(place, "adaptive", f, "calibrated") >= 0.96 * score(place, "ce", 1.0, "calibrated")
         ),
         "at 0.5, at most 0.01 below `ece`": lambda place, f: (
-            value(place, "adaptive", f, "half") >= value(place, "ece", f, "half") - 0.01
+            score(place, "adaptive", f, "half") >= score(place, "ece", f, "half") - 0.01
         ),
         "calibrated, at most 0.01 below `ece`": lambda place, f: (
-            value(place, "adaptive", f, "calibrated") >= value(place, "ece", f, "calibrated") - 0.01
+            score(place, "adaptive", f, "calibrated") >= score(place, "ece", f, "calibrated") - 0.01
         ),
         "at 0.5, at most 0.02 below its own best threshold": lambda place, f: (
-            value(place, "adaptive", f, "half") >= value(place, "adaptive", f, "best") - 0.02
+            score(place, "adaptive", f, "half") >= score(place, "adaptive", f, "best") - 0.02
         ),
     }
     rows = []
