@@ -51,16 +51,15 @@ def perform(run: Run, root: Path | None, folder: Path) -> None:
     """Do a run, or what is left of it; its metrics are written last."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
-        metrics = _perform(run, root, folder)
+        metrics = (_with_clicks if run.method.policy else _with_marks)(run, root, folder)
     for warning in caught:
         warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
     texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
-    write_json(folder / METRICS, metrics | {"warnings": list(texts)})
+    circumstances = {"memory_bytes": peak_memory_bytes(), "machine": machine(), "versions": versions()}
+    write_json(folder / METRICS, {"run": run, **metrics, **circumstances, "warnings": list(texts)})
 
 
-def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
-    if run.method.policy:
-        return _perform_clicks(run, root, folder)
+def _with_marks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     resumed = (folder / LAST).exists()
     source = run.subject.source(root, fraction=run.fraction, seed=run.seed)
@@ -78,39 +77,29 @@ def _perform(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     given, unseen = training[marks.index(max(marks))], test[cells.index(max(cells))]
     write_panels(folder, checkpoint, given=given, unseen=unseen)
     return {
-        "run": run,
         "config": json.loads(checkpoint.config.to_json()),
         "evaluation": evaluation,
         "exclusive_recall": recalls,
         "training": {"images": len(marks), "marks": sum(marks)},
         "seconds": {"training": trained - start, "all": time.perf_counter() - start},
         "resumed": resumed,
-        **_circumstances(),
     }
 
 
-def _perform_clicks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
+def _with_clicks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     resumed = (folder / ROUNDS).exists()
     checkpoint, rounds = spend_clicks(run, root, folder)
+    seconds = sum(each["seconds"] for each in rounds)
     return {
-        "run": run,
         "config": json.loads(checkpoint.config.to_json()),
         "evaluation": rounds[-1],
         "exclusive_recall": {},
         "training": {"marks": rounds[-1]["marks"]},
         "rounds": rounds,
-        "seconds": {
-            "training": sum(each["seconds"] for each in rounds),
-            "all": time.perf_counter() - start,
-        },
+        "seconds": {"training": seconds, "all": time.perf_counter() - start},
         "resumed": resumed,
-        **_circumstances(),
     }
-
-
-def _circumstances() -> dict[str, Any]:
-    return {"memory_bytes": peak_memory_bytes(), "machine": machine(), "versions": versions()}
 
 
 def exclusive_recalls(
