@@ -174,10 +174,10 @@ def test_what_a_run_chose_by_its_marks_is_no_other_setting(tmp_path: Path) -> No
     folder.mkdir(parents=True)
     chosen = replace(run.config(), steps=200, learning_rate=5e-4)
     (folder / "config.json").write_text(chosen.to_json())
-    assert not is_finished(run, folder, {})
+    assert not is_finished(run, tmp_path, {})
     (folder / "config.json").write_text(replace(chosen, width=8).to_json())
     with pytest.raises(OutputError, match="width 8 instead of 16"):
-        is_finished(run, folder, {})
+        is_finished(run, tmp_path, {})
 
 
 def test_another_number_of_rounds_is_another_run(tmp_path: Path) -> None:
@@ -195,14 +195,14 @@ def test_other_settings_of_a_run_with_clicks_are_noticed(tmp_path: Path) -> None
     folder = run_folder(tmp_path, run.name)
     make_folder(folder / "rounds")
     write_json(folder / "run.json", RunFile(run, None))
-    assert not is_finished(run, folder, {})
+    assert not is_finished(run, tmp_path, {})
     for change, text in (
         ({"settings": {"steps": 500}}, "steps 50 instead of 500"),
         ({"settings": {}}, "steps 50 instead of 0"),
         ({"method": replace(method, policy="random")}, "policy 'review' instead of 'random'"),
     ):
         with pytest.raises(OutputError, match=text):
-            is_finished(replace(run, **change), folder, {})
+            is_finished(replace(run, **change), tmp_path, {})
 
 
 def test_titles_may_change(tmp_path: Path) -> None:

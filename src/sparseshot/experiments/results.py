@@ -22,7 +22,7 @@ from sparseshot.files import read_as
 from sparseshot.models.tasks import TASKS
 from sparseshot.training.logs import numbers_of, read_log
 
-RUN, CONFIG, METRICS, ERROR = "run.json", "config.json", "metrics.json", "error.json"
+RUN, METRICS, ERROR = "run.json", "metrics.json", "error.json"
 OUTPUT, LOG, ROUNDS = "output.txt", "log.csv", "rounds"
 
 Point = Literal["half", "calibrated"]

@@ -15,7 +15,6 @@ from sparseshot.cluster.local import LocalProcesses, default_slots
 from sparseshot.errors import InputError, OutputError
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.results import (
-    CONFIG,
     ERROR,
     LOG,
     METRICS,
@@ -31,6 +30,7 @@ from sparseshot.files import locked, make_folder, read_as, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
 from sparseshot.training.lineage import SOURCE
 from sparseshot.training.logs import read_log
+from sparseshot.training.loop import CONFIG
 from sparseshot.training.runs import with_choices_of
 
 _REPORT_SECONDS = 1.0  # between two looks at the logs, which take a while to read in long runs
@@ -71,12 +71,13 @@ def run_experiment(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs is {jobs}; give at least 1, or leave it out")
     files = {run.subject: run.subject.fingerprint() for run in runs}
-    missing = [run for run in runs if not is_finished(run, run_folder(out, run.name), files[run.subject])]
+    missing = [run for run in runs if not is_finished(run, out, files[run.subject])]
     for subject in dict.fromkeys(run.subject for run in missing):
         subject.check_data(root)
-    make_folder(plan_path(out, "").parent)
+    plan = plan_path(out, experiment.name)
+    make_folder(plan.parent)
     with locked(out):
-        write_json(plan_path(out, experiment.name), experiment)
+        write_json(plan, experiment)
         say(f"{len(runs) - len(missing)} of {len(runs)} runs are done, {len(missing)} to do")
         pool = executor or LocalProcesses(jobs or default_slots())
         work = _jobs(missing, out, root and root.resolve(), command or _command)
@@ -111,11 +112,8 @@ def _run_all(
                 report(done)
             elif (now := time.monotonic()) >= next_report:
                 next_report = now + _REPORT_SECONDS
-                report(done, note=", ".join(_steps(runs[name], out) for name in sorted(working)))
-
-
-def _steps(run: Run, out: Path) -> str:
-    return f"{run.name} {steps_done(run_folder(out, run.name))} steps"
+                steps = {name: steps_done(run_folder(out, name)) for name in sorted(working)}
+                report(done, note=", ".join(f"{name} {count} steps" for name, count in steps.items()))
 
 
 def steps_done(folder: Path) -> int:
@@ -140,14 +138,15 @@ def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
     return [run for run in runs if not patterns or any(fnmatchcase(run.name, p) for p in patterns)]
 
 
-def is_finished(run: Run, folder: Path, files: Mapping[str, str]) -> bool:
-    """Return whether a folder holds the finished run; a run with other settings or data is an error.
+def is_finished(run: Run, out: Path, files: Mapping[str, str]) -> bool:
+    """Return whether a run is finished; one of the same name with other settings or data is an error.
 
     Args:
         run: the run.
-        folder: its folder.
+        out: folder of plans and runs.
         files: hashes of the user's files, see :meth:`Subject.fingerprint`.
     """
+    folder = run_folder(out, run.name)
     changes: list[str] = []
     if (folder / CONFIG).is_file():
         recorded = read_as(folder / CONFIG, dict[str, Any])
@@ -164,7 +163,7 @@ def is_finished(run: Run, folder: Path, files: Mapping[str, str]) -> bool:
         raise OutputError(
             folder, f"holds a run with {', '.join(changes)}; choose another --out, or delete the folder"
         )
-    return Result.read(run, folder.parents[1]).state == "done"
+    return Result.read(run, out).state == "done"
 
 
 def _beyond_config(run: Run) -> dict[str, Any]:
