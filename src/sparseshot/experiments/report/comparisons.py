@@ -150,21 +150,19 @@ def _comparison(
     score: Callable[[Result, Point], float | None] = Result.score,
 ) -> Comparison:
     """Return the comparison of runs on one data set and task."""
-    methods: dict[str, dict[float, list[Result]]] = {}
-    order = {result.run.method.name: None for result in results}
-    for result in sorted(results, key=lambda result: (result.run.fraction, result.run.seed)):
-        by_fraction = methods.setdefault(result.run.method.name, {})
-        by_fraction.setdefault(result.run.fraction, []).append(result)
+    methods: dict[str, list[Result]] = {}
+    for result in results:
+        methods.setdefault(result.run.method.name, []).append(result)
     rows = []
-    for name in order:
+    for own in methods.values():
+        planned: dict[float, list[Result]] = {}
+        for result in sorted(own, key=lambda result: (result.run.fraction, result.run.seed)):
+            planned.setdefault(result.run.fraction, []).append(result)
         curves: dict[Point, Curve] = {}
         for point in POINTS:
-            known = {
-                f: [s for r in rs if (s := score(r, point)) is not None] for f, rs in methods[name].items()
-            }
+            known = {f: [s for r in rs if (s := score(r, point)) is not None] for f, rs in planned.items()}
             curves[point] = {fraction: Spread.of(values) for fraction, values in known.items() if values}
-        first = next(result.run for result in results if result.run.method.name == name)
-        rows.append(Row(first.method, methods[name], curves, paper(first) or {}))
+        rows.append(Row(own[0].run.method, planned, curves, paper(own[0].run) or {}))
     return Comparison(results[0].run.subject, results[0].run.task, tuple(rows))
 
 

@@ -45,7 +45,6 @@ STYLE: Any = {  # the type of its keys differs between versions
 }
 _SHOWN_PX = 160
 _LEGEND_COLUMNS = 3
-_PANEL_TITLES = {"image": "image", "marks": "marks", "truth": "ground truth"}
 _EXCLUSION = {
     "excluded": "excluded unannotated locations, %",
     "exclusion_precision": "precision: excluded locations in cells, %",
@@ -138,7 +137,7 @@ def draw_shares(estimates: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes
 
 def draw_panels(chosen: Sequence[Result]) -> bytes:
     """Draw the panels of several runs, a training image above and a test image below; JPEG."""
-    titles = [_PANEL_TITLES[column] for column in COLUMNS[:3]]
+    titles = ["image", "marks", "ground truth"]
     titles += [
         f"{result.run.method.name}, {point}" for result in chosen for point in ("at 0.5", "calibrated")
     ]

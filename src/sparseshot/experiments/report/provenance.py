@@ -47,16 +47,12 @@ def _command(experiment: Experiment) -> str:
 
 
 def _machines(done: Sequence[Result]) -> str:
+    metrics = [result.metrics for result in done if result.metrics]
     machines = {
         f"{m['gpu'] or m['processor']} ({m['cores']} cores, {m['threads']} threads per run)"
-        for result in done
-        if result.metrics and (m := result.metrics["machine"])
+        for m in (each["machine"] for each in metrics)
     }
-    versions = {
-        ", ".join(f"{name} {number}" for name, number in result.metrics["versions"].items())
-        for result in done
-        if result.metrics
-    }
+    versions = {", ".join(f"{name} {v}" for name, v in each["versions"].items()) for each in metrics}
     return (
         f"{duration(sum(result.seconds for result in done))} of computing on "
         f"{escape('; '.join(sorted(machines)))}. Versions: {escape('; '.join(sorted(versions)))}."
