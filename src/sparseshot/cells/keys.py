@@ -37,13 +37,14 @@ def _keys(words: Any, start: Any) -> Any:
         key = start
         for k in range(words.shape[1]):
             if k == 0 or words[row, k]:  # what follows the text is padding
-                key = _mixed((key ^ words[row, k]) + np.uint64(k + 1) * np.uint64(0x9E3779B97F4A7C15))
+                key = mixed((key ^ words[row, k]) + np.uint64(k + 1) * np.uint64(0x9E3779B97F4A7C15))
         keys[row] = key
     return keys
 
 
 @compiled
-def _mixed(key: Any) -> Any:
+def mixed(key: Any) -> Any:
+    """Return a 64-bit word in which each bit depends on all bits of the key (SplitMix64)."""
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return key ^ (key >> np.uint64(31))

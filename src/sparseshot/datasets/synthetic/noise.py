@@ -8,14 +8,13 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from sparseshot.cells.keys import mixed
 from sparseshot.compiled import compiled
 
 _ROW = np.uint64(0x9E3779B97F4A7C15)
 _COLUMN = np.uint64(0xC2B2AE3D27D4EB4F)
 _CHANNEL = np.uint64(0x165667B19E3779F9)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_SHIFT_1, _SHIFT_2, _SHIFT_3, _SHIFT_TOP = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+_SHIFT_TOP = np.uint64(11)
 
 
 def channels(*, after: int, count: int) -> list[int]:
@@ -28,11 +27,9 @@ def channels(*, after: int, count: int) -> list[int]:
 
 @compiled
 def random_bits(key: int, channel: int, i: int, j: int) -> np.uint64:
-    """Return the 64 bits of lattice place (i, j) in a channel (the finaliser of splitmix64)."""
+    """Return the 64 bits of lattice place (i, j) in a channel."""
     bits = np.uint64(i) * _ROW + np.uint64(j) * _COLUMN + np.uint64(channel) * _CHANNEL + np.uint64(key)
-    bits = (bits ^ (bits >> _SHIFT_1)) * _MIX_1
-    bits = (bits ^ (bits >> _SHIFT_2)) * _MIX_2
-    return bits ^ (bits >> _SHIFT_3)
+    return mixed(bits)  # type: ignore[no-any-return]
 
 
 @compiled
