@@ -169,21 +169,15 @@ def draw_cell(place: Any, radius: float, xy: Any, rings: Any) -> tuple[Any, int,
     Which pixels are drawn does not depend on where the image begins.
     """
     first, last = rings[0], rings[-1]
+    x, y = place
     if first == last:
-        low_x, low_y, high_x, high_y = (
-            place[0] - radius,
-            place[1] - radius,
-            place[0] + radius,
-            place[1] + radius,
-        )
+        low_x, low_y, high_x, high_y = x - radius, y - radius, x + radius, y + radius
     else:
-        low_x, low_y = xy[first:last, 0].min(), xy[first:last, 1].min()
-        high_x, high_y = xy[first:last, 0].max(), xy[first:last, 1].max()
-    low_x, low_y = min(low_x, place[0]), min(low_y, place[1])
-    high_x, high_y = max(high_x, place[0]), max(high_y, place[1])
+        low_x, low_y = min(x, xy[first:last, 0].min()), min(y, xy[first:last, 1].min())
+        high_x, high_y = max(x, xy[first:last, 0].max()), max(y, xy[first:last, 1].max())
     left, top = math.floor(low_x), math.floor(low_y)
     patch = np.zeros((math.floor(high_y) - top + 1, math.floor(high_x) - left + 1), np.uint8)
-    x, y = place[0] - left, place[1] - top
+    x, y = x - left, y - top
     if first == last:
         drawn = _disc(patch, 1, x, y, radius)
     else:

@@ -148,11 +148,8 @@ def _measured(  # noqa: PLR0917  compiled functions know no keyword-only argumen
                 x = column + left - origin[0]
                 if patch[row, column] and 0 <= x < width:
                     count += 1
-                    red, green, blue = (
-                        density[pixels[y, x, 0]],
-                        density[pixels[y, x, 1]],
-                        density[pixels[y, x, 2]],
-                    )
+                    own = pixels[y, x]
+                    red, green, blue = density[own[0]], density[own[1]], density[own[2]]
                     for k in range(2):
                         amount = unmixing[k, 0] * red + unmixing[k, 1] * green + unmixing[k, 2] * blue
                         sums[2 * k] += amount

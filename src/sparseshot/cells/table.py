@@ -161,15 +161,12 @@ class Cells:
         index: Any = rows if isinstance(rows, slice) else np.asarray(rows)
         if not isinstance(rows, slice) and index.dtype != bool:
             index = index.astype(np.intp).reshape(-1)
-        columns: dict[str, Any] = {name: getattr(self, name) for name in ("xy", "label", "id", *_OPTIONAL)}
         chosen: dict[str, Any] = {
-            name: None if column is None else column[index] for name, column in columns.items()
+            name: None if (column := getattr(self, name)) is None else column[index]
+            for name in ("xy", "label", "id", *_OPTIONAL)
         }
-        return replace(
-            self,
-            **chosen,
-            measurements={name: column[index] for name, column in self.measurements.items()},
-        )
+        measurements = {name: column[index] for name, column in self.measurements.items()}
+        return replace(self, **chosen, measurements=measurements)
 
     def __repr__(self) -> str:
         parts = [f"{count:,} {name}" for name, count in self.counts().items() if count]
