@@ -21,17 +21,16 @@ SCORE = "Detection probability"
 """Name of the measurement that holds a score; QuPath's own detectors use it."""
 
 
-def with_score(cells: Cells, score: NDArray[np.floating]) -> Cells:
-    """Return the cells with a column as their score, with 1 for NaN, if it has numbers.
+def with_score(cells: Cells, score: NDArray[np.floating] | None) -> Cells:
+    """Return the cells with a column as their score, with 1 for NaN, if there is one and it has numbers.
 
     A column with numbers outside of [0, 1] is no confidence, and becomes a measurement.
     """
-    missing = np.isnan(score)
-    if missing.all():
+    if score is None or np.isnan(score).all():
         return replace(cells, score=None)
     if np.nanmin(score) < 0 or np.nanmax(score) > 1:
         return replace(cells, score=None, measurements={**cells.measurements, SCORE: score})
-    return replace(cells, score=np.where(missing, 1, score))
+    return replace(cells, score=np.where(np.isnan(score), 1, score))
 
 
 def chosen_image(names: Mapping[Any, str], image: str | int | None, where: str) -> Any:
@@ -49,10 +48,12 @@ def chosen_image(names: Mapping[Any, str], image: str | int | None, where: str) 
     return wanted[0]
 
 
-def filled_ids(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any] | None:
-    """Return ids with empty ones filled in, or None if all are empty."""
+def filled_ids(ids: NDArray[Any] | None, repairs: Repairs) -> NDArray[Any] | None:
+    """Return ids with empty ones filled in, or None if there are none or all are empty."""
+    if ids is None or ids.dtype.kind == "i":
+        return ids
     missing = np.asarray(ids == b"")
-    if ids.dtype.kind == "i" or not missing.any():
+    if not missing.any():
         return ids
     if missing.all():
         return None

@@ -38,7 +38,7 @@ _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f
 def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read files of sparseshot in full, of others geometry, class, score, id and columns of numbers."""
     cells = _read(source.file, source.name, options.repairs)
-    return cells if cells.id is None else replace(cells, id=filled_ids(cells.id, options.repairs))
+    return replace(cells, id=filled_ids(cells.id, options.repairs))
 
 
 def read_places(path: Path, *, measurements: bool = True) -> Cells:
@@ -89,7 +89,7 @@ def _read(
     cells = Cells.concatenate(tables or [Cells([], classes=layout.classes)])
     own = layout.own
     if not own:
-        return cells if cells.score is None else with_score(cells, cells.score)
+        return with_score(cells, cells.score)
     try:
         return replace(
             cells,
@@ -152,7 +152,10 @@ def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs,
     outline, xy = None, np.full((batch.num_rows, 2), np.nan)
     if layout.geometry is not None:
         column = columns[layout.geometry]
-        outline, xy = _shapes(column, where, repairs) if checks else (_unchecked(column), xy)
+        if checks:
+            outline, xy = _shapes(column, where, repairs)
+        else:
+            outline = shapely.from_wkb(column.to_numpy(zero_copy_only=False))
     if "x" in columns and "y" in columns:
         xy = np.column_stack([floats(columns["x"]), floats(columns["y"])])
         repairs.count(NOT_FINITE, len(xy) - (np.abs(xy) <= FARTHEST_PX).all(axis=1).sum())
@@ -165,11 +168,6 @@ def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs,
         outline=outline,
         nucleus=_shapes(columns["nucleus"], where, repairs)[0] if "nucleus" in columns else None,
     )
-
-
-def _unchecked(column: pa.Array) -> NDArray[np.object_]:
-    shapes: NDArray[np.object_] = shapely.from_wkb(column.to_numpy(zero_copy_only=False))
-    return shapes
 
 
 def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:

@@ -127,8 +127,7 @@ def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
         if name not in _NAMES and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
     }
     cells = cells_of_columns(columns, xy, where, measurements=measurements)
-    cells = cells if cells.score is None else with_score(cells, cells.score)
-    return replace(cells, id=None if cells.id is None else filled_ids(cells.id, options.repairs))
+    return replace(with_score(cells, cells.score), id=filled_ids(cells.id, options.repairs))
 
 
 def _whole_numbers(texts: pa.Array) -> pa.Array:

@@ -68,7 +68,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         cells = _with_member(cells, own, reader, source.name)
     measurements = dict(cells.measurements)
     score = measurements.pop(SCORE, None)
-    ids = None if cells.id is None else filled_ids(cells.id, options.repairs)
+    ids = filled_ids(cells.id, options.repairs)
     colors = reader.colors
     cells = replace(
         cells,
@@ -76,7 +76,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         id=ids.astype(np.int64) if ids is not None and reader.ids_are_numbers else ids,
         measurements=measurements,
     )
-    return cells if score is None else with_score(cells, score)
+    return with_score(cells, score)
 
 
 class _Object(NamedTuple):
