@@ -283,6 +283,13 @@ def test_csv_of_outlines_keeps_areas(tmp_path: Path) -> None:
     assert {name: column[0] for name, column in came.measurements.items()} == {"area_px2": 16, "area_um2": 4}
 
 
+@pytest.mark.parametrize("before", ["\n", "\r\n", "\n\n"])
+def test_csv_may_begin_with_empty_lines(tmp_path: Path, before: str) -> None:
+    (tmp_path / "a.csv").write_text(f"{before}x,y,class\n1,2,tumour\n", newline="")
+    cells = read_cells(tmp_path / "a.csv")
+    assert (cells.xy.tolist(), cells.classes) == ([[1.0, 2.0]], ("tumour",))
+
+
 def test_csv_holds_no_formulas(tmp_path: Path) -> None:
     names = ["=1+2", "+x", "-x", "@x", "'=x", "plain"]
     cells = Cells(np.zeros((6, 2)), classes=names, label=range(6), id=names, measurements={"=A1": range(6)})

@@ -42,8 +42,8 @@ _FORMULA = re.compile(r"'?[=+\-@\t\r]")
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read points; other columns of numbers become measurements."""
-    data = source.file.read().removeprefix(b"\xef\xbb\xbf")
-    first = data.lstrip(b"\r\n").partition(b"\n")[0].rstrip(b"\r")
+    data = source.file.read().removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    first = data.partition(b"\n")[0].rstrip(b"\r")
     unquoted = re.sub(rb'"[^"]*"', b"", first)
     delimiter = next((mark for mark in "\t;," if mark.encode() in unquoted), " ")
     if delimiter == " ":
