@@ -160,11 +160,9 @@ def read_lists(
                     path,
                     f"line {number}: {name} is in {splits.lists[listed[name]]} too; leave it in one of them",
                 )
-    found: dict[str, Split] = {}
-    missing: dict[str, Split] = {}
-    for line, split in listed.items():
-        name = line if line in names else Path(line).stem
-        (found if name in names else missing)[name if name in names else line] = split
+    name_of = {line: line if line in names else Path(line).stem for line in listed}
+    found = {name_of[line]: split for line, split in listed.items() if name_of[line] in names}
+    missing = {line: split for line, split in listed.items() if name_of[line] not in names}
     return found, missing
 
 
@@ -202,13 +200,7 @@ def by_patient(
     >>> by_patient({"a1": "train", "a2": "test", "b1": "train"}, {"a1": "a", "a2": "a", "b1": "b"})
     {'a1': None, 'a2': 'test', 'b1': 'train'}
     """
-    rank = {split: number for number, split in enumerate(SPLITS)}  # test is last and strongest
-    strongest: dict[str, Split] = {}
-    for name, split in split_of.items():
-        patient = patient_of[name]
-        if split is not None and rank[split] >= rank[strongest.get(patient, "train")]:
-            strongest[patient] = split
-    return {
-        name: split if split is not None and strongest[patient_of[name]] == split else None
-        for name, split in split_of.items()
-    }
+    kept: dict[str, Split] = {}
+    for split in SPLITS:  # test is last, so it replaces the others
+        kept |= {patient_of[name]: split for name, own in split_of.items() if own == split}
+    return {name: own if own == kept.get(patient_of[name]) else None for name, own in split_of.items()}
