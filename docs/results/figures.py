@@ -1,7 +1,5 @@
 """Draw the figures of docs/results.md from the raw metrics: ``python docs/results/figures.py``."""
 
-from pathlib import Path
-
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from tables import FRACTIONS, HERE, PLACES, comparisons, shares_of
@@ -36,15 +34,15 @@ def draw_task(task: str) -> bytes:
         return as_svg(canvas)
 
 
-def main(folder: Path = HERE) -> None:
+def main() -> None:
     """Write the figures."""
     for task in ("segment", "detect"):
-        (folder / f"{task}.svg").write_bytes(draw_task(task))
+        (HERE / f"{task}.svg").write_bytes(draw_task(task))
     shares = {
         comparisons()[place].title: [share for f in FRACTIONS for share in shares_of(place, f)]
         for place in PLACES
     }
-    (folder / "marked-share.svg").write_bytes(draw_shares(shares))
+    (HERE / "marked-share.svg").write_bytes(draw_shares(shares))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from sparseshot.cells.formats.xml_text import attribute, elements, positions, ve
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
 
-_NO_CELLS = {"Measurement": "measured lines left out"}
 _YELLOW = (244, 250, 88)
 _POINTS = ("Dot", "PointSet")
 _OUTLINES = ("Polygon", "Spline", "Rectangle")
@@ -31,8 +30,8 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         if group and color:
             gathered.colors.setdefault(group, color)
         kind, what = element.get("Type", "Polygon"), f"annotation {name[:200]!r}"
-        if kind in _NO_CELLS:
-            options.repairs.count(_NO_CELLS[kind])
+        if kind == "Measurement":
+            options.repairs.count("measured lines left out")
             continue
         if kind not in (*_POINTS, *_OUTLINES):
             raise FormatError(source.name, f"{what} is a {kind}; known are {', '.join(_POINTS + _OUTLINES)}")
