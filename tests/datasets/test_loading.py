@@ -71,9 +71,7 @@ def test_monuseg_from_xml_and_from_label_masks_agree(real_data: Path, tmp_path: 
             (place / kind).mkdir(parents=True, exist_ok=True)
             (place / kind / name).symlink_to(folder / "MoNuSegTrainingData" / kind / name)
     masks = {sample.name: sample for sample in load_dataset("monuseg", folder)}
-    with pytest.warns(
-        RepairWarning, match=r"MoNuSeg: 4 of 4 files of labels mended: .*self-crossing outlines"
-    ):
+    with pytest.warns(RepairWarning, match=r"MoNuSeg: 4 of 4 label files repaired: .*self-crossing outlines"):
         outlines = load_dataset("monuseg", tmp_path)
     assert len(outlines) == len(outlines.mended) == 4
     for sample in outlines:
@@ -93,7 +91,7 @@ def test_brca_m2c_has_21780_cells_in_the_90_images_at_hand(real_data: Path) -> N
 
 
 def test_monusac_is_read_from_its_slides(real_data: Path) -> None:
-    with pytest.warns(RepairWarning, match=r"MoNuSAC: 6 of 6 files of labels mended: .*; and 1 more"):
+    with pytest.warns(RepairWarning, match=r"MoNuSAC: 6 of 6 label files repaired: .*; and 1 more"):
         dataset = load_dataset("monusac", real_data)
     assert dataset.counts() == {"Epithelial": 354, "Lymphocyte": 222, "Neutrophil": 14, "Macrophage": 6}
     assert dataset.groups == ("TCGA-G9-6342", "TCGA-MH-A560")

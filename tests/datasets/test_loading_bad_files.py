@@ -120,7 +120,7 @@ def test_brca_rows_that_make_no_sense_are_named(tmp_path: Path, row: str) -> Non
 
 def test_cells_outside_their_image_are_counted_and_left_out(tmp_path: Path) -> None:
     brca(tmp_path, "3 35 1\n30 2 1\n-1 2 2\n")  # the image has 30 rows
-    with pytest.warns(RepairWarning, match=r"BRCA-M2C: 1 of 1 files of labels mended: .*2 cells outside"):
+    with pytest.warns(RepairWarning, match=r"BRCA-M2C: 1 of 1 label files repaired: .*2 cells outside"):
         assert len(one("brca_m2c", tmp_path).cells) == 1
 
 

@@ -49,7 +49,7 @@ def rings_of(outlines: NDArray[Any]) -> Rings:
 
 
 def joined(polygons: NDArray[np.object_], owner: NDArray[np.integer], count: int) -> NDArray[np.object_]:
-    """Return for each of ``count`` owners its polygon, a multipolygon of its several, or None."""
+    """Return for each owner its polygon, a multipolygon if it has several, or None if it has none."""
     order = np.argsort(owner, kind="stable")
     polygons, owner = polygons[order], owner[order]
     outlines = np.full(count, None, object)
@@ -62,7 +62,7 @@ def joined(polygons: NDArray[np.object_], owner: NDArray[np.integer], count: int
 
 
 def offsets(counts: NDArray[Any] | list[int]) -> NDArray[np.int64]:
-    """Turn counts into where each part begins and the last one ends.
+    """Turn counts into offsets: where each part begins, and where the last one ends.
 
     >>> offsets(np.array([2, 0, 3]))
     array([0, 2, 2, 5])
@@ -71,7 +71,7 @@ def offsets(counts: NDArray[Any] | list[int]) -> NDArray[np.int64]:
 
 
 def expanded(counts: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each of ``sum(counts)`` parts which whole it belongs to, and its number in it.
+    """Return for each of ``sum(counts)`` parts the index of its owner, and its index within that.
 
     >>> expanded(np.array([2, 0, 3]))
     (array([0, 0, 2, 2, 2]), array([0, 1, 0, 1, 2]))

@@ -86,7 +86,7 @@ class Variant:
                 _unpacked(text, length) for text, length in zip(content["rows"], content["of"], strict=True)
             )
             if [int(mask.sum()) for mask in masks] != content["marks"]:
-                raise FormatError(path, "its rows are not as many as it says; copy the file again")
+                raise FormatError(path, "its number of rows is not the stated one; copy the file again")
             return cls(float(content["fraction"]), int(content["seed"]), str(content["source"]), masks)
         except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise FormatError(path, f"is not a variant file: {error}") from None
@@ -95,8 +95,8 @@ class Variant:
 def source_hash(tables: Cells | Sequence[Cells]) -> str:
     """Return a hash of the number, ids, classes and coordinates of marks.
 
-    Coordinates are rounded to pixels, at a limit off their middles and edges, where centroids computed on two
-    machines could fall on either side.
+    Coordinates are rounded to pixels, at an offset from pixel centres and edges: centroids computed on two
+    machines could fall on either side of those.
     """
     digest = hashlib.blake2b(digest_size=16)
     for table in [tables] if isinstance(tables, Cells) else tables:

@@ -1,4 +1,4 @@
-"""Comparison of a folder with the catalogue: what is missing, what is wrong."""
+"""Comparison of a folder with the catalogue: missing, unreadable and unexpected files."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class PartReport:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What :func:`check` found.
+    """Result of :func:`check`.
 
     Attributes:
         name: name of the data set.
@@ -49,7 +49,7 @@ class CheckReport:
         parts: one row per published part; and the total where only that of the cells is known.
         used: number of images of each split; unused ones are counted as ``left out``.
         problems: files that are missing, unreadable or inconsistent, one line each.
-        mended: what is repaired on reading, e.g. cells outside their image; not a failure.
+        mended: repairs made while reading, e.g. cells outside their image; not a failure.
         ok: whether everything is there and as expected.
     """
 

@@ -49,7 +49,7 @@ def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int], m
     if mask.shape != size_px[::-1]:
         raise FormatError(
             path,
-            f"is {mask.shape[1]} × {mask.shape[0]}, its image {size_px[0]} × {size_px[1]}; one is another's",
+            f"is {mask.shape[1]} × {mask.shape[0]}, its image {size_px[0]} × {size_px[1]}; sizes must agree",
         )
     unknown = np.setdiff1d(mask, (0, 128, 255))
     if len(unknown):

@@ -162,7 +162,7 @@ def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> 
     left_out += map(str, errors)
     mended = [line for _, repairs in tried for line in repairs]
     _warn(f"{info.title}: {len(left_out)} images left out, {len(samples)} kept", left_out)
-    _warn(f"{info.title}: {len(mended)} of {len(tried)} files of labels mended", mended)
+    _warn(f"{info.title}: {len(mended)} of {len(tried)} label files repaired", mended)
     classes = info.classes or tuple(
         dict.fromkeys(kind for sample in samples for kind in sample.cells.classes)
     )

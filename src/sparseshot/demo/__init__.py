@@ -1,8 +1,8 @@
-"""The whole job in a few minutes on a synthetic slide: sparse marks, several losses, one page.
+"""The whole workflow in a few minutes on a synthetic slide: sparse marks, several losses, one page.
 
 ::
 
-    demo_folder  what is made, how long is trained, and the files
+    demo_folder  the plan and the files
     stages       the slide, the losses, the judgement, the page
     loss_worker  the process of one loss: training and prediction
     judging      scores against the ground truth

@@ -1,4 +1,4 @@
-"""What the demo makes and trains, and its files.
+"""The plan of the demo, and its files.
 
 ::
 
@@ -48,7 +48,7 @@ class DemoPlan:
         steps: of training.
         crop_px: side of a training crop.
         channels: width of the network.
-        view_um: side of the square that is shown closely.
+        view_um: side of the square that is shown enlarged.
     """
 
     losses: tuple[str, ...] = LOSSES

@@ -1,4 +1,4 @@
-"""The page of the demo: numbers, pictures and what to do next, as one HTML file."""
+"""The page of the demo: numbers, pictures and next steps, as one HTML file."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -101,7 +101,7 @@ def _slide_section(folder: DemoFolder, judged: Judged, pictures: dict[str, bytes
             return _add(pictures, draw_closely(slide, box, layers, side_px=_CLOSE_PX))
 
         given = {
-            "The slide; the frame is shown closely below": overview([], [box]),
+            "The slide; the frame is enlarged below": overview([], [box]),
             f"The marks: {len(marks):,} cells": overview([(marks.xy, MARK)]),
             f"The ground truth: {len(truth):,} cells": overview([(truth.xy, MARK)]),
         }
@@ -124,10 +124,10 @@ def _slide_section(folder: DemoFolder, judged: Judged, pictures: dict[str, bytes
         "## The slide and its marks",
         _picture_table(given),
         "## Found and missed cells",
-        "Green rings: found. Yellow dots: missed. Blue crosses: false, there is no cell.",
+        "Green rings: found. Yellow dots: missed. Blue crosses: false, no cell is there.",
         "### The whole slide, at threshold 0.5",
         _picture_table(whole),
-        f"### Closely, {folder.plan.view_um:.0f} µm across",
+        f"### Enlarged, {folder.plan.view_um:.0f} µm across",
         *map(_picture_table, rows),
         "*This square is chosen by its number of cells alone: nine of ten squares have fewer.*",
     ]

@@ -34,7 +34,7 @@ class OperatingCells:
     matching: Matching
 
     def scores(self, marked: NDArray[np.bool_]) -> dict[str, float | None]:
-        """Return scores and counts; ``marked`` tells which true cells were marked."""
+        """Return scores and counts; ``marked`` selects the true cells that were marked."""
         counts = self.matching.counts
         return {
             "threshold": self.threshold,
@@ -65,7 +65,7 @@ class JudgedLoss:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The content of ``numbers.json``, and what the pictures show."""
+    """The content of ``numbers.json``, and the cells shown in the pictures."""
 
     numbers: dict[str, Any]
     truth: Cells

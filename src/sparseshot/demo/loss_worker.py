@@ -29,7 +29,7 @@ def main(loss: str) -> int:
 
 
 def find_cells(folder: DemoFolder, loss: str) -> None:
-    """Train on the marks and predict the slide with one loss, or do what is left of it."""
+    """Train on the marks and predict the slide with one loss, or finish an interrupted run."""
     own = folder.of_loss(loss)
     data = TrainingData(pairs=((folder.slide, folder.marks),))
     checkpoint = train_run(folder.plan.config(loss), data, own.run, show=False)

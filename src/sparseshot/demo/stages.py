@@ -38,7 +38,7 @@ class Demo:
 
 
 def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) -> Demo:
-    """Make the slide, train and predict with each loss, judge, write the page; or do what is left of it.
+    """Make the slide, train and predict with each loss, judge, write the page; or finish an interrupted demo.
 
     After an interruption of any kind the same call resumes.
 

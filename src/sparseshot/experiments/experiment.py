@@ -159,7 +159,7 @@ class Subject:
         return files
 
     def source(self, root: Path | None, *, fraction: float, seed: int) -> TrainingData:
-        """Return what a run is trained on."""
+        """Return the training data of a run."""
         marks: dict[str, Any] = {"fraction": fraction, "seed": seed, "marking": self.marking}
         if self.own is None:
             return TrainingData(dataset=self.dataset, root=root, **marks)

@@ -33,7 +33,7 @@ from sparseshot.training.runs import train_run
 
 
 def main(folder: Path) -> int:
-    """Do the run described in ``folder``; return 0, or 1 after recording the error."""
+    """Perform the run described in ``folder``; return 0, or 1 after recording the error."""
     end_with_parent()
     try:
         file = read_as(folder / RUN, RunFile)
@@ -48,7 +48,7 @@ def main(folder: Path) -> int:
 
 
 def perform(run: Run, root: Path | None, folder: Path) -> None:
-    """Do a run, or what is left of it; its metrics are written last."""
+    """Perform a run, or finish an interrupted one; its metrics are written last."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
         metrics = (_with_clicks if run.method.policy else _with_marks)(run, root, folder)

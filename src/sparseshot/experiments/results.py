@@ -48,7 +48,7 @@ class Result:
         folder: its folder.
         metrics: content of its metrics.json; None if it is not finished.
         failure: why it failed; None if it did not fail or was not run.
-        ran: whether the call of :func:`run_experiment` that returned it ran it.
+        ran: whether it ran in the call of :func:`run_experiment` that returned it.
     """
 
     run: Run

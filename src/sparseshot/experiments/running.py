@@ -1,4 +1,4 @@
-"""Run what is missing of an experiment, each run in a process of its own."""
+"""Run the missing runs of an experiment, each in a process of its own."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ from sparseshot.training.logs import read_log
 from sparseshot.training.loop import CONFIG
 from sparseshot.training.runs import with_choices_of
 
-_REPORT_SECONDS = 1.0  # between two looks at the logs, which take a while to read in long runs
+_REPORT_SECONDS = 1.0  # between two reads of the logs, which take a while in long runs
 
 Command = Callable[[Path], Sequence[str]]
 Say = Callable[[str], None]
@@ -51,7 +51,7 @@ def run_experiment(
     begin: Begin = no_progress,
     command: Command | None = None,
 ) -> list[Result]:
-    """Run what is missing, and return the results of the chosen runs in the order of the experiment.
+    """Run the missing runs, and return the results of the chosen runs in the order of the experiment.
 
     A run that fails is recorded as failed, and the others continue. After an interruption of any kind the
     same call resumes.
@@ -86,7 +86,7 @@ def run_experiment(
 
 
 def _jobs(runs: Sequence[Run], out: Path, root: Path | None, command: Command) -> Iterator[CommandJob]:
-    """Yield the jobs; a run's folder is prepared when its job is taken."""
+    """Yield the jobs; the folder of a run is prepared when its job starts."""
     for run in runs:
         folder = run_folder(out, run.name)
         make_folder(folder)
@@ -167,7 +167,7 @@ def is_finished(run: Run, out: Path, files: Mapping[str, str]) -> bool:
 
 
 def _beyond_config(run: Run) -> dict[str, Any]:
-    """Return what decides a run besides its name, its configuration and its files."""
+    """Return the settings of a run that neither its name, its configuration nor its files contain."""
     method, own = run.method, run.subject.own
     tau = {"tau": method.tau} if method.rounds > 1 else {}
     data = {} if own is None else {"mpp": own.mpp, "exhaustive_class": own.exhaustive_class}

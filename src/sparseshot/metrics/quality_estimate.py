@@ -24,7 +24,7 @@ FEW_CERTAIN = 20
 """Number of predictions in exhaustive regions from which on precision is counted there."""
 
 WIDE_THRESHOLD = 0.5
-"""Width of the interval of a threshold above which it hardly says anything."""
+"""Width of the interval of a threshold above which it is uninformative."""
 
 _BIN_LOGITS = 0.25
 _BELOW_LOGITS = 1.0
@@ -63,7 +63,7 @@ class Evidence:
     marked_share: float | None = None
 
     def __add__(self, other: "Evidence") -> "Evidence":
-        """Join what was seen in two places; interval and marked share are those of the first."""
+        """Add the evidence of two places; interval and marked share are those of the first."""
         return Evidence(
             self.of_marks + other.of_marks,
             self.of_all + other.of_all,
@@ -78,7 +78,7 @@ class Evidence:
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether the marks hardly tell where the threshold should be."""
+        """Whether the marks are too few to determine the threshold."""
         return self.interval.high - self.interval.low > WIDE_THRESHOLD
 
 
@@ -129,7 +129,7 @@ class ExpectedQuality:
         return value, low, high
 
     def sentence(self) -> str:
-        """Return what is expected, and what that rests on, in words."""
+        """Return the expected quality, and the evidence for it, in words."""
         text = (
             f"about {self.recall.shown()} of the cells are found, and {self.precision.shown()} of what is "
             f"found are cells; expected F1 {self.f1.value:.2f} ({self.f1.low:.2f}–{self.f1.high:.2f}); from "
@@ -145,7 +145,7 @@ def expected_quality(evidence: Evidence, threshold: float) -> ExpectedQuality | 
     """Return the expected quality at a threshold; None without marks or where none of them is found.
 
     Args:
-        evidence: what held-out marks tell.
+        evidence: scores at held-out marks.
         threshold: of the predictions.
 
     >>> random = np.random.default_rng(0)

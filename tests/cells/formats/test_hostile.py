@@ -344,7 +344,7 @@ def test_masks_that_claim_to_be_huge(tmp_path: Path) -> None:
         ("a.json", b'{"features":[]} trailing', "not valid JSON"),
         ("a.json", b"\xff\xfe{\x00", "UTF-16"),
         ("a.dat", b"hello", "no known format"),
-        ("a.csv", b"a,b\n1,2\n", "x and y are wanted"),
+        ("a.csv", b"a,b\n1,2\n", "x and y are needed"),
         ("a.csv", b"1,2,3,4\n", "no header"),
         ("a.csv", b"x,y\n1,two\n", "two"),
         ("a.csv", b"x,x,y\n1,2,3\n", "more than one column for x"),

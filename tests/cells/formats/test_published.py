@@ -118,7 +118,7 @@ def test_one_instance_in_two_pieces_stays_one(tmp_path: Path) -> None:
         ({"inst_map": LABELS, "type_map": np.zeros((2, 2))}, "type_map is"),
         ({"inst_map": LABELS, "inst_type": ["a", "b", "c"]}, "inst_type holds"),
         ({"detection": np.zeros((3, 3))}, "N × 2"),
-        ({"other": 1}, "holds other; inst_map or detection is wanted"),
+        ({"other": 1}, "holds other; inst_map or detection is needed"),
     ],
 )
 def test_mat_files_that_make_no_sense(tmp_path: Path, content: dict[str, Any], reason: str) -> None:

@@ -49,7 +49,7 @@ def _members(archive: zipfile.ZipFile, path: Path, left: list[int]) -> Iterator[
                 unpacked = _Limited(archive.open(info), path, left)
             yield OpenFile(io.BufferedReader(unpacked, BUFFER_BYTES), f"{path}/{name}")
     if not found:
-        raise FormatError(path, "holds no .geojson or .json file; a .zip of QuPath exports is wanted")
+        raise FormatError(path, "holds no .geojson or .json file; expected is a .zip of QuPath exports")
 
 
 class _Limited(io.RawIOBase):

@@ -22,7 +22,7 @@ Ring = NDArray[np.float64]
 
 @dataclass
 class Gathered:
-    """Rows of a table to be; a cell is a list of polygons, which are lists of rings, or a point.
+    """Rows collected for a table; a cell is a list of polygons, which are lists of rings, or a point.
 
     Attributes:
         polygons: of each cell; empty for a point or a shape.

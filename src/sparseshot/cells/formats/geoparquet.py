@@ -49,7 +49,7 @@ def read_places(path: Path, *, measurements: bool = True) -> Cells:
 
 
 def read_own(path: Path) -> Cells:
-    """Read a file that this program wrote and nobody changed since: its outlines are not checked again."""
+    """Read a file written by this program and unchanged since, without checking its outlines again."""
     return _read(path, path.name, Repairs(), checks=False)
 
 

@@ -98,7 +98,7 @@ def _tiff(source: OpenFile) -> NDArray[Any]:
         with tifffile.TiffFile(source.file, is_ome=False) as tiff:
             if len(tiff.series) != 1:
                 count = len(tiff.series)
-                raise FormatError(source.name, f"holds {count} images, as slides do; a mask is one")
+                raise FormatError(source.name, f"holds {count} images, as slides do; a mask is one image")
             refuse_huge(tiff.series[0].shape, tiff.series[0].dtype.itemsize, source.file)
             labels: NDArray[Any] = tiff.asarray()
             return labels

@@ -39,7 +39,7 @@ def _variables(path: str) -> bytes:
 
     found = [name for name, _, _ in scipy.io.whosmat(path)]
     if not {"inst_map", "detection"} & set(found):
-        return f"error: holds {', '.join(found) or 'nothing'}; inst_map or detection is wanted".encode()
+        return f"error: holds {', '.join(found) or 'nothing'}; inst_map or detection is needed".encode()
     content: dict[str, Any] = scipy.io.loadmat(path, variable_names=WANTED)
     arrays: dict[str, Any] = {name: np.asarray(content[name]) for name in WANTED if name in content}
     for name, array in arrays.items():

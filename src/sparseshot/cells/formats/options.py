@@ -1,4 +1,4 @@
-"""Arguments of readers and writers; each takes those that concern it."""
+"""Arguments of readers and writers; each uses those that it needs."""
 
 from dataclasses import dataclass
 from importlib import import_module

@@ -71,7 +71,7 @@ def _names(given: Sequence[str] | None, width: int, where: str) -> list[str]:
     if repeated:
         raise FormatError(where, f"has more than one column for {', '.join(sorted(repeated))}")
     if not ({"x", "y"} <= set(names) or {"x_um", "y_um"} <= set(names)):
-        raise FormatError(where, f"has columns {', '.join(texts[:20])}; x and y are wanted")
+        raise FormatError(where, f"has columns {', '.join(texts[:20])}; x and y are needed")
     return names
 
 

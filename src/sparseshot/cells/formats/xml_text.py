@@ -1,4 +1,4 @@
-"""What the XML formats share: a safe walk over elements, coordinates and text of attributes."""
+"""Functions of all XML formats: safe iteration over elements, coordinates, text of attributes."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Synthetic tissue as many laboratories and scanners would show it, to learn from."""
+"""Synthetic tissue with the variety of many laboratories and scanners, for training."""
 
 import io
 import math
@@ -17,7 +17,7 @@ from sparseshot.images.slide import SlideDefaults
 
 @dataclass(frozen=True)
 class Scanner:
-    """What a scanner does to an image.
+    """Changes that a scanner makes to an image.
 
     Attributes:
         magnification: objects appear larger by this factor than the resolution says.

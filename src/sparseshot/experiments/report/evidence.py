@@ -1,4 +1,4 @@
-"""Sections on what happened: what was excluded, the estimated share of marks, what was found."""
+"""Sections on excluded locations, the estimated share of marks, and example images."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -13,7 +13,7 @@ _FREE_LICENCES = ("CC BY 4", "CC BY-SA", "CC0", "BSD", "MIT", "Apache", "GPL", "
 
 
 def exclusion_section(comparisons: Sequence[Comparison]) -> Parts:
-    """Return the section on what was excluded during training."""
+    """Return the section on the locations excluded during training."""
     figures = []
     for comparison in comparisons:
         for row in comparison.rows:

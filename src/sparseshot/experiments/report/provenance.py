@@ -14,7 +14,7 @@ from sparseshot.terminal import duration
 
 
 def provenance_section(results: Results) -> Parts:
-    """Return the commands, their cost, and what went wrong."""
+    """Return the commands, their cost, errors and warnings."""
     parts: Parts = ["## Runs"]
     for experiment in results.experiments:
         states = [result.state for result in results.of(experiment)]

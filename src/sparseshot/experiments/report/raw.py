@@ -31,7 +31,7 @@ def write_raw_metrics(results: Results, path: Path) -> None:
 
 
 def _run(result: Result) -> dict[str, Any]:
-    """Return the numbers of a run, without those that it does not have."""
+    """Return the numbers of a run; missing ones are left out."""
     run, metrics = result.run, result.metrics
     entry: dict[str, Any] = {
         "name": run.name,
