@@ -113,6 +113,12 @@ def test_wbc_zheng_has_one_whole_cell_an_image(real_data: Path) -> None:
 # The others, in small copies of their publishers' layouts.
 
 
+def test_an_image_above_the_limit_of_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_datasets.cpm15(tmp_path, 1)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)  # Pillow alone would refuse 1200 pixels
+    assert_has_the_three_cells(one("cpm15", tmp_path))
+
+
 def test_consep(tmp_path: Path) -> None:
     for part, types in (("Train", (2, 2, 7)), ("Test", (1, 3, 5))):
         small_datasets.image(tmp_path / "CoNSeP" / part / "Images" / f"{part.lower()}_1.png")

@@ -9,7 +9,6 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from sparseshot.cells import Cells
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo, Split, dataset_info
@@ -17,7 +16,7 @@ from sparseshot.datasets.labels import READERS
 from sparseshot.datasets.layout import Entry, find_layout
 from sparseshot.errors import DataNotFoundError, InputError, RepairWarning, SlideError, SparseshotError
 from sparseshot.images import Grid, open_slide
-from sparseshot.images.plain_image import MAX_PIXELS
+from sparseshot.images.plain_image import MAX_PIXELS, opened_image
 
 _PLAIN_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"})
 _SHOWN = 5
@@ -216,7 +215,7 @@ def _size_and_mpp(path: Path, mpp: float | None) -> tuple[tuple[int, int], float
         with open_slide(path, mpp=mpp) as slide:
             return slide.size, slide.mpp
     try:
-        with Image.open(path) as image:
+        with opened_image(path) as image:
             return image.size, mpp
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError) as error:
         raise SlideError(path, f"cannot be read as an image ({error}); copy it again") from error
