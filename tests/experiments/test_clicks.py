@@ -9,6 +9,7 @@ from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
 from sparseshot.errors import FormatError
 from sparseshot.experiments import Results, open_experiment, read_experiment, run_experiment
 from sparseshot.experiments.clicks import click_budgets
+from sparseshot.experiments.report.evidence import may_be_shown
 from sparseshot.experiments.report.raw import raw_metrics
 
 POLICIES = """
@@ -90,4 +91,5 @@ def test_an_unknown_policy_is_found_before_anything_runs(tmp_path: Path) -> None
 def test_the_synthetic_slide_needs_no_data(tmp_path: Path) -> None:
     runs = [run for run in open_experiment("clicks").runs if run.subject.dataset == "synthetic"]
     assert runs[0].subject.title == "synthetic slide"
+    assert may_be_shown(runs[0].subject.licence)
     runs[0].subject.check_data(None)

@@ -114,7 +114,7 @@ class Subject:
     def licence(self) -> str:
         """Licence of the images."""
         if self.dataset == SYNTHETIC:
-            return "none"
+            return "public domain"
         return dataset_info(self.dataset).licence if self.own is None else "your own"
 
     @property
