@@ -149,8 +149,8 @@ def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
         "inst_map": np.concatenate([[0], values])[row].astype(np.int64),
         "type_map": np.concatenate([[0], types])[row].astype(np.int32),
         "inst_type": types[visible, None],
-        "inst_centroid": cells.xy[visible]
-        - HALF_PX,  # HoVer-Net counts from 0 and means the middle of a pixel
+        # HoVer-Net counts from 0 and means the middle of a pixel.
+        "inst_centroid": cells.xy[visible] - HALF_PX,
         "class_names": np.array(cells.classes, dtype=object),
     }
     scipy.io.savemat(file, content, do_compression=True)
