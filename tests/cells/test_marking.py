@@ -65,6 +65,6 @@ def test_a_fraction_is_a_fraction(marking: str, fraction: float) -> None:
 
 def test_what_cannot_be_chosen() -> None:
     points = Cells(np.zeros((3, 2)))
-    for marking, cure in (("large", "no size"), ("classes", "one class"), ("small", "there are random")):
+    for marking, cure in (("large", "no size"), ("classes", "one class"), ("small", "Known are random")):
         with pytest.raises(InputError, match=cure):
             choose_marks([points], 0.5, seed=0, marking=marking)

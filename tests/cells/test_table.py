@@ -90,7 +90,7 @@ def test_selection_keeps_every_column() -> None:
 def test_counts_and_classes() -> None:
     assert example().counts() == {"tumour": 1, "immune": 1, "unclassified": 1}
     assert example().of_class("immune").xy.tolist() == [[1, 2]]
-    with pytest.raises(InputError, match="there are tumour, immune"):
+    with pytest.raises(InputError, match="Known are tumour, immune"):
         example().of_class("stroma")
 
 

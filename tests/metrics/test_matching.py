@@ -189,5 +189,5 @@ def test_a_found_cell_speaks_for_one_mark_only() -> None:
     assert (own, others) == (Counts(tp=1), Counts(fn=2))
     own, others = exclusive_counts(truth, cells((50, 1, 0), (200, 200, 0)), of_class="a")
     assert (own, others) == (Counts(fn=1), Counts(tp=1, fn=1))
-    with pytest.raises(InputError, match="no class named 'c'; there are a, b"):
+    with pytest.raises(InputError, match=r"there is no class 'c'\. Known are a, b"):
         exclusive_counts(truth, truth, of_class="c")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells.subsets import apply_masks, strata, subset
 from sparseshot.cells.table import Cells
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, unknown_name
 
 
 def choose_marks(
@@ -37,7 +37,7 @@ def choose_marks(
     if marking == "random":
         return subset(tables, fraction, seed=seed)
     if marking not in ORDERS:
-        raise InputError(f"there is no marking {marking!r}; there are {', '.join(MARKINGS)}")
+        raise InputError(unknown_name("marking", marking, MARKINGS))
     sizes = [len(table) for table in tables]
     order = ORDERS[marking](tables, seed)
     wanted = np.zeros(sum(sizes), bool)

@@ -23,7 +23,7 @@ from sparseshot.cells.columns import (
     stacked_notes,
     stacked_numbers,
 )
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, unknown_name
 
 KINDS = ("detection", "annotation", "cell")
 """The kinds of object QuPath knows, in the order of the codes in :attr:`Cells.kind`."""
@@ -213,7 +213,7 @@ class Cells:
         """Return the cells of the named classes."""
         unknown = [name for name in names if name not in self.classes]
         if unknown:
-            raise InputError(f"no class named {unknown[0]!r}; there are {', '.join(self.classes)}")
+            raise InputError(unknown_name("class", unknown[0], self.classes))
         return self[np.isin(self.label, [self.classes.index(name) for name in names])]
 
     def renamed(self, names: Mapping[str, str]) -> Self:

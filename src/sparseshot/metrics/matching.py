@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.cells.buckets import checked_points, checked_radius
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, unknown_name
 from sparseshot.metrics.assignment import Candidates
 from sparseshot.metrics.counts import Counts
 
@@ -121,7 +121,7 @@ def exclusive_counts(
     (Counts(tp=1, fp=0, fn=1), Counts(tp=1, fp=0, fn=0))
     """
     if of_class not in truth.classes:
-        raise InputError(f"no class named {of_class!r}; there are {', '.join(truth.classes)}")
+        raise InputError(unknown_name("class", of_class, truth.classes))
     matching = match_cells(truth, found, radius_um=radius_um)
     wanted = truth.label == truth.classes.index(of_class)
     hit = np.zeros(len(truth), np.bool_)

@@ -444,7 +444,7 @@ def test_names_by_which_nothing_is_written(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=reason):
             cells.write(tmp_path / name)
-    with pytest.raises(InputError, match="no format is called 'word'"):
+    with pytest.raises(InputError, match="there is no format 'word'"):
         write_cells(cells, tmp_path / "a.doc", format="word")
     with pytest.raises(OutputError, match="create it first"):
         cells.write(tmp_path / "missing" / "a.csv")

@@ -16,7 +16,7 @@ from sparseshot.cells.formats.options import ReadOptions, WriteOptions
 from sparseshot.cells.formats.sniffing import sniff
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotWarning
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotWarning, unknown_name
 from sparseshot.files import replacing, replacing_folder
 
 
@@ -177,7 +177,7 @@ def _by_ending(path: Path, name: str) -> str:
 
 def _format(name: str) -> Format:
     if name not in FORMATS:
-        raise InputError(f"no format is called {name!r}; there are {', '.join(FORMATS)}")
+        raise InputError(unknown_name("format", name, FORMATS))
     return FORMATS[name]
 
 
@@ -190,9 +190,8 @@ def _module(name: str) -> Any:
 def _opened(path: Path, packed: str, name: str) -> Iterator[BinaryIO]:
     with path.open("w+b") as file:  # HDF5 reads what it has written
         if packed == ".gz":
-            with gzip.GzipFile(
-                "", "wb", 6, file, mtime=0
-            ) as stream:  # without a time: equal cells, equal files
+            # Without a time, so that equal cells are equal files.
+            with gzip.GzipFile("", "wb", 6, file, mtime=0) as stream:
                 yield stream  # type: ignore[misc]
         elif packed == ".zip":
             inner = zipfile.ZipInfo(Path(name).stem.removesuffix(".geojson") + ".geojson")
