@@ -1,16 +1,28 @@
 """Runs of a simulated annotator on tiny data."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
 
 from sparseshot.errors import FormatError
-from sparseshot.experiments import Results, open_experiment, read_experiment, run_experiment
-from sparseshot.experiments.clicks import click_budgets
+from sparseshot.experiments import (
+    Method,
+    OwnData,
+    Results,
+    Run,
+    Subject,
+    open_experiment,
+    read_experiment,
+    run_experiment,
+)
+from sparseshot.experiments.clicks import click_budgets, take_first_round
 from sparseshot.experiments.report.evidence import may_be_shown
 from sparseshot.experiments.report.raw import raw_metrics
+from sparseshot.experiments.results import RunFile
+from sparseshot.files import make_folder, write_json
 
 POLICIES = """
 [losses.at-random]
@@ -61,6 +73,22 @@ def test_rounds_are_scored_shared_and_resumed(tmp_path: Path) -> None:
     assert again[1].score("half") == results[1].score("half")
     told = {run["name"]: run for run in raw_metrics(Results.read(out))["runs"]}
     assert told["tnbc-detect-reviewed-60-s0"]["rounds"][0]["clicks"] == 20
+
+
+@pytest.mark.parametrize(("images", "is_taken"), [("a.csv", True), ("b.csv", False)])
+def test_the_first_round_is_taken_from_the_same_data_alone(
+    tmp_path: Path, images: str, is_taken: bool
+) -> None:
+    own, other = (Subject("mine", own=OwnData("mine", file, "test.csv")) for file in ("a.csv", images))
+    run = Run(own, "detect", Method("random", "adaptive", policy="random"), 60, 0, "standard")
+    before = replace(run, subject=other, method=replace(run.method, name="review", policy="review"))
+    make_folder(tmp_path / before.name / "rounds" / "0")
+    write_json(tmp_path / before.name / "run.json", RunFile(before, None))
+    write_json(tmp_path / before.name / "rounds" / "0" / "round.json", {})
+    (tmp_path / before.name / "rounds" / "0" / "config.json").write_text(run.config().to_json())
+    make_folder(tmp_path / run.name / "rounds")
+    take_first_round(run, run.config(), tmp_path / run.name)
+    assert (tmp_path / run.name / "rounds" / "0" / "round.json").exists() == is_taken
 
 
 def test_the_budgets_grow_geometrically() -> None:

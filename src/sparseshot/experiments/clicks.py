@@ -15,7 +15,7 @@ from sparseshot.active.annotator import Annotation, Opportunity, first_marks, sp
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.experiments.experiment import SYNTHETIC, Run
-from sparseshot.experiments.results import ROUNDS
+from sparseshot.experiments.results import ROUNDS, RUN, RunFile
 from sparseshot.files import make_folder, read_as, replacing, write_json
 from sparseshot.images import Box, Grid, open_slide
 from sparseshot.prediction.model import Model
@@ -65,7 +65,7 @@ def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint,
         before = annotation.marks
         place = folder / ROUNDS / str(number)
         if number == 0:
-            _take_from_sibling(run, config, folder)
+            take_first_round(run, config, folder)
         checkpoint, record = _round(config, checkpoint, annotation, test, place)
         records.append(record)
     assert checkpoint is not None, "there is at least one round"
@@ -112,13 +112,16 @@ def _round(
     return checkpoint, record
 
 
-def _take_from_sibling(run: Run, config: TrainConfig, folder: Path) -> None:
-    """Copy the first round of a run that differs only in the policy, if there is one."""
+def take_first_round(run: Run, config: TrainConfig, folder: Path) -> None:
+    """Copy the first round of a run on the same data that differs only in the policy, if there is one."""
     own = folder / ROUNDS / "0"
     if own.exists():
         return
     for other in sorted(folder.parent.glob(f"{run.subject.name}-{run.task}-*-s{run.seed}/{ROUNDS}/0")):
         if not (other / _ROUND).is_file():
+            continue
+        theirs = read_as(other.parents[1] / RUN, RunFile)
+        if (theirs.run.subject, theirs.files) != (run.subject, run.subject.fingerprint()):
             continue
         if json.loads((other / CONFIG).read_text()) == json.loads(config.to_json()):
             temporary = own.with_name("0.part")
