@@ -143,6 +143,7 @@ def test_beyond_this_machine_a_token_is_needed(studio: Studio) -> None:
         welcome = client.get("/slides/1/marks?token=secret")
         assert welcome.status_code == 303
         assert welcome.headers["location"] == "/slides/1/marks"
+        assert client.get("/?slide=2&token=secret").headers["location"] == "/?slide=2"
         assert "httponly" in welcome.headers["set-cookie"].lower()
         assert client.get("/slides/1/marks").status_code == 200
         assert client.get("/slides/1/marks", headers={"origin": "http://evil.example"}).status_code == 403

@@ -72,7 +72,9 @@ class Guard:
 
     async def _welcome(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Keep the token in a cookie, and take it out of the address."""
-        response = RedirectResponse(scope["path"], 303)
+        rest = HTTPConnection(scope).url.remove_query_params("token")
+        # Without scheme and host, which a proxy may have changed.
+        response = RedirectResponse(f"{rest.path}?{rest.query}" if rest.query else rest.path, 303)
         response.set_cookie(self._cookie_name, self._token or "", httponly=True, samesite="strict")
         await response(scope, receive, send)
 
