@@ -18,7 +18,7 @@ from sparseshot.active.review import add_review, is_rejected, review_region
 from sparseshot.active.suggestions import suggest_regions
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, unknown_name
-from sparseshot.images import Box, TileGrid, TissueMask
+from sparseshot.images import Box, TileGrid
 from sparseshot.metrics import match_cells
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.prediction.model import Model
@@ -30,6 +30,9 @@ REGION_UM = 64.0
 
 _FEWEST_REGIONS = 8
 _CANDIDATES = 120
+
+_Mark = tuple[int, str, NDArray[np.float64]]
+"""Index of the slide, class, and place."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +98,14 @@ def _random(annotation: Annotation, given: Opportunity) -> Annotation:
 
 def _errors(annotation: Annotation, given: Opportunity) -> Annotation:
     """Mark errors at random: a missed cell as a cell, a false one as none."""
-    errors: list[tuple[int, bool, NDArray[np.float64]]] = []
+    errors: list[_Mark] = []
     for index, item in enumerate(annotation.slides):
-        scout = RegionScout(given.model, item.slide, TissueMask.everywhere(item.slide), given.side_um)
+        scout = RegionScout(given.model, item.slide, given.side_um)
         missed, false, _ = _judged(item, scout.look(scout.frame.grid.box).found)
-        errors += [(index, True, xy) for xy in missed.xy]
-        errors += [(index, False, xy) for xy in false.xy]
-    chosen = [errors[k] for k in given.random.permutation(len(errors))[: given.clicks]]
-    slides = list(annotation.slides)
-    for is_cell in (True, False):
-        for index in sorted({index for index, kind, _ in chosen if kind is is_cell}):
-            xy = [place for own, kind, place in chosen if own == index and kind is is_cell]
-            slides[index] = _with_marks(slides[index], np.array(xy), "cell" if is_cell else REJECTED)
-    marked = Annotation(tuple(slides), annotation.clicks + len(chosen))
-    return _mark_at_random(marked, given.clicks - len(chosen), given.random)
+        errors += [(index, "cell", xy) for xy in missed.xy]
+        errors += [(index, REJECTED, xy) for xy in false.xy]
+    marked = _mark_some(annotation, errors, given.clicks, given.random)
+    return _mark_at_random(marked, annotation.clicks + given.clicks - marked.clicks, given.random)
 
 
 def _regions(annotation: Annotation, given: Opportunity) -> Annotation:
@@ -116,7 +113,7 @@ def _regions(annotation: Annotation, given: Opportunity) -> Annotation:
     squares = [
         (index, shapely.box(*scout.frame.grid.to_level0(tile.core)))
         for index, item in enumerate(annotation.slides)
-        for scout in [RegionScout(given.model, item.slide, TissueMask.everywhere(item.slide), given.side_um)]
+        for scout in [RegionScout(given.model, item.slide, given.side_um)]
         for tile in TileGrid(scout.frame.grid.width, scout.frame.grid.height, scout.side_px)
     ]
     order = (squares[k] for k in given.random.permutation(len(squares)))
@@ -126,10 +123,7 @@ def _regions(annotation: Annotation, given: Opportunity) -> Annotation:
 def _review(annotation: Annotation, given: Opportunity) -> Annotation:
     """Correct the predictions in the regions that are suggested."""
     names = {item.slide.name: index for index, item in enumerate(annotation.slides)}
-    scouts = [
-        RegionScout(given.model, item.slide, TissueMask.everywhere(item.slide), given.side_um)
-        for item in annotation.slides
-    ]
+    scouts = [RegionScout(given.model, item.slide, given.side_um) for item in annotation.slides]
 
     def propose(index: int, region: shapely.Polygon) -> Cells:
         corners = scouts[index].frame.grid.from_level0(region.bounds)
@@ -205,19 +199,26 @@ def _judged(item: AnnotatedSlide, found: Cells) -> tuple[Cells, Cells, NDArray[n
 
 def _mark_at_random(annotation: Annotation, clicks: int, random: np.random.Generator) -> Annotation:
     free = [
-        (index, xy) for index, item in enumerate(annotation.slides) for xy in item.cells.xy[~_is_marked(item)]
+        (index, "cell", xy)
+        for index, item in enumerate(annotation.slides)
+        for xy in item.cells.xy[~_is_marked(item)]
     ]
-    chosen = [free[k] for k in random.permutation(len(free))[:clicks]]
+    return _mark_some(annotation, free, clicks, random)
+
+
+def _mark_some(
+    annotation: Annotation, places: Sequence[_Mark], clicks: int, random: np.random.Generator
+) -> Annotation:
+    """Mark some of the places, chosen at random."""
+    chosen = [places[k] for k in random.permutation(len(places))[:clicks]]
     slides = list(annotation.slides)
-    for index in sorted({index for index, _ in chosen}):
-        xy = np.array([place for own, place in chosen if own == index])
-        slides[index] = _with_marks(slides[index], xy, "cell")
+    for name in ("cell", REJECTED):
+        for index in {index for index, kind, _ in chosen if kind == name}:
+            xy = [place for own, kind, place in chosen if own == index and kind == name]
+            marks = slides[index].marks
+            fresh = Cells(xy, classes=(name,), mpp=marks.mpp)
+            slides[index] = replace(slides[index], marks=Cells.concatenate([marks, fresh]))
     return Annotation(tuple(slides), annotation.clicks + len(chosen))
-
-
-def _with_marks(item: AnnotatedSlide, xy: NDArray[np.float64], name: str) -> AnnotatedSlide:
-    fresh = Cells(xy, classes=(name,), mpp=item.marks.mpp)
-    return replace(item, marks=Cells.concatenate([item.marks, fresh]))
 
 
 def _is_marked(item: AnnotatedSlide) -> NDArray[np.bool_]:

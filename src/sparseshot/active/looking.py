@@ -1,12 +1,12 @@
 """A network's view of a small region: what it finds there, what it doubts, and what the place looks like."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Slide
@@ -42,12 +42,13 @@ class RegionScout:
     Args:
         model: the model.
         slide: the slide.
-        tissue: its tissue.
         side_um: side of a region.
+        tissue: its tissue; None: tissue everywhere.
     """
 
-    def __init__(self, model: Model, slide: Slide, tissue: TissueMask, side_um: float) -> None:
-        self.model, self.slide, self.tissue = model, slide, tissue
+    def __init__(self, model: Model, slide: Slide, side_um: float, tissue: TissueMask | None = None) -> None:
+        self.model, self.slide = model, slide
+        self.tissue = tissue or TissueMask.everywhere(slide)
         self.frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
         self.side_px = max(1, round(side_um / self.frame.grid.mpp))
 
@@ -58,17 +59,13 @@ class RegionScout:
         x, y = max(0, min(x, grid.width - self.side_px)), max(0, min(y, grid.height - self.side_px))
         return Box(x, y, x + self.side_px, y + self.side_px).meet(grid.box)
 
-    def doubts(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return the probability that each decision is wrong."""
-        return decision_doubts(score, self.model.threshold)
-
     def look(self, box: Box) -> Look:
         """Run the network over a region, in pixels of the grid."""
         model = self.model
         # Outlines at a lower threshold would be those of several cells together.
         lowest = model.threshold if model.task.paints_marks else min(LOWEST_SCORE, model.threshold)
-        watch = _Watch(model.network)
-        try:
+        seen: list[Tensor] = []
+        with _watched(model.network, seen):
             region = look_at(
                 model.network,
                 model.task,
@@ -78,16 +75,14 @@ class RegionScout:
                 box=box,
                 tissue=self.tissue,
             )
-        finally:
-            watch.close()
         cells = region.cells
         score = np.zeros(len(cells)) if cells.score is None else cells.score
         above = _above(score, model.threshold)
         return Look(
             found=cells[above >= 0],
             sure=cells[above >= _SURE_LOGITS],
-            doubt=float(self.doubts(score).sum()),
-            features=watch.features(),
+            doubt=float(decision_doubts(score, model.threshold).sum()),
+            features=np.asarray(torch.stack(seen).mean(0).double().numpy()),
         )
 
 
@@ -108,23 +103,14 @@ def _above(score: NDArray[np.floating], threshold: float) -> NDArray[np.float64]
     return np.asarray(logit[:-1] - logit[-1])
 
 
-class _Watch:
-    """Watches what enters the last layer of a network, or what leaves a network without one."""
+def _watched(network: nn.Module, seen: list[Tensor]) -> RemovableHandle:
+    """Collect mean and spread of what enters the last layer of a network, or of what leaves one without."""
 
-    def __init__(self, network: nn.Module) -> None:
-        head = getattr(network, "head", None)
-        self._seen: list[Tensor] = []
-        if isinstance(head, nn.Module):
-            self._hook = head.register_forward_pre_hook(lambda _, inputs: self._see(inputs[0]))
-        else:
-            self._hook = network.register_forward_hook(lambda *call: self._see(call[2]))
-
-    def _see(self, activations: Any) -> None:
+    def see(activations: Tensor) -> None:
         flat = activations.detach().float().flatten(2)
-        self._seen.append(torch.cat([flat.mean(2), flat.std(2)], dim=1)[0].cpu())
+        seen.append(torch.cat([flat.mean(2), flat.std(2)], dim=1)[0].cpu())
 
-    def features(self) -> NDArray[np.float64]:
-        return np.asarray(torch.stack(self._seen).mean(0).double().numpy())
-
-    def close(self) -> None:
-        self._hook.remove()
+    head = getattr(network, "head", None)
+    if isinstance(head, nn.Module):
+        return head.register_forward_pre_hook(lambda _, inputs: see(inputs[0]))
+    return network.register_forward_hook(lambda *call: see(call[2]))

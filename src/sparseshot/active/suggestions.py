@@ -11,13 +11,12 @@ import shapely
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from sparseshot.active.looking import Look, RegionScout
+from sparseshot.active.looking import Look, RegionScout, decision_doubts
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
 from sparseshot.files import write_json
 from sparseshot.images import Box, Grid, Slide, TileGrid, tissue_mask
-from sparseshot.images.tissue import TissueMask
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.prediction.export import read_shards
 from sparseshot.prediction.manifest import Manifest
@@ -47,7 +46,8 @@ class Suggestion:
     Attributes:
         slide: name of the slide.
         box: x0, y0, x1, y1 in level-0 pixels.
-        kind: ``uncertain``, ``unlike anything marked``, ``confident cells nobody marked`` or ``rare class``.
+        kind: ``uncertain``, ``unlike anything marked``, ``confident cells nobody marked``, ``rare class`` or
+            ``nothing found``.
         reason: in words.
         gain: expected number of corrections, weighted by how much the region differs from others.
     """
@@ -110,7 +110,7 @@ def suggest_regions(
     if regions < 1 or candidates < regions:
         raise InputError(f"{regions} regions of {candidates} candidates; give 1 or more, and more candidates")
     marks, random = marks or {}, np.random.default_rng(seed)
-    scouts = [RegionScout(model, slide, tissue_mask(slide), side_um) for slide in slides]
+    scouts = [RegionScout(model, slide, side_um, tissue_mask(slide)) for slide in slides]
     squares = [
         _squares(scout, marks.get(slide.name), (found or {}).get(slide.name), random, most=5 * regions)
         for scout, slide in zip(scouts, slides, strict=True)
@@ -123,7 +123,7 @@ def suggest_regions(
     everything, done = sum(map(len, shares)) + len(places), 0
     known = []
     for item, xy in places:
-        scout = RegionScout(model, item.slide, TissueMask.everywhere(item.slide), side_um)
+        scout = RegionScout(model, item.slide, side_um)
         known.append(scout.look(scout.around(xy)).features)
         done += 1
         report(done, everything)
@@ -177,7 +177,8 @@ def _doubt_of_found(folder: Path, scout: RegionScout, tiles: TileGrid) -> NDArra
         if len(cells) and cells.score is not None:
             column, row = (scout.frame.grid.from_level0(cells.xy) // scout.side_px).astype(np.intp).T
             row, column = np.minimum(row, tiles.rows - 1), np.minimum(column, tiles.columns - 1)
-            np.add.at(doubt, row * tiles.columns + column, scout.doubts(cells.score))
+            doubts = decision_doubts(cells.score, scout.model.threshold)
+            np.add.at(doubt, row * tiles.columns + column, doubts)
     return doubt
 
 
@@ -228,7 +229,7 @@ def _chosen(
     gain += 0.05 * max(gain.max(), 1.0)  # where nothing is found at all, novelty alone decides
     scale = max(float(np.median(novelty)), 1e-9)
     distance, free = novelty / scale, np.ones(len(seen), bool)
-    of_slide = np.array([each.slide for each in seen])
+    of_slide, boxes = np.array([each.slide for each in seen]), np.array([each.box for each in seen])
     most = math.ceil(1.5 * regions / len(slides))
     measures = {"doubt": doubt, "confident": confident, "rare": rare}
     if len(marked):
@@ -242,26 +243,11 @@ def _chosen(
         chosen.append(Suggestion(slides[seen[k].slide].name, box, kind, reason, round(float(worth[k]), 3)))
         apart = np.linalg.norm(features - features[k], axis=1) / scale
         distance = np.minimum(distance, apart) if len(marked) or len(chosen) > 1 else apart
-        free[k] = False
-        free &= ~_beside(seen, k)
+        is_touching = (boxes[:, :2] <= boxes[k, 2:]) & (boxes[k, :2] <= boxes[:, 2:])
+        free &= (of_slide != of_slide[k]) | ~is_touching.all(axis=1)
         if sum(each.slide == chosen[-1].slide for each in chosen) >= most:
-            free &= of_slide != seen[k].slide
+            free &= of_slide != of_slide[k]
     return chosen
-
-
-def _beside(seen: Sequence[_Candidate], k: int) -> NDArray[np.bool_]:
-    """Return which squares touch another one of the same slide."""
-    box = seen[k].box
-    return np.array(
-        [
-            each.slide == seen[k].slide
-            and each.box.x0 <= box.x1
-            and box.x0 <= each.box.x1
-            and each.box.y0 <= box.y1
-            and box.y0 <= each.box.y1
-            for each in seen
-        ]
-    )
 
 
 def _reason(own: _Candidate, k: int, measures: Mapping[str, NDArray[np.float64]]) -> tuple[str, str]:
