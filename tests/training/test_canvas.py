@@ -1,19 +1,19 @@
 """Canvases: pixels and marks land where they belong, whatever the blocks."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import shapely
 from numpy.typing import NDArray
-from tests.training.blobs import ArraySlide
+from tests.training.blobs import ArraySlide, tiny_config
 
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
-from sparseshot.models.detect import Detect
-from sparseshot.models.segment import Segment
 from sparseshot.models.task import CERTAIN_BACKGROUND, IGNORED
 from sparseshot.training.canvas import BlockCache, Canvas
-from sparseshot.training.crops import CropPlan, CropSource
+from sparseshot.training.crops import CropSource
 from sparseshot.training.labelling import Labelling
 
 
@@ -112,15 +112,16 @@ def test_certain_negatives_are_learned_in_held_out_boxes_too() -> None:
         assert label[60, 60] == label[70, 90] == IGNORED
 
 
-def plan(*, stride: int, size_px: int = 64) -> CropPlan:
-    task = Segment() if stride == 1 else Detect(stride=stride)
-    return CropPlan(size_px=size_px, near_marks=1.0, stain_jitter=0.1, task=task, seed=3)
+def crops(canvases: Sequence[Canvas], *, stride: int) -> CropSource:
+    task = "segment" if stride == 1 else "detect"
+    config = tiny_config(task, stride=stride, near_marks=1.0, stain_jitter=0.1, seed=3)
+    return CropSource(canvases, config)
 
 
 @pytest.mark.parametrize("stride", [1, 8])
 def test_batches_depend_on_seed_step_and_item_only(stride: int) -> None:
     canvas = Canvas(ArraySlide(noise(300, 200)), squares([(10, 10), (150, 90)]), Labelling(), mpp=0.5)
-    one, other = CropSource([canvas], plan(stride=stride)), CropSource([canvas], plan(stride=stride))
+    one, other = crops([canvas], stride=stride), crops([canvas], stride=stride)
     whole, part = one.batch(7, range(4)), other.batch(7, [2, 3])
     assert whole.image[2:].equal(part.image)
     assert whole.target[2:].equal(part.target)
@@ -137,7 +138,7 @@ def test_points_turn_with_the_picture() -> None:
     for x, y in xy.astype(int):
         pixels[y, x] = 255
     canvas = Canvas(ArraySlide(pixels), Cells(xy, mpp=0.5), Labelling(), mpp=0.5, outlines=False)
-    batch = CropSource([canvas], plan(stride=8)).batch(0, range(40))
+    batch = crops([canvas], stride=8).batch(0, range(40))
     seen = 0
     assert batch.centres is not None
     for image, centres, offset in zip(batch.image, batch.centres, batch.offset, strict=True):  # type: ignore[arg-type]
@@ -155,14 +156,14 @@ def test_labels_turn_with_the_picture() -> None:
     pixels = np.zeros((200, 300, 3), np.uint8)
     pixels[60:68, 100:108] = 255
     canvas = Canvas(ArraySlide(pixels), squares([(100, 60)]), Labelling(), mpp=0.5)
-    batch = CropSource([canvas], plan(stride=1)).batch(0, range(16))
+    batch = crops([canvas], stride=1).batch(0, range(16))
     assert ((batch.image[:, 0] == 255) == (batch.target > 0)).all()
     assert (batch.target > 0).flatten(1).any(dim=1).all()
 
 
 def test_a_crop_larger_than_the_image_is_padded_and_the_padding_ignored() -> None:
     canvas = Canvas(ArraySlide(noise(30, 20)), squares([(10, 5)]), Labelling(), mpp=0.5)
-    batch = CropSource([canvas], plan(stride=1)).batch(0, range(4))
+    batch = crops([canvas], stride=1).batch(0, range(4))
     assert (batch.target == IGNORED).sum() == 4 * (64 * 64 - 30 * 20)
     assert (batch.target == 1).sum() == 4 * 64
 
@@ -178,7 +179,7 @@ def test_certain_negatives_have_an_area_and_are_drawn_often() -> None:
         outlines=False,
         negative_margin_px=4,
     )
-    batch = CropSource([canvas], plan(stride=8)).batch(0, range(60))
+    batch = crops([canvas], stride=8).batch(0, range(60))
     negatives = (batch.annotated & (batch.target == 0)).sum(dim=(1, 2))
     assert 20 <= (negatives > 0).sum() <= 40  # as often as the other mark
     assert negatives.max() >= 4  # a disc of 10 pixels over cells of 8
@@ -194,7 +195,7 @@ def test_certain_negatives_and_ignored_boxes_reach_the_grid() -> None:
         outlines=False,
         ignored=[Box(0, 0, 64, 8)],
     )
-    batch = CropSource([canvas], plan(stride=8)).batch(0, range(8))
+    batch = crops([canvas], stride=8).batch(0, range(8))
     assert (batch.target == IGNORED).sum(dim=(1, 2)).tolist() == [8] * 8
     assert (batch.target == 1).sum(dim=(1, 2)).tolist() == [4] * 8
     assert batch.annotated.sum(dim=(1, 2)).tolist() == [8] * 8
@@ -203,9 +204,9 @@ def test_certain_negatives_and_ignored_boxes_reach_the_grid() -> None:
 def test_no_marks_is_an_error_that_says_so() -> None:
     canvas = Canvas(ArraySlide(noise(30, 20)), Cells(np.empty((0, 2)), mpp=0.5), Labelling(), mpp=0.5)
     with pytest.raises(InputError, match="mark at least a few"):
-        CropSource([canvas], plan(stride=1))
+        crops([canvas], stride=1)
     with pytest.raises(InputError, match="no images"):
-        CropSource([], plan(stride=1))
+        crops([], stride=1)
 
 
 def test_the_grid_is_that_of_the_slide() -> None:

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +19,10 @@ from sparseshot.errors import CheckpointError, InputError, OutputError, Training
 from sparseshot.losses import LOSSES, make_loss
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.canvas import BlockCache, Canvas
+from sparseshot.training.canvas import BlockCache
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.crops import CropPlan, CropSource
+from sparseshot.training.crops import CropSource
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.logs import RunLog, numbers_of, read_log
 from sparseshot.training.loop import train
@@ -33,13 +32,6 @@ from sparseshot.training.prepare import prepare
 def run(config: TrainConfig, folder: Path, network: nn.Module | None = None) -> Checkpoint:
     canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
     return train(config, canvases, held_out, folder, network=network, show=False)
-
-
-def crop_source(canvases: Sequence[Canvas], config: TrainConfig) -> CropSource:
-    task = config.make_task()
-    return CropSource(
-        canvases, CropPlan(config.crop_px, config.near_marks, config.stain_jitter, task, config.seed)
-    )
 
 
 def assert_same_weights(one: Checkpoint, other: Checkpoint) -> None:
@@ -148,7 +140,7 @@ def test_two_processes_share_a_batch_and_learn_the_same(tmp_path: Path) -> None:
     config = tiny_config()
     assert len(first) == len(second) == config.steps
     canvases, _ = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
-    source = crop_source(canvases, config)
+    source = CropSource(canvases, config)
     for step, (one, other) in enumerate(zip(first, second, strict=True)):
         # Together the two halves are the batch of one process; gradients are averaged before each update.
         assert torch.equal(torch.cat([one["crops"], other["crops"]]), source.batch(step, range(4)).image)

@@ -13,8 +13,9 @@ from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.images.readahead import work_ahead
 from sparseshot.models.colour import draw_stain_jitter
-from sparseshot.models.task import Points, Task
+from sparseshot.models.task import Points
 from sparseshot.training.canvas import BlockCache, Canvas
+from sparseshot.training.config import TrainConfig
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 _AHEAD = 3  # batches prepared while the network works
@@ -61,36 +62,14 @@ class CropBatch:
         return replace(self, **moved)
 
 
-@dataclass(frozen=True)
-class CropPlan:
-    """Sampling of crops.
-
-    Attributes:
-        size_px: side of a crop.
-        near_marks: share of crops that hold a mark or a certain negative; the others are anywhere in tissue.
-        stain_jitter: strength of the change of stain.
-        task: makes the targets.
-        seed: of every random choice.
-    """
-
-    size_px: int
-    near_marks: float
-    stain_jitter: float
-    task: Task
-    seed: int
-
-
 class CropSource:
-    """Draws crops from canvases."""
+    """Draws crops from canvases, as the configuration of a run states."""
 
-    def __init__(
-        self, canvases: Sequence[Canvas], plan: CropPlan, *, cache: BlockCache | None = None
-    ) -> None:
+    def __init__(self, canvases: Sequence[Canvas], config: TrainConfig) -> None:
         if not canvases:
             raise InputError("no images to train on; give at least one")
-        self._canvases = canvases
-        self._plan = plan
-        self._cache = cache or BlockCache()
+        self._canvases, self._config, self._task = canvases, config, config.make_task()
+        self._cache = BlockCache()
         points = [canvas.points for canvas in canvases]
         if not any((marks.target > 0).any() for marks in points):
             raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
@@ -113,38 +92,37 @@ class CropSource:
 
     def _crop(self, step: int, item: int) -> dict[str, Any]:
         """Return one crop by the fields of :class:`CropBatch`, the image as ``(H, W, 3)``."""
-        plan = self._plan
-        random = np.random.Generator(np.random.Philox(key=[plan.seed, (step << 20) + item]))
+        task, size = self._task, self._config.crop_px
+        random = np.random.Generator(np.random.Philox(key=[self._config.seed, (step << 20) + item]))
         canvas, x0, y0 = self._place(random)
-        patch = canvas.cut(Box(x0, y0, x0 + plan.size_px, y0 + plan.size_px), self._cache)
+        patch = canvas.cut(Box(x0, y0, x0 + size, y0 + size), self._cache)
         turn = int(random.integers(8))
-        jitter = draw_stain_jitter(random, strength=plan.stain_jitter)
+        jitter = draw_stain_jitter(random, strength=self._config.stain_jitter)
         label = _turned(patch.label, turn)
-        made = plan.task.target(label, self._points(canvas.points, x0, y0, turn))
+        made = task.target(label, self._points(canvas.points, x0, y0, turn))
         truth = None
         if canvas.truth is not None:
             every = np.zeros_like(label) if patch.truth is None else _turned(patch.truth, turn)
-            truth = plan.task.target(every, self._points(canvas.truth, x0, y0, turn)).target
-        middle = slice(plan.task.stride // 2, None, plan.task.stride)
+            truth = task.target(every, self._points(canvas.truth, x0, y0, turn)).target
+        middle = slice(task.stride // 2, None, task.stride)
         maps = {"exhaustive": _turned(patch.exhaustive, turn)[middle, middle], "truth": truth}
         return {"image": _turned(patch.image, turn), "jitter": jitter, **maps, **made._asdict()}
 
     def _place(self, random: np.random.Generator) -> tuple[Canvas, int, int]:
-        size = self._plan.size_px
-        if random.random() < self._plan.near_marks:
+        size = self._config.crop_px
+        if random.random() < self._config.near_marks:
             mark = int(random.integers(len(self._marks)))
             canvas = self._canvases[self._marked_canvas[mark]]
             x, y = self._marks[mark] - random.uniform(0, size - 1, 2)
         else:
-            canvas = self._canvases[
-                int(np.searchsorted(self._area, random.random() * self._area[-1], "right"))
-            ]
+            place = random.random() * self._area[-1]
+            canvas = self._canvases[int(np.searchsorted(self._area, place, "right"))]
             x, y = canvas.draw_place(random) - size / 2
         return canvas, _kept_inside(x, size, canvas.width), _kept_inside(y, size, canvas.height)
 
     def _points(self, points: Points, x0: int, y0: int, turn: int) -> Points:
         """Return the marks of a crop, turned with it."""
-        size = self._plan.size_px
+        size = self._config.crop_px
         xy = points.xy - (x0, y0)
         inside = ((xy >= 0) & (xy < size)).all(axis=1)
         xy, extent = _turned_points(xy[inside], points.size[inside], turn, size)

@@ -19,7 +19,7 @@ from sparseshot.terminal import progress_bars
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.crops import CropBatch, CropPlan, CropSource
+from sparseshot.training.crops import CropBatch, CropSource
 from sparseshot.training.exclusion_watch import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, calibrate, gather_evidence
 from sparseshot.training.logs import RunLog, progress_note
@@ -62,7 +62,8 @@ def train(
         raise InputError(
             f"a batch of {config.batch} cannot be shared by {fabric.world_size} processes; make it a multiple"
         )
-    if fabric.is_global_zero:
+    main = fabric.is_global_zero
+    if main:
         claim(folder, config)
     fabric.barrier()
     if (folder / MODEL).exists():
@@ -80,14 +81,11 @@ def train(
         run.resume(folder / LAST)
     share = config.batch // fabric.world_size
     items = range(fabric.global_rank * share, (fabric.global_rank + 1) * share)
-    plan = CropPlan(config.crop_px, config.near_marks, config.stain_jitter, run.task, config.seed)
-    source = CropSource(canvases, plan)
-    main = fabric.is_global_zero
+    source = CropSource(canvases, config)
     log = RunLog(folder, start=run.step) if main else None
     validation_steps = {round(config.steps * (k + 1) / config.validations) for k in range(config.validations)}
-    title = f"{config.task} {config.loss}"
     with progress_bars(show=show and main) as begin:
-        report = begin(title, config.steps, done=run.step)
+        report = begin(f"{config.task} {config.loss}", config.steps, done=run.step)
         clock, since = time.perf_counter(), run.step
         for batch in source.ahead(range(run.step, config.steps), items):
             logged = (run.step + 1) % config.log_every == 0 or run.step + 1 == config.steps
@@ -104,7 +102,8 @@ def train(
                 run.checkpoint().save(folder / LAST)
     if log is not None:
         log.close()
-        _finish(folder)
+        (folder / BEST).replace(folder / MODEL)
+        (folder / LAST).unlink(missing_ok=True)  # only a resume needs it
     fabric.barrier()
     return Checkpoint.load(folder / MODEL)
 
@@ -247,7 +246,6 @@ def claim(folder: Path, config: TrainConfig) -> None:
     """Write the configuration of a run, or check that the existing run has the same."""
     make_folder(folder)
     path = folder / CONFIG
-    text = config.to_json()
     if path.exists():
         old = TrainConfig.from_json(read_text(path), source=path)
         if old != config:
@@ -258,10 +256,4 @@ def claim(folder: Path, config: TrainConfig) -> None:
             )
         return
     with replacing(path) as temporary:
-        temporary.write_text(text)
-
-
-def _finish(folder: Path) -> None:
-    """Make the best weights the model, and remove what only a resume needs."""
-    (folder / BEST).replace(folder / MODEL)
-    (folder / LAST).unlink(missing_ok=True)
+        temporary.write_text(config.to_json())
