@@ -3,9 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -17,6 +16,7 @@ from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
 from sparseshot.training.config import SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.loop import LAST
+from sparseshot.training.mark_checks import class_of
 from sparseshot.training.starting import MODEL
 
 SOURCE, MARKS = "source.json", "marks"
@@ -80,8 +80,7 @@ def kept_marks(run: Path) -> dict[str, Cells]:
     return _by_name((file.stem.partition(" ")[2], read_cells(file)) for file in files)
 
 
-@dataclass(frozen=True)
-class MarkChanges:
+class MarkChanges(NamedTuple):
     """How marks differ from earlier ones.
 
     Attributes:
@@ -96,18 +95,10 @@ class MarkChanges:
     moved: int = 0
     renamed: int = 0
 
-    def __add__(self, other: Self) -> "MarkChanges":
-        return MarkChanges(
-            self.new + other.new,
-            self.gone + other.gone,
-            self.moved + other.moved,
-            self.renamed + other.renamed,
-        )
-
     @property
     def total(self) -> int:
         """Number of changes."""
-        return self.new + self.gone + self.moved + self.renamed
+        return sum(self)
 
     def __str__(self) -> str:
         """Return the changes in words.
@@ -140,7 +131,7 @@ def changes_since(before: Cells, after: Cells) -> MarkChanges:
                 taken.add(int(nearest[k]))
                 pairs[int(lone[k])] = int(left[nearest[k]])
                 moved += 1
-    renamed = sum(_class(after, row) != _class(before, other) for row, other in pairs.items())
+    renamed = sum(class_of(after, row) != class_of(before, other) for row, other in pairs.items())
     return MarkChanges(len(after) - len(pairs), len(before) - len(pairs), moved, renamed)
 
 
@@ -165,19 +156,14 @@ def changes_since_parent(run: Path, slides: Sequence[AnnotatedSlide]) -> MarkCha
     if not before:
         return None
     after = _by_name((_plain(item.slide.name), item.marks) for item in slides)
-    total = MarkChanges()
-    for name in {*before, *after}:
-        table = before[name] if name in before else after[name]
-        total += changes_since(before.get(name, table[:0]), after.get(name, table[:0]))
-    return total
+    nothing = Cells(np.empty((0, 2)))
+    names = {*before, *after}
+    changes = [changes_since(before.get(name, nothing), after.get(name, nothing)) for name in names]
+    return MarkChanges(*map(sum, zip(*changes, strict=True)))
 
 
 def _rounded(cells: Cells) -> list[tuple[float, float]]:
     return [(x, y) for x, y in np.round(cells.xy, 2).tolist()]
-
-
-def _class(cells: Cells, row: int) -> str:
-    return cells.classes[cells.label[row]] if cells.label[row] >= 0 else ""
 
 
 def _plain(name: str) -> str:

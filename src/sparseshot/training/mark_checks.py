@@ -95,7 +95,7 @@ def warn_of_contradictions(marks: Cells, labelling: Labelling, slide: str) -> No
     pairs = _on_one_cell(positive, negative)
     if pairs:
         listed = [
-            f"{_class(positive, one)} and {_class(negative, other)} at "
+            f"{class_of(positive, one)} and {class_of(negative, other)} at "
             f"({positive.xy[one, 0]:.0f}, {positive.xy[one, 1]:.0f})"
             for one, other in pairs
         ]
@@ -130,7 +130,8 @@ def _on_one_cell(positive: Cells, negative: Cells) -> list[tuple[int, int]]:
     return sorted(pairs)
 
 
-def _class(cells: Cells, row: int) -> str:
+def class_of(cells: Cells, row: int) -> str:
+    """Return the name of the class of one cell."""
     return cells.classes[cells.label[row]] if cells.label[row] >= 0 else "unclassified"
 
 
