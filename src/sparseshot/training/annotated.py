@@ -149,8 +149,7 @@ class TrainingData:
 
     def _read_marks(self, file: Path, slide: Slide) -> Cells:
         cells = read_cells(file, slide_mpp=slide.mpp, exhaustive_class=self.exhaustive_class)
-        marks = without_suggestions(cells)
-        marks = marks_on(slide, marks, file)
+        marks = marks_on(slide, without_suggestions(cells), file)
         return marks if self.keep_large else without_large_outlines(marks, str(file))
 
     def _thinned(
@@ -176,8 +175,7 @@ class TrainingData:
 
     def to_json(self) -> str:
         """Return the fields as JSON."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return json.dumps(values, indent=1, default=str)
+        return json.dumps(vars(self), indent=1, default=str)
 
     @classmethod
     def read(cls, path: Path) -> Self:

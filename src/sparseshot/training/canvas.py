@@ -76,14 +76,13 @@ class Canvas:
         tissue: NDArray[np.float64] | None = None,
     ) -> None:
         self.slide = slide
-        self.grid = Grid.over(slide, mpp)
-        self.width, self.height = self.grid.width, self.grid.height
-        grid = self.grid
+        self.grid = grid = Grid.over(slide, mpp)
+        self.width, self.height = grid.width, grid.height
         self.points = _points(marks, labelling, grid)
         self.truth = None if truth is None else _points(truth, labelling, grid)
         self._tissue = np.array([[0.0, 0.0, self.width, self.height]]) if tissue is None else tissue
         self._ignored = ignored
-        radius_px = radius_um / self.grid.mpp
+        radius_px = radius_um / grid.mpp
         self._regions = _Layer(_as_cells(marks.regions), grid, 1.0)
         self._negative = _Layer(labelling.negatives(marks), grid, radius_px + negative_margin_px)
         self._positive = self._truth_layer = None
@@ -94,9 +93,7 @@ class Canvas:
     @property
     def area_px(self) -> float:
         """Pixels of tissue."""
-        return float(
-            ((self._tissue[:, 2] - self._tissue[:, 0]) * (self._tissue[:, 3] - self._tissue[:, 1])).sum()
-        )
+        return float((self._tissue[:, 2:] - self._tissue[:, :2]).prod(axis=1).sum())
 
     def draw_place(self, random: np.random.Generator) -> NDArray[np.float64]:
         """Draw a place in tissue."""

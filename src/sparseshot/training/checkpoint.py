@@ -3,7 +3,7 @@
 import errno
 import hashlib
 import platform
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -155,15 +155,15 @@ class Checkpoint:
             config = TrainConfig.from_json(content["config"], source=path)
         except FormatError as error:
             raise CheckpointError(path, error.problem) from error
-        names = ("weights", "step", "threshold", "criterion", "state", "versions")
-        told = content.get("evidence")
+        values = {name: content[name] for name in _TYPES if name != "config"}
+        packed = content.get("evidence")
         try:
-            evidence = None if told is None else _unpacked(told)
+            evidence = None if packed is None else _unpacked(packed)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 path, f"is damaged: its evidence cannot be understood ({error!r})"
             ) from error
-        return cls(config, **{name: content[name] for name in names}, evidence=evidence, path=path)
+        return cls(config, **values, evidence=evidence, path=path)
 
 
 _HISTOGRAMS = ("of_marks", "of_all", "certain_marks", "certain_all")
@@ -171,9 +171,8 @@ _HISTOGRAMS = ("of_marks", "of_all", "certain_marks", "certain_all")
 
 def _packed(evidence: Evidence) -> dict[str, Any]:
     """Return evidence as a checkpoint holds it."""
-    values = {item.name: getattr(evidence, item.name) for item in fields(evidence)}
-    counts = {name: torch.from_numpy(values[name].counts.copy()) for name in _HISTOGRAMS}
-    return values | counts | {"interval": list(evidence.interval)}
+    counts = {name: torch.from_numpy(getattr(evidence, name).counts.copy()) for name in _HISTOGRAMS}
+    return vars(evidence) | counts | {"interval": list(evidence.interval)}
 
 
 def _unpacked(content: dict[str, Any]) -> Evidence:

@@ -126,9 +126,8 @@ class TrainConfig:
             object.__setattr__(self, "start", os.path.normpath(Path(self.start).absolute()))
         make_loss(self.loss, self.loss_options)  # fails here, before any image is loaded
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
-        object.__setattr__(self, "classes", tuple(self.classes))
-        object.__setattr__(self, "negative_classes", tuple(self.negative_classes))
-        object.__setattr__(self, "colors", tuple(self.colors))
+        for name in ("classes", "negative_classes", "colors"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.colors and len(self.colors) != len(self.labelling.names):
             raise InputError(
                 f"{len(self.colors)} colors for {len(self.labelling.names)} classes; give one for each"
@@ -171,8 +170,7 @@ class TrainConfig:
 
     def to_json(self) -> str:
         """Return the configuration as JSON, one setting a line."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        return json.dumps(values | {"loss_options": dict(self.loss_options)}, indent=1)
+        return json.dumps(vars(self) | {"loss_options": dict(self.loss_options)}, indent=1)
 
     @classmethod
     def from_json(cls, text: str, *, source: Path | str) -> Self:

@@ -44,9 +44,8 @@ def make_fabric(precision: Precision = "auto", *, device: str = "auto") -> "Fabr
     """Return the engine: one process, or as many as ``torchrun`` started on one machine or several."""
     from lightning_fabric import Fabric  # noqa: PLC0415  it loads torch.compile, which prediction does not need
 
-    logging.getLogger("lightning_fabric.utilities.rank_zero").setLevel(
-        logging.WARNING
-    )  # it names the precision
+    logger = logging.getLogger("lightning_fabric.utilities.rank_zero")
+    logger.setLevel(logging.WARNING)  # it names the precision
     place = find_device(device)
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     everywhere = int(os.environ.get("WORLD_SIZE", "1"))

@@ -79,11 +79,9 @@ def picture_row(
         checkpoint.network(), checkpoint.config, threshold=threshold, box=box.meet(grid.box)
     )
     found = region.cells.crop(*grid.to_level0(box), shift=True)
-    panels = (
-        {"image": image}
-        if item.truth is None
-        else {"image": image, "marks": _drawn(image, local(item.marks), grid, "marks")}
-    )
+    panels = {"image": image}
+    if item.truth is not None:
+        panels["marks"] = _drawn(image, local(item.marks), grid, "marks")
     panels |= {"truth": _drawn(image, truth, grid, "truth"), "found": _drawn(image, found, grid, "found")}
     if found.outline is not None:
         is_found, is_true = (_mask(cells, grid) for cells in (found, truth))

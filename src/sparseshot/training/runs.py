@@ -221,13 +221,13 @@ def _with_start(
     if start is not None and data.dataset is None and (start.path.parent / SOURCE).is_file():
         changes = changes_since_parent(start.path.parent, training)
         say(f"marks since then: {changes or 'unknown, because that run kept none'}")
-    if start is not None and changes is not None and has_same_classes(start, config):
+    knows_cells = start is not None and has_same_classes(start, config)
+    if start is not None and changes is not None and knows_cells:
         config = continue_run(config, start, changes.total)
     marks = sum(len(config.labelling.positives(item.marks)) for item in training)
     steps = config.steps or steps_for(marks, from_scratch=start is None)
     say(f"{sentence}, {steps} steps")
     rate = config.learning_rate or rate_for(marks, from_scratch=start is None)
-    knows_cells = start is not None and has_same_classes(start, config)
     return replace(fine_tune(config, knows_cells=knows_cells), steps=steps, learning_rate=rate)
 
 
