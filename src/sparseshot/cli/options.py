@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Option
+from typer import Argument, Option
 
 from sparseshot.errors import DataNotFoundError
 
@@ -15,6 +15,14 @@ Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 Cluster = Annotated[
     str | None,
     Option(help="Run on a Ray cluster: auto for the one of this machine, or HOST:PORT of its head."),
+]
+
+Model = Annotated[
+    Path, Argument(help="Folder of a finished training run, its model.pt, or starter (starter-outlines).")
+]
+SlideFiles = Annotated[list[Path], Argument(help="Slides or images, or folders of them.")]
+Threshold = Annotated[
+    float | None, Option(help="Lowest probability of a cell; default: calibrated in training.")
 ]
 
 _root = Option(help="Folder of the data set, or its parent folder.")
@@ -65,6 +73,11 @@ RESEARCH = "Data sets and experiments"
 
 STARTERS = ("starter", "starter-outlines")
 """Models that come with the package, by name; here, so that no command loads PyTorch to know them."""
+
+
+def is_starter(model: Path) -> bool:
+    """Return whether a path is the name of a starter, and not that of a file or folder."""
+    return str(model) in STARTERS and not model.exists()
 
 
 def check_paths(*paths: Path | None) -> None:

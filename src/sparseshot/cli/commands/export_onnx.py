@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app
@@ -12,23 +12,18 @@ from sparseshot.cli.output import echo, print_json
 
 @app.command("export", rich_help_panel=options.TRAINING)
 def export_model(
-    run: Annotated[
-        Path,
-        Argument(help="Folder of a finished training run, its model.pt, or starter (starter-outlines)."),
-    ],
+    run: options.Model,
     onnx: Annotated[Path, Option(help="File to write, in float32 and with free image sizes.")],
-    threshold: Annotated[
-        float | None, Option(help="Lowest probability of a cell; default: calibrated in training.")
-    ] = None,
+    threshold: options.Threshold = None,
     as_json: options.Json = False,
 ) -> None:
     """Write a model as ONNX, checked with onnxruntime, for programs without PyTorch.
 
     Example: `sparseshot export run --onnx model.onnx`
 
-    The metadata of the file tell classes, µm per pixel, threshold, margin and how to scale pixels.
+    The metadata of the file state classes, µm per pixel, threshold, margin and how to scale pixels.
     """
-    options.check_paths(None if str(run) in options.STARTERS and not run.exists() else run)
+    options.check_paths(None if options.is_starter(run) else run)
     from sparseshot.prediction import Model
     from sparseshot.prediction.onnx_file import write_onnx
 

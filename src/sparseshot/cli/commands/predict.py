@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
@@ -21,16 +21,11 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=options.TRAINING)
 def predict(
-    run: Annotated[
-        Path,
-        Argument(help="Folder of a finished training run, its model.pt, or starter (starter-outlines)."),
-    ],
-    slides: Annotated[list[Path], Argument(help="Slides or images, or folders of them.")],
+    run: options.Model,
+    slides: options.SlideFiles,
     out: Annotated[Path, Option(help="Folder for the results, with a subfolder for each slide.")],
     mpp: options.Mpp = None,
-    threshold: Annotated[
-        float | None, Option(help="Lowest probability of a cell; default: calibrated in training.")
-    ] = None,
+    threshold: options.Threshold = None,
     radius_um: options.RadiusUm = None,
     device: options.Device = "auto",
     precision: options.PredictionPrecision = "auto",
@@ -73,7 +68,7 @@ def predict(
 
     Without a run of your own, `starter` finds nuclei with what was learned from synthetic tissue.
     """
-    is_starter = str(run) in options.STARTERS and not run.exists()
+    is_starter = options.is_starter(run)
     options.check_paths(None if is_starter else run, *slides)
     from sparseshot.cells.stains import STAINS
     from sparseshot.images import open_slide

@@ -1,7 +1,7 @@
 """``sparseshot quality``: how good a model is expected to be, without ground truth."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument
 
@@ -44,24 +44,19 @@ def quality(
         if not inside:
             raise DataNotFoundError(folder, "holds no prediction; give a folder that predict wrote")
         slides += inside
-    summaries = []
+    entries, model = [], fingerprint(checkpoint)
     for folder in slides:
         manifest = Manifest.load(folder)
         if manifest is None or not manifest.finished:
             raise DataNotFoundError(folder, "its prediction is not finished; run the same predict again")
-        if not manifest.is_by(fingerprint(checkpoint)):
+        if not manifest.is_by(model):
             raise InputError(f"{folder} was predicted by another model than {run}; give that model")
-        summaries.append(read_summary(folder, manifest))
+        summary = read_summary(folder, manifest)
+        there = None if evidence is None else expected_quality(evidence, summary.threshold)
+        entry = {"slide": summary.slide, "folder": folder, "threshold": summary.threshold}
+        entry |= {"found": summary.cells, "expected": expected_on_slide(there, summary.cells)}
+        entries.append(entry)
     own = None if evidence is None or threshold is None else expected_quality(evidence, threshold)
-    entries = [
-        {"slide": each.slide, "folder": each.folder, "threshold": each.threshold, "found": each.cells}
-        | {
-            "expected": expected_on_slide(
-                None if evidence is None else expected_quality(evidence, each.threshold), each.cells
-            )
-        }
-        for each in summaries
-    ]
     if as_json:
         print_json({"model": run, "quality": own, "slides": entries})
         return
@@ -74,9 +69,7 @@ def quality(
         print_table(("found", "expected cells", "90 % interval", "slide"), rows)
 
 
-def _row(entry: dict[str, object]) -> tuple[object, ...]:
-    expected = entry["expected"]
-    assert isinstance(expected, dict)
-    cells, low, high = expected.get("cells", (None, None, None))
+def _row(entry: dict[str, Any]) -> tuple[object, ...]:
+    cells, low, high = entry["expected"].get("cells", (None, None, None))
     interval = "unknown" if cells is None else f"{low:,}–{high:,}"
     return entry["found"], cells, interval, entry["slide"]

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
 @app.command(rich_help_panel=options.TRAINING)
 def suggest(
-    run: Annotated[
-        Path,
-        Argument(help="Folder of a finished training run, its model.pt, or starter (starter-outlines)."),
-    ],
-    slides: Annotated[list[Path], Argument(help="Slides or images, or folders of them.")],
+    run: options.Model,
+    slides: options.SlideFiles,
     out: Annotated[
         Path, Option(help="GeoJSON file for QuPath; of several slides, their names are added to its name.")
     ],
@@ -46,7 +43,7 @@ def suggest(
 
     Open the file in QuPath, mark every cell of a region, and change its class to Exhaustive.
     """
-    is_starter = str(run) in options.STARTERS and not run.exists()
+    is_starter = options.is_starter(run)
     options.check_paths(None if is_starter else run, *slides, *(found or []))
     from sparseshot.active import suggest_regions, write_suggestions
     from sparseshot.images import open_slide
