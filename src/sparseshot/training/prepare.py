@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,22 +49,20 @@ def prepare(
         return [make_canvas(item, config) for item in training], held_out
     marked = [make_canvas(item, config) for item in by_people]
     boxes = _squares_to_hold_out(marked, config.seed)
-    if not any(boxes):
+    ignored, seen = boxes or [[] for _ in training], not boxes
+    if seen:
         warnings.warn(
             "too few marks to hold any out: the threshold is chosen on marks the model was trained on, "
             "and may be too high; mark a few cells in a second place",
             TrainingWarning,
             stacklevel=2,
         )
-        seen = [
-            part
-            for item, canvas in zip(by_people, marked, strict=True)
-            for part in _parts(item, config, _marked_squares(canvas, _SQUARES_PX[0]))
-        ]
-        return [make_canvas(item, config) for item in training], [replace(part, seen=True) for part in seen]
-    canvases = [make_canvas(item, config, ignored=own) for item, own in zip(training, boxes, strict=True)]
+        boxes = [_marked_squares(canvas, _SQUARES_PX[0]) for canvas in marked]
+    canvases = [make_canvas(item, config, ignored=own) for item, own in zip(training, ignored, strict=True)]
     held_out = [
-        part for item, own in zip(by_people, boxes, strict=True) for part in _parts(item, config, own)
+        part
+        for item, canvas, own in zip(by_people, marked, boxes, strict=True)
+        for part in _parts(item, canvas, own, seen=seen)
     ]
     return canvases, held_out
 
@@ -99,14 +96,14 @@ def whole(item: AnnotatedSlide, config: TrainConfig) -> list[HeldOut]:
     """Hold out a whole image; of a slide, the marked squares."""
     canvas = make_canvas(item, config)
     is_slide = canvas.width * canvas.height > LARGEST_WHOLE_PX
-    return _parts(item, config, _marked_squares(canvas, _SQUARES_PX[0]) if is_slide else [canvas.grid.box])
+    boxes = _marked_squares(canvas, _SQUARES_PX[0]) if is_slide else [canvas.grid.box]
+    return _parts(item, canvas, boxes, seen=False)
 
 
-def _parts(item: AnnotatedSlide, config: TrainConfig, boxes: Sequence[Box]) -> list[HeldOut]:
-    canvas = make_canvas(item, config)
+def _parts(item: AnnotatedSlide, canvas: Canvas, boxes: Sequence[Box], *, seen: bool) -> list[HeldOut]:
     xy, cache = canvas.points.xy[canvas.points.target > 0], BlockCache(0)
-    patches = [(box, canvas.cut(box, cache)) for box in boxes]
-    return [HeldOut(item, box, patch.label, xy[_inside(xy, box)], patch.exhaustive) for box, patch in patches]
+    parts = ((box, canvas.cut(box, cache), xy[_inside(xy, box)]) for box in boxes)
+    return [HeldOut(item, box, patch.label, own, patch.exhaustive, seen) for box, patch, own in parts]
 
 
 def _inside(xy: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:
@@ -124,21 +121,20 @@ def squares_around(xy: NDArray[np.float64], grid: Grid, side_px: int) -> list[Bo
 
 
 def _squares_to_hold_out(canvases: Sequence[Canvas], seed: int) -> list[list[Box]]:
-    """Choose marked squares at random, smaller ones where the marks are too close for large ones."""
-    chosen: list[list[Box]] = []
+    """Choose marked squares of each canvas at random, as large as the marks allow; none if too few."""
     for side_px in _SQUARES_PX:
-        chosen = _some_squares(canvases, [_marked_squares(canvas, side_px) for canvas in canvases], seed)
+        chosen = _some_squares(canvases, side_px, seed)
         if any(chosen):
-            break
-    return chosen
+            return chosen
+    return []
 
 
-def _some_squares(canvases: Sequence[Canvas], squares: Sequence[list[Box]], seed: int) -> list[list[Box]]:
+def _some_squares(canvases: Sequence[Canvas], side_px: int, seed: int) -> list[list[Box]]:
     """Choose squares until they hold their share of the marks, leaving at least half of each class."""
     points = [canvas.points for canvas in canvases]
     marks = [(each.xy[each.target > 0], each.target[each.target > 0]) for each in points]
     total = np.bincount(np.concatenate([target for _, target in marks]))
-    every = [(index, box) for index, boxes in enumerate(squares) for box in boxes]
+    every = [(k, box) for k, canvas in enumerate(canvases) for box in _marked_squares(canvas, side_px)]
     chosen: list[list[Box]] = [[] for _ in canvases]
     held = np.zeros_like(total)
     for place in np.random.default_rng(seed).permutation(len(every)):
