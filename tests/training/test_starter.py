@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shapely
+import torch
 
 from sparseshot.cells import Cells
 from sparseshot.cli import main
@@ -28,6 +29,7 @@ def test_the_shipped_starter_finds_the_cells_of_a_slide_it_has_not_seen(name: st
     evaluation = evaluate(starter, [image])
     assert evaluation.calibrated is not None
     assert evaluation.calibrated.pooled > 0.8
+    torch.manual_seed(0)  # some random weights happen to prefer dark pixels
     untrained = replace(starter, weights=starter.config.make_task().network().state_dict())
     assert evaluate(untrained, [image]).best.pooled < 0.5
 
