@@ -119,7 +119,8 @@ def suggest_regions(
     if not total:
         raise InputError("no tissue is left to suggest regions in; choose other slides")
     shares = [own[: math.ceil(len(own) * min(1.0, candidates / total))] for own in squares]
-    places = _marked_places(learned, random)
+    marked = [(item, xy) for item in learned for xy in item.marks.xy]
+    places = [marked[k] for k in random.permutation(len(marked))[:_MARKED_LOOKS]]
     everything, done = sum(map(len, shares)) + len(places), 0
     known = []
     for item, xy in places:
@@ -180,15 +181,6 @@ def _doubt_of_found(folder: Path, scout: RegionScout, tiles: TileGrid) -> NDArra
             doubts = decision_doubts(cells.score, scout.model.threshold)
             np.add.at(doubt, row * tiles.columns + column, doubts)
     return doubt
-
-
-def _marked_places(
-    learned: Sequence[AnnotatedSlide], random: np.random.Generator
-) -> list[tuple[AnnotatedSlide, NDArray[np.float64]]]:
-    """Return some places of marks, over all slides."""
-    every = [(item, xy) for item in learned for xy in item.marks.xy]
-    chosen = random.permutation(len(every))[:_MARKED_LOOKS]
-    return [every[k] for k in chosen]
 
 
 def _rare_classes(classes: Sequence[str], tables: Sequence[Cells]) -> dict[int, int]:

@@ -16,8 +16,8 @@ class Loss(nn.Module):
     """A loss with its parameters: ``loss(logits, target, annotated=None, progress=1.0, hints=None)``.
 
     A new loss is a dataclass with its parameters as fields, whose types state their ranges, and one method,
-    :meth:`losses`. State that changes
-    in training belongs in buffers or extra state, so that it is part of ``state_dict()``.
+    :meth:`losses`. State that changes in training belongs in buffers or extra state, so that it is part of
+    ``state_dict()``.
 
     Attributes:
         reduction: ``mean`` over all locations that are not ignored, ``sum``, or ``none`` for the losses
@@ -94,7 +94,7 @@ class Loss(nn.Module):
         return {}
 
     def continued(self, marked_share: float | None) -> dict[str, float]:  # noqa: ARG002  for those that estimate
-        """Return the options with which to go on from a model that has learned by this loss before.
+        """Return the options with which to continue a model that was trained with this loss.
 
         Args:
             marked_share: the share of the cells that was marked, as estimated then; None if unknown.
@@ -116,6 +116,5 @@ class Loss(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the parameters that differ from their defaults."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        changed = [item.name for item in fields(self) if values[item.name] != item.default]
-        return ", ".join(f"{name}={values[name]!r}" for name in changed)
+        changed = [item.name for item in fields(self) if getattr(self, item.name) != item.default]
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in changed)
