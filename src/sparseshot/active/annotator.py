@@ -97,7 +97,7 @@ def _random(annotation: Annotation, given: Opportunity) -> Annotation:
 
 
 def _errors(annotation: Annotation, given: Opportunity) -> Annotation:
-    """Mark errors at random: a missed cell as a cell, a false one as none."""
+    """Mark errors at random: a missed cell as a cell, a false one as rejected."""
     errors: list[_Mark] = []
     for index, item in enumerate(annotation.slides):
         scout = RegionScout(given.model, item.slide, given.side_um)

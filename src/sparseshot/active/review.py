@@ -65,7 +65,7 @@ def review_region(
     Args:
         region: in level-0 pixels.
         proposed: what the model found, with scores.
-        removed: indices or a mask of the proposed cells that are none.
+        removed: indices or a mask of the proposed cells that are not cells.
         added: cells that the model missed.
         by: name of the person.
         model: fingerprint of the model.

@@ -54,8 +54,8 @@ class Checkpoint:
         threshold: the operating point chosen from held-out marks; None before the first validation.
         criterion: recall² / P(predicted positive) reached there; higher is better.
         state: of optimiser, schedule and loss, to resume from; empty in a finished model.
-        evidence: what held-out marks tell of its quality; None if an earlier version trained it.
-        versions: that it was trained with.
+        evidence: what held-out marks say about its quality; None if an earlier version trained it.
+        versions: of the software that trained it.
         path: the file it was read from, for error messages.
     """
 

@@ -74,7 +74,7 @@ class Evaluation:
         calibrated: at the threshold chosen from held-out marks; None if the model has none.
         best: at the threshold that is best for these images: a bound, not a result.
         regions: number of exhaustive regions, outside of which nothing is counted; 0: whole images.
-        sparse: the marks are far fewer than the cells found, so that only recall has a meaning.
+        sparse: the marks are far fewer than the cells found, so that only recall is meaningful.
     """
 
     task: str

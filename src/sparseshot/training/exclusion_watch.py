@@ -1,4 +1,4 @@
-"""How much a loss excludes, and in simulations how much of it rightly."""
+"""How much a loss excludes, and in simulations how much of that is right."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from sparseshot.losses import excluded_share, warn_of_runaway
 from sparseshot.training.crops import CropBatch
 
 RUNAWAY = 0.9
-"""Share of the unannotated locations above which exclusion is feeding on itself."""
+"""Share of the unannotated locations above which exclusion reinforces itself."""
 
 
 class ExclusionWatch:

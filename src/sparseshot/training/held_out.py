@@ -1,7 +1,7 @@
 """Marks kept from training, and the operating point chosen from them alone.
 
 A model trained on a fraction of the marks assigns a true cell about that fraction as its probability, so a
-fixed threshold of one half means nothing. Held-out marks tell recall; the share of locations above a
+fixed threshold of one half means nothing. Held-out marks give recall; the share of locations above a
 threshold needs no marks; the quotient recall² / P(predicted positive) is highest where F1 is (Lee & Liu
 2003), and needs no negatives.
 """

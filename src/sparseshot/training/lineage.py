@@ -136,7 +136,7 @@ def changes_since(before: Cells, after: Cells) -> MarkChanges:
 
 
 def marks_by_slide(slides: Iterable[AnnotatedSlide]) -> dict[str, Cells]:
-    """Return the marks of slides by the names of these."""
+    """Return the marks of slides by slide name."""
     return _by_name((item.slide.name, item.marks) for item in slides)
 
 

@@ -81,7 +81,7 @@ def numbers_of(rows: Sequence[Mapping[str, str]], column: str) -> list[float]:
 
 
 def progress_note(values: Mapping[str, float | None]) -> str:
-    """Return what the progress bar shows beside steps and time left, the most telling first.
+    """Return what the progress bar shows beside steps and time left, the most informative first.
 
     >>> progress_note({"loss": 0.25, "excluded": 0.031, "crops_per_second": 12.4})
     'loss 0.2500, excluded 3.1%, 12 crops/s'

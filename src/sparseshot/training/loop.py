@@ -232,7 +232,7 @@ class _Run:
             if self.teacher is not None:
                 self.teacher.load_state_dict(checkpoint.state["teacher"])
             self.best = checkpoint.state["best"]
-        except Exception as error:  # whatever the loaders of torch make of a damaged state
+        except Exception as error:  # torch raises many kinds for a damaged state
             writer = checkpoint.versions.get("sparseshot", "unknown")
             raise CheckpointError(
                 path,

@@ -1,8 +1,8 @@
-"""Confident predictions of the model that a run goes on from, learned as cells.
+"""Confident predictions of the model that a run continues, learned as cells.
 
-People who correct a model mark cells that it misses and reject predictions that are none. Of all that the
-model is confident of, only its errors are labelled then, and it unlearns the cells that it found. So for each
-certain negative outside reviewed regions, two confident predictions that nobody rejected become marks.
+People who correct a model mark the cells it missed and reject its false predictions. Then only its errors
+are labelled, and it unlearns the cells that it found. So for each certain negative outside reviewed regions,
+two confident predictions that nobody rejected become marks.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def find_pseudo_labels(
     Args:
         parent: the model that was corrected.
         slides: with the marks people made.
-        config: of the run that goes on from it.
+        config: of the run that continues it.
     """
     names = config.labelling.names
     nothing = [Cells(np.empty((0, 2)), classes=names, mpp=item.slide.mpp) for item in slides]

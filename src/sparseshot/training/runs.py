@@ -184,7 +184,7 @@ def _announced(
 ) -> TrainConfig:
     """Choose the task by the marks where it is not given, and say what is learned."""
     tables = [item.marks for item in training]
-    check_marks(tables, config.labelling)  # before the folder is claimed, so that the marks can be mended
+    check_marks(tables, config.labelling)  # before the folder is claimed, so that the marks can be corrected
     if config.task == "auto":
         task, reason = task_of_marks([config.labelling.positives(cells) for cells in tables])
         config = replace(config, task=task)

@@ -45,7 +45,7 @@ def make_starter(
         steps: optimiser steps.
         seed: of slides, weights and crops.
         tune_on: folder of the data sets :data:`TUNING_SETS`, whose training patients choose the threshold;
-            None: that which is best on synthetic tissue.
+            None: the threshold that is best on synthetic tissue.
         show: show the progress.
     """
     config = TrainConfig(
