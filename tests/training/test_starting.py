@@ -52,6 +52,13 @@ def test_the_command_line_knows_the_names() -> None:
     assert set(STARTER_NAMES.values()) == set(TASKS)
 
 
+def test_an_own_run_of_that_name_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "starter").mkdir()
+    saved(tiny_config("detect"), tmp_path / "starter")
+    assert load_model("starter").config == tiny_config("detect")
+
+
 def test_a_starter_is_written_in_half_precision_and_read_back(tmp_path: Path) -> None:
     model = random_model(tiny_config("detect"))
     save_starter(model, tmp_path / "detect.safetensors")

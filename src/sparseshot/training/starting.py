@@ -29,10 +29,10 @@ _SHARE_OF_STEPS = 0.8
 
 
 def load_model(name: Path | str) -> Checkpoint:
-    """Load a model: a starter by its name, a run by its folder, or a model file."""
-    if str(name) in STARTER_NAMES:
-        return load_starter(STARTER_NAMES[str(name)])
+    """Load a model: a run by its folder, a model file, or a starter by its name."""
     path = Path(name)
+    if str(name) in STARTER_NAMES and not path.exists():
+        return load_starter(STARTER_NAMES[str(name)])
     return Checkpoint.load(path / MODEL if path.is_dir() else path)
 
 
