@@ -172,3 +172,12 @@ def test_a_point_whose_place_is_taken_is_dropped_even_at_the_edge() -> None:
     xy = np.array([[0.0, 5.0], [0.0, 7.5]])
     assert settle(xy, np.array([0.9, 0.1]), radius=3.0, edge_y=8.5).tolist() == [KEPT, DROPPED]
     assert settle(xy, np.array([0.1, 0.9]), radius=3.0, edge_y=8.5).tolist() == [OPEN, OPEN]
+
+
+@pytest.mark.parametrize("radius", [0.5, 3.0, 200.0])
+def test_bands_keep_what_all_points_at_once_keep(radius: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparseshot.cells.suppression._BAND_POINTS", 50)
+    random = np.random.default_rng(0)
+    xy, score = random.uniform(0, 100, (2000, 2)), random.integers(0, 50, 2000) / 50  # many equal scores
+    at_once = settle(xy, score, radius=radius, edge_y=np.inf) == KEPT
+    np.testing.assert_array_equal(suppress(xy, score, radius=radius), at_once)

@@ -10,13 +10,29 @@ DROPPED, KEPT, OPEN = 0, 1, 2
 """State of a point: dropped for another one, kept, or still depending on points not yet seen."""
 
 
+_BAND_POINTS = 50_000
+"""Points that are settled at a time: few enough for the cache of a processor."""
+
+
 def suppress(xy: NDArray[np.float64], score: NDArray[np.floating], *, radius: float) -> NDArray[np.bool_]:
-    """Return which points greedy non-maximum suppression keeps, by :func:`settle` with every point seen.
+    """Return which points greedy non-maximum suppression keeps, by :func:`settle` band after band.
 
     >>> suppress(np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]), np.array([0.7, 0.8, 0.9]), radius=3)
     array([ True, False,  True])
     """
-    kept: NDArray[np.bool_] = settle(xy, score, radius=radius, edge_y=np.inf) == KEPT
+    xy, radius = checked_points(xy, "xy"), checked_radius(radius)
+    score = checked_scores(score, points=len(xy))
+    downwards = np.argsort(xy[:, 1])
+    y = xy[downwards, 1]
+    kept, open_, start = np.zeros(len(xy), np.bool_), downwards[:0], 0
+    while start < len(xy):
+        # A band is far wider than the radius, so that few points stay open.
+        stop = max(start + _BAND_POINTS, int(np.searchsorted(y, y[start] + 10 * radius)))
+        band = np.concatenate([open_, downwards[start:stop]])
+        edge_y = y[stop] if stop < len(xy) else np.inf
+        state = settle(xy[band], score[band], radius=radius, edge_y=edge_y)
+        kept[band[state == KEPT]] = True
+        open_, start = band[state == OPEN], stop
     return kept
 
 
