@@ -52,6 +52,15 @@ def test_openvino_finds_the_same_cells(detector: Checkpoint, task: str, tmp_path
     check_same_cells(openvino, eager)
 
 
+def test_released_memory_is_taken_again(detector: Checkpoint) -> None:
+    pytest.importorskip("openvino")
+    model = Model.load(detector, device="cpu", engine="openvino", precision="32")
+    images = torch.randint(0, 256, (1, 64, 64, 3), generator=torch.Generator().manual_seed(0)).byte().numpy()
+    before = model(images).clone()
+    model.release()
+    assert torch.equal(model(images), before)
+
+
 def test_auto_takes_openvino_for_large_slides_only(detector: Checkpoint) -> None:
     pytest.importorskip("openvino")
     model = load(detector, "auto")

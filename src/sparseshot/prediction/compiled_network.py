@@ -8,9 +8,10 @@ docs/prediction.md. Compilation takes a second or two, so it pays for whole slid
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -125,6 +126,24 @@ class _FromPixels(nn.Module):
         return output
 
 
+class OpenVinoForward:
+    """A network compiled by OpenVINO; a request serves one thread."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled, self._own = compiled, threading.local()
+
+    def __call__(self, images: NDArray[np.uint8]) -> Tensor:
+        """Compute the outputs."""
+        if not hasattr(self._own, "request"):
+            self._own.request = self._compiled.create_infer_request()
+        return torch.from_numpy(self._own.request.infer(images)[0])
+
+    def release(self) -> None:
+        """Free the buffers of all layers; the next call takes them again."""
+        with suppress(RuntimeError):  # another thread is computing, and needs them
+            self._compiled.release_memory()
+
+
 def _by_openvino(network: nn.Module, *, precision: NetworkPrecision, mpp: float) -> Forward:
     if next(network.parameters()).device.type != "cpu":
         raise InputError("OpenVINO runs on the CPU; use --device cpu, or --engine eager")
@@ -154,13 +173,7 @@ def _by_openvino(network: nn.Module, *, precision: NetworkPrecision, mpp: float)
             },
         )
 
-        own = threading.local()  # a request serves one thread
-
-        def run(images: NDArray[np.uint8]) -> Tensor:
-            if not hasattr(own, "request"):
-                own.request = compiled.create_infer_request()
-            return torch.from_numpy(own.request.infer(images)[0])
-
+        run = OpenVinoForward(compiled)
         if precision == "int8":
             crops = unseen_crops(mpp=mpp, alignment_px=alignment_px)
             difference = _mean_difference(run(crops), forward(network, crops))

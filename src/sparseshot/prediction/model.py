@@ -21,6 +21,7 @@ from sparseshot.prediction.compiled_network import (
     EngineName,
     Forward,
     NetworkPrecision,
+    OpenVinoForward,
     compiled_network,
     int8_engine,
     is_worthwhile,
@@ -184,6 +185,11 @@ class Model:
                 )
             )
         return output
+
+    def release(self) -> None:
+        """Free the memory that computing took; the next call takes it again."""
+        if self.engine == "openvino" and isinstance(forward := self._compiled(), OpenVinoForward):
+            forward.release()
 
     def _compiled(self) -> Forward:
         return compiled_network(self.network, self.engine, precision=self.precision, mpp=self.mpp)

@@ -82,6 +82,7 @@ def predict_rest(
     if todo:
         engine = Engine(work.slide, work.model, work.finder, work.measuring, pace, work.carried(), work.cells)
         engine.run(todo, work.close, report)
+        work.model.release()  # before all cells are in memory
     summary = work.export()
     return replace(summary, tiles=tiles_in(todo), seconds=time.perf_counter() - start)
 
