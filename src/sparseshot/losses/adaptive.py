@@ -270,7 +270,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         )
         probability = of_bin[label, self.histograms.bins(foreground_logit(teacher)).long()]
         unannotated = call.read().unannotated
-        cell, background = (unannotated & (probability >= _SURE), unannotated & (probability <= 1 - _SURE))
+        cell, background = unannotated & (probability >= _SURE), unannotated & (probability <= 1 - _SURE)
         annotated = call.target > 0 if call.annotated is None else call.annotated
         return Call(
             call.logits,
