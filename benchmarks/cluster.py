@@ -177,9 +177,9 @@ def measured(checkpoint: Checkpoint, path: Path, folder: Path) -> Parts:
             )
         begin = clock() - start
         tiles = tiles_in(work.bands)
-        start, cells = clock(), 0
+        start = clock()
         for band in work.bands:
-            cells += find_band(work, band, DEFAULT_PACE)
+            find_band(work, band, DEFAULT_PACE)
         tile = (clock() - start) / tiles
         writing, waiting = 0.0, []
         close = work.close
@@ -197,7 +197,7 @@ def measured(checkpoint: Checkpoint, path: Path, folder: Path) -> Parts:
         settle = clock() - start - writing
         manifest = seconds_in_turns({"save": lambda: work.manifest.save(work.folder)}, rounds=20)["save"]
         start = clock()
-        work.export()
+        cells = sum(work.export().counts.values())
         export = clock() - start
     return Parts(
         tile=tile,

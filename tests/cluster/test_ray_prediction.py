@@ -74,26 +74,25 @@ def on_cluster(paths: list[Path], out: Path, *, begin: Begin = no_progress) -> l
 
 def found_bands(folder: Path) -> dict[str, int]:
     """Return the bands that are found but not settled, each with the inode of its record."""
-    return {path.name: path.stat().st_ino for path in folder.glob("cells/*.found.json")}
+    return {path.name: path.stat().st_ino for path in folder.glob("cells/[0-9]*.found.json")}
 
 
 class Disturbed:
-    """Disturbs a prediction once some bands are found, and checks that no band is ever found twice."""
+    """Disturbs a prediction once some bands are found, and checks that none of these is found again."""
 
     def __init__(self, folder: Path, disturb: Callable[[], None], *, after: int) -> None:
         self.folder, self.disturb, self.after = folder, disturb, after
-        self.seen: dict[str, int] = {}
-        self.notes: list[str] = []
+        self.kept: dict[str, int] = {}
         self.was_disturbed = False
 
     def begin(self, title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:
         def report(done: int, total: int | None = None, note: str = "") -> None:
-            self.notes.append(note)
-            for name, inode in found_bands(self.folder).items():
-                assert self.seen.setdefault(name, inode) == inode, f"{name} was found again"
-            if not self.was_disturbed and len(self.seen) >= self.after:
-                self.was_disturbed = True
+            found = found_bands(self.folder)
+            if not self.was_disturbed and len(found) >= self.after:
+                self.was_disturbed, self.kept = True, found
                 self.disturb()
+            for name, inode in found.items():
+                assert self.kept.get(name, inode) == inode, f"{name} was found again"
 
         return report
 
@@ -191,7 +190,7 @@ def test_a_killed_or_interrupted_caller_resumes(
         assert [line for line in own if "Failed to push error to driver" not in line] == message
     done = len(found_bands(out / path.name))
     disturbed = Disturbed(out / path.name, lambda: None, after=0)
-    disturbed.seen = found_bands(out / path.name)
+    disturbed.was_disturbed, disturbed.kept = True, found_bands(out / path.name)
     (outcome,) = on_cluster([path], out, begin=disturbed.begin)
     assert outcome.summary is not None
     per_band = -(-SIZES[LARGE][0] // TILE_PX)

@@ -61,7 +61,7 @@ def test_a_settlement_does_not_trust_a_damaged_shard(
     predict_slides([slide], model, tmp_path / "whole", options=OPTIONS)
     folder, bands = begun(slide)
     assert bands == list(range(9))
-    assert all(isinstance(find_in_band(*SHARED, slide, folder, band), int) for band in bands)
+    assert all(find_in_band(*SHARED, slide, folder, band) is None for band in bands)
     assert begun(slide)[1] == [], "all are found"
     with monkeypatch.context() as patch:
         patch.setattr(SlideFolder, "export", lambda self: 1 / 0)
@@ -87,7 +87,19 @@ def test_a_damaged_tissue_mask_is_written_anew(work: ClusterWork, slide: Path) -
     mask.write_bytes(b"damaged")
     assert isinstance(find_in_band(*SHARED, slide, folder, bands[0]), Outcome)
     assert begun(slide) == (folder, bands)
-    assert isinstance(find_in_band(*SHARED, slide, folder, bands[0]), int)
+    assert find_in_band(*SHARED, slide, folder, bands[0]) is None
+
+
+def test_a_band_whose_worker_was_lost_before_it_could_answer_is_not_found_again(
+    work: ClusterWork, slide: Path
+) -> None:
+    folder, bands = begun(slide)
+    inodes = []
+    for _ in range(2):
+        assert find_in_band(*SHARED, slide, folder, bands[0]) is None
+        inodes.append({path.name: path.stat().st_ino for path in folder.glob("cells/00000.*")})
+    assert len(inodes[0]) == 2
+    assert inodes[0] == inodes[1]
 
 
 def test_a_small_slide_is_done_at_once_and_a_bad_one_fails(

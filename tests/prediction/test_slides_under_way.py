@@ -46,7 +46,7 @@ class Simulated:
         if call.function is find_in_band:
             with pytest.raises(Exception, match="another sparseshot"), locked(call.arguments[3]):
                 pass
-            return 5
+            return None
         return Outcome(path, self.summary(path, call.arguments[3], 0))
 
     @staticmethod

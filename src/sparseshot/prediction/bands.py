@@ -35,13 +35,10 @@ class FoundBand:
     broken: tuple[tuple[tuple[int, int, int, int], str], ...]
 
 
-def find_band(work: SlideFolder, band: Band, pace: Throughput) -> int:
-    """Find the cells of a band and write them to a file; return their number."""
-    counted = 0
+def find_band(work: SlideFolder, band: Band, pace: Throughput) -> None:
+    """Find the cells of a band and write them to a file."""
 
     def close(band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:  # noqa: ARG001
-        nonlocal counted
-        counted = len(cells)
         table, record = _names(work, band)
         write_cells(cells, work.folder / table)
         places = tuple((tuple(box), reason) for box, reason in broken.items())
@@ -50,7 +47,6 @@ def find_band(work: SlideFolder, band: Band, pace: Throughput) -> int:
     nothing = work.frame.no_cells()
     engine = Engine(work.slide, work.model, work.finder, work.measuring, pace, nothing, settles=False)
     engine.run([band], close)
-    return counted
 
 
 def found_band(work: SlideFolder, band: Band) -> FoundBand | None:

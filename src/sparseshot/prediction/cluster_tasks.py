@@ -121,14 +121,17 @@ def begin_slide(key: str, work: list[Any], path: Path, taken: frozenset[Path]) -
     return result if isinstance(result, Begun) else Begun(folder, result)
 
 
-def find_in_band(key: str, work: list[Any], path: Path, folder: Path, index: int) -> int | Outcome:
-    """Find the cells of a band, and return how many; they are in a file of the slide's folder."""
+def find_in_band(key: str, work: list[Any], path: Path, folder: Path, index: int) -> Outcome | None:
+    """Find the cells of a band, and write them to a file of the slide's folder."""
 
-    def found() -> int:
+    def found() -> None:
         asked, model = _prepared(key, work)
         with full_disk_is_output_error(folder):
             own = _opened(asked, model, path, folder)
-            return find_band(own, own.bands[index], asked.options.pace)
+            if (
+                found_band(own, own.bands[index]) is None
+            ):  # else by a worker that was lost before it could say so
+                find_band(own, own.bands[index], asked.options.pace)
 
     return failing_alone(path, found)
 
