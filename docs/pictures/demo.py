@@ -23,7 +23,7 @@ def main(page: Path) -> None:
         subprocess.run(("chromium", *options, page.resolve().as_uri()), check=True)
         whole = Image.open(shot).convert("RGB")
     picture = whole.resize((WIDTH_PX, WIDTH_PX * whole.height // whole.width), Image.Resampling.LANCZOS)
-    picture.save(Path(__file__).with_suffix(".jpg"), quality=72, optimize=True, progressive=True)
+    picture.save(Path(__file__).with_suffix(".webp"), quality=60, method=6)
 
 
 if __name__ == "__main__":

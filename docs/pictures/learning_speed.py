@@ -8,6 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from sparseshot.experiments.report.drawing import STYLE, as_svg
+
 Curve = NDArray[np.float64]
 
 RHO_AT_START, RHO_AT_END = 0.5, 0.679
@@ -30,8 +32,7 @@ def unannotated_slope(p: Curve, *, alpha: float, gamma: float) -> Curve:
 
 def draw(file: Path) -> None:
     """Draw both panels."""
-    # The same picture every time, and letters as letters.
-    mpl.rcParams.update({"svg.hashsalt": "sparseshot", "svg.fonttype": "none"})
+    mpl.rcParams.update(STYLE)
     p = np.linspace(1e-6, 1 - 1e-6, 401)
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -49,7 +50,7 @@ def draw(file: Path) -> None:
         axes.axvspan(RHO_AT_END, 1, color="0.5", alpha=0.2, linewidth=0, label="excluded, first and last")
         axes.set(xlabel="p, probability of foreground", xlim=(0, 1))
         axes.legend(loc="upper left", fontsize="x-small", frameon=False)
-    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    file.write_bytes(as_svg(figure))
 
 
 if __name__ == "__main__":

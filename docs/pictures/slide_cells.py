@@ -1,6 +1,6 @@
 """Draw what `sparseshot predict` found on a part of a slide.
 
-python docs/pictures/slide_cells.py SLIDE PREDICTION OUT.jpg X0 Y0: 512 × 512 pixels of 0.5 µm from level-0
+python docs/pictures/slide_cells.py SLIDE PREDICTION OUT.webp X0 Y0: 512 × 512 pixels of 0.5 µm from level-0
 pixel X0, Y0 on, once as they are and once with what was found.
 """
 
@@ -33,7 +33,7 @@ def main(slide_path: str, prediction: str, out: str, x0: str, y0: str) -> None:
     for x, y in cells.xy / grid.downsample - (col, row):
         if 0 <= x < SIDE and 0 <= y < SIDE:
             draw.ellipse((SIDE + 6 + x - 4, y - 4, SIDE + 6 + x + 4, y + 4), outline=(0, 200, 60), width=2)
-    sheet.save(out, quality=80, optimize=True)
+    sheet.resize((824, 410), Image.Resampling.LANCZOS).save(out, quality=55, method=6)
 
 
 if __name__ == "__main__":

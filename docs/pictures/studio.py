@@ -64,7 +64,7 @@ def main(slide: Path, x: float, y: float, *, steps: int = 0) -> None:
             tab.train(2, seconds=_PATIENCE_S)
             tab.until("quality", lambda: "of the cells are found" in tab.text())
             time.sleep(1.5)
-            tab.picture(HERE / "studio.jpg", width=1100)
+            tab.picture(HERE / "studio.webp", width=1100)
             tab.tab("Layers")
             tab.button("uncertainty")
             album.take("studio-layers")
@@ -75,9 +75,6 @@ def main(slide: Path, x: float, y: float, *, steps: int = 0) -> None:
             driver.find_elements(By.CSS_SELECTOR, ".q-menu .q-item")[-1].click()
             tab.until("a comparison", lambda: "only by Run 1" in tab.text())
             album.take("studio-compare")
-            tab.tab("Work")
-            driver.find_element(By.CSS_SELECTOR, "[aria-label='light or dark']").click()
-            album.take("studio-dark")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Draw a synthetic slide, a region of it, and the middle of that region with the outlines of its cells.
 
-python docs/pictures/synthetic.py OUT.jpg SEED
+python docs/pictures/synthetic.py OUT.webp SEED
 """
 
 import sys
@@ -31,7 +31,9 @@ def main(out: str, seed: str) -> None:
     for outline, label in zip(cells.outline, cells.label, strict=True):
         corners = np.array(outline.exterior.coords) - middle
         draw.line([tuple(xy) for xy in corners.tolist()], fill=cells.colors[label], width=2)
-    Image.fromarray(np.hstack([tissue.thumbnail(SIDE_PX), region, np.asarray(close)])).save(out, quality=88)
+    Image.fromarray(np.hstack([tissue.thumbnail(SIDE_PX), region, np.asarray(close)])).save(
+        out, quality=65, method=6
+    )
 
 
 if __name__ == "__main__":

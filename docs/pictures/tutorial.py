@@ -44,8 +44,8 @@ def main(folder: str) -> None:
         print(f"$ sparseshot {command}", flush=True)
         if code := sparseshot(command.split()):
             sys.exit(code)
-    draw(HERE / "tutorial_marks.jpg", "a.tif", read_cells("a.geojson"), YELLOW)
-    draw(HERE / "tutorial_found.jpg", "b.tif", read_prediction("found/b.tif"), GREEN)
+    draw(HERE / "tutorial_marks.webp", "a.tif", read_cells("a.geojson"), YELLOW)
+    draw(HERE / "tutorial_found.webp", "b.tif", read_prediction("found/b.tif"), GREEN)
 
 
 def draw(path: Path, slide_path: str, cells: Cells, colour: tuple[int, int, int]) -> None:
@@ -62,7 +62,7 @@ def draw(path: Path, slide_path: str, cells: Cells, colour: tuple[int, int, int]
         pen.ellipse((x - 7, y - 7, x + 7, y + 7), outline=colour, width=2)
     sheet.paste(Image.fromarray(image), (0, 0))
     sheet.paste(marked, (left, 0))
-    sheet.save(path, quality=80, optimize=True)
+    sheet.save(path, quality=65, method=6)
 
 
 if __name__ == "__main__":

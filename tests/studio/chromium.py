@@ -217,7 +217,7 @@ class StudioTab:
         self.scale = 2.0**zoom
 
     def picture(self, path: Path, *, width: int = 1280) -> None:
-        """Keep what the page looks like, as WebP or JPEG by the ending."""
+        """Keep what the page looks like, as WebP."""
         from PIL import Image
 
         shot = io.BytesIO(self.driver.get_screenshot_as_png())
