@@ -173,7 +173,7 @@ def as_svg(canvas: Figure) -> bytes:
 
 
 def _smaller(svg: str) -> str:
-    """Return Matplotlib's file with coordinates in hundredths of a point, without indentation and most ids."""
+    """Return Matplotlib's file with coordinates in hundredths of a point, no indentation and few ids."""
     svg = re.sub(r"\b([1-9]\d*\.\d\d)\d{3,}", r"\1", svg)
     svg = re.sub(r'<g id="(line2d|patch|text|xtick|ytick)_\d+">', "<g>", svg)
     return re.sub(r"\s*\n\s*", "\n", svg)

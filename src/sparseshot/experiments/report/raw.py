@@ -67,7 +67,7 @@ def _round(record: dict[str, Any]) -> dict[str, Any]:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
+        return {name: _rounded(each) for name, each in value.items() if each is not None}
     if isinstance(value, list):
         return [_rounded(each) for each in value]
     if isinstance(value, float):  # JSON has no NaN, the precision where nothing was found
