@@ -138,13 +138,12 @@ class Segmenter:
         own = (row >= core.y0) & (row < core.y1) & (column >= core.x0) & (column < core.x1)
         own &= cells.reach_px * grid.mpp <= self.reach_um
         own &= cells.area_px * grid.mpp**2 >= self.least_um2
-        cells = cells.chosen(own)
         total, votes = cells.tallies(p, kind, count=len(self.frame.classes))
-        outline = self._on_slide(contours(cells.labels, x0=box.x0, y0=box.y0))
+        outline = self._on_slide(contours(cells.bordered, own, x0=box.x0, y0=box.y0))
         return self.frame.cells(
             shapely.get_coordinates(shapely.centroid(outline)),
-            label=votes.argmax(axis=1),
-            score=np.round(total / (cells.area_px * _STEPS), SCORE_DECIMALS),
+            label=votes[own].argmax(axis=1),
+            score=np.round(total[own] / (cells.area_px[own] * _STEPS), SCORE_DECIMALS),
             outline=outline,
         )
 
