@@ -71,7 +71,7 @@ def _outlines(
         ring, length = _walk(flat, row_step, first, ring)
         kept = _simplify(ring[:length], tolerance)
         size = int(np.count_nonzero(kept))
-        if size < 3:
+        if size < 3:  # a sliver, of which nothing can be left out
             kept[:] = True
             size = length
         vertices = _grown(vertices, used + size + 1)

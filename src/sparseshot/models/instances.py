@@ -175,7 +175,7 @@ def _squared_distances(along: NDArray[np.int16], row: int, squared: NDArray[np.i
 
 @compiled
 def _climb(height: NDArray[np.uint16], labels: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Write the number of its peak, from 1, for each pixel into an array of 0; return where the peaks are.
+    """Write the number of each pixel's peak, from 1, into an array of 0; return the peaks as flat indices.
 
     Of equal heights the first in reading order counts as the higher one, so that ties go the same way in
     every window. The border of ``height`` is 0, so every pixel above 0 has four neighbours.
@@ -200,7 +200,7 @@ def _climb(height: NDArray[np.uint16], labels: NDArray[np.int32]) -> NDArray[np.
             peak[count] = place
             count += 1
             way = count
-        flat[place] = way
+        flat[place] = way  # the number of a peak, or below 0 the way up
     for first in range(len(flat)):
         if flat[first] >= 0:
             continue
@@ -219,8 +219,8 @@ def _climb(height: NDArray[np.uint16], labels: NDArray[np.int32]) -> NDArray[np.
 def _meetings(height: NDArray[np.uint16], labels: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return the pixels with a higher neighbour that belongs to another peak.
 
-    Each is a flat index below one that sorts the highest first, and of equal heights the first in reading
-    order.
+    Each is a flat index with its depth in the bits above it: sorted, the highest pixel is the first, and of
+    equal heights the first in reading order.
     """
     flat, level = labels.ravel(), height.ravel()
     above = -height.shape[1]
