@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import time
 
 from sparseshot.active import Suggestion, suggest_regions
 from sparseshot.errors import SparseshotError
@@ -26,12 +25,10 @@ class NextRegions:
     Attributes:
         regions: the most useful first; ``slide`` is the id of the slide.
         problem: why there are none.
-        made: time.
     """
 
     regions: tuple[Suggestion, ...] = ()
     problem: str = ""
-    made: float = 0.0
 
 
 class Superseded(Exception):  # noqa: N818  nothing went wrong
@@ -79,9 +76,9 @@ def write_next(
             report=report,
         )
         regions = tuple(replace(each, slide=names[each.slide]) for each in suggestions)
-        write_json(folder / SUGGESTIONS, NextRegions(regions, made=time()))
+        write_json(folder / SUGGESTIONS, NextRegions(regions))
     except SparseshotError as error:
-        write_json(folder / SUGGESTIONS, NextRegions(problem=str(error), made=time()))
+        write_json(folder / SUGGESTIONS, NextRegions(problem=str(error)))
     except Superseded:
         return
 

@@ -1,0 +1,36 @@
+"""Regions to mark after a run, as the worker writes them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.prediction.networks import random_detector
+from tests.studio.small_project import MPP, small_slide
+
+from sparseshot.cells import Cells
+from sparseshot.images import open_slide
+from sparseshot.prediction import Model
+from sparseshot.studio.suggesting import SUGGESTIONS, read_next, write_next
+from sparseshot.training.annotated import TrainingData
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return Model.load(random_detector(threshold=0.5), device="cpu")
+
+
+def test_the_file_of_suggestions_depends_on_these_alone(model: Model, tmp_path: Path) -> None:
+    path, centres = small_slide(tmp_path, width=640, height=320)
+    Cells(centres[:3], mpp=MPP).write(tmp_path / "marks.geojson")
+    learned = TrainingData(pairs=((path, tmp_path / "marks.geojson"),), mpp=MPP)
+    slides = {"1": open_slide(path, mpp=MPP)}
+    written = []
+    for _ in range(2):
+        write_next(tmp_path, model, slides, learned, found={}, is_wanted=lambda: True)
+        written.append((tmp_path / SUGGESTIONS).read_bytes())
+    assert written[0] == written[1]
+    assert json.loads(written[0]).keys() == {"regions", "problem"}
+    known = read_next(tmp_path)
+    assert known is not None
+    assert known.regions
+    assert {each.slide for each in known.regions} == {"1"}
