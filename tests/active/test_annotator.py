@@ -90,6 +90,13 @@ def test_clicks_on_errors_do_not_repeat(model: Model) -> None:
         assert len(np.unique(item.marks.xy, axis=0)) == len(item.marks)
 
 
+def test_slides_of_one_name_cannot_be_reviewed(model: Model) -> None:
+    twice = [slides()[0]] * 2
+    given = Opportunity(model, 10, np.random.default_rng(0), SIDE_UM)
+    with pytest.raises(InputError, match="2 slides are named 0"):
+        spend(first_marks(twice, 5, seed=0), "review", given)
+
+
 def test_review_of_a_finished_slide_spends_nothing(model: Model) -> None:
     everything = spent(model, "regions", clicks=10_000)
     assert everything.marks == 120

@@ -109,3 +109,5 @@ def test_bad_requests(model: Model) -> None:
         suggest_regions(model, [])
     with pytest.raises(InputError, match="5 regions of 3 candidates"):
         suggest_regions(model, [named("a")[0]], regions=5, candidates=3)
+    with pytest.raises(InputError, match="2 slides are named a; suggest regions on them one after the other"):
+        suggest_regions(model, [named("a")[0], named("b")[0], named("a", seed=1)[0]], regions=2, candidates=2)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sparseshot.active.looking import RegionScout
 from sparseshot.active.review import add_review, is_rejected, review_region
-from sparseshot.active.suggestions import suggest_regions
+from sparseshot.active.suggestions import NothingLeftError, suggest_regions
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, unknown_name
 from sparseshot.images import Box, TileGrid
@@ -142,7 +142,7 @@ def _review(annotation: Annotation, given: Opportunity) -> Annotation:
                 candidates=max(_CANDIDATES, given.clicks // 2),
                 seed=int(given.random.integers(2**31)),
             )
-        except InputError:  # everything is reviewed
+        except NothingLeftError:
             break
         order = ((names[each.slide], each.region) for each in suggested)
         rest = given._replace(clicks=goal - annotation.clicks)

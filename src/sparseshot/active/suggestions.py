@@ -1,6 +1,7 @@
 """Where to mark next: regions that teach a model most, each with its reason."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,10 @@ class Suggestion:
         return shapely.box(*self.box)
 
 
+class NothingLeftError(InputError):
+    """No tissue is left to suggest regions in."""
+
+
 class _Candidate(NamedTuple):
     slide: int
     box: Box
@@ -94,7 +99,7 @@ def suggest_regions(
 
     Args:
         model: the model.
-        slides: to choose from.
+        slides: to choose from, each with a name of its own.
         regions: number of regions.
         marks: known marks, by the name of the slide; inside their exhaustive regions nothing is suggested.
         learned: slides with the marks that the model has learned from, to know what is unlike them.
@@ -107,6 +112,9 @@ def suggest_regions(
     """
     if not slides:
         raise InputError("no slides to suggest regions on; give at least one")
+    name, count = Counter(slide.name for slide in slides).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"{count} slides are named {name}; suggest regions on them one after the other")
     if regions < 1 or candidates < regions:
         raise InputError(f"{regions} regions of {candidates} candidates; give 1 or more, and more candidates")
     marks, random = marks or {}, np.random.default_rng(seed)
@@ -117,7 +125,7 @@ def suggest_regions(
     ]
     total = sum(map(len, squares))
     if not total:
-        raise InputError("no tissue is left to suggest regions in; choose other slides")
+        raise NothingLeftError("no tissue is left to suggest regions in; choose other slides")
     shares = [own[: math.ceil(len(own) * min(1.0, candidates / total))] for own in squares]
     marked = [(item, xy) for item in learned for xy in item.marks.xy]
     places = [marked[k] for k in random.permutation(len(marked))[:_MARKED_LOOKS]]

@@ -58,8 +58,6 @@ def suggest(
     model = Model.load(run, device=device)
     opened = [open_slide(path, mpp=mpp) for path in find_slides(slides)]
     names = [slide.name for slide in opened]
-    if len(set(names)) < len(names):
-        raise InputError("two of the slides have one name; suggest regions on them one after the other")
     predicted = {}
     for folder in found or []:
         manifest = Manifest.load(folder)
