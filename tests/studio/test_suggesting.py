@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import shapely
 from tests.prediction.networks import random_detector
 from tests.studio.small_project import MPP, small_slide
 
@@ -34,3 +35,22 @@ def test_the_file_of_suggestions_depends_on_these_alone(model: Model, tmp_path: 
     assert known is not None
     assert known.regions
     assert {each.slide for each in known.regions} == {"1"}
+
+
+def test_marks_are_those_of_the_slide_itself_where_two_have_one_name(model: Model, tmp_path: Path) -> None:
+    pairs = []
+    for folder, regions in (("a", [shapely.box(0, 0, 640, 320)]), ("b", [])):
+        (tmp_path / folder).mkdir()
+        path, centres = small_slide(tmp_path / folder, width=640, height=320)
+        Cells(centres[:3], mpp=MPP, regions=regions).write(tmp_path / folder / "marks.parquet")
+        pairs.append((path, tmp_path / folder / "marks.parquet"))
+    done, bare = (open_slide(path, mpp=MPP) for path, _ in pairs)
+    learned = TrainingData(pairs=tuple(pairs), mpp=MPP)
+    write_next(tmp_path, model, {"2": bare, "1": done}, learned, found={}, is_wanted=lambda: True)
+    known = read_next(tmp_path)
+    assert known is not None
+    assert {each.slide for each in known.regions} == {"2"}
+    write_next(tmp_path, model, {"1": done, "2": bare}, learned, found={}, is_wanted=lambda: True)
+    known = read_next(tmp_path)
+    assert known is not None
+    assert "no tissue is left" in known.problem

@@ -11,7 +11,6 @@ from sparseshot.images import Slide
 from sparseshot.prediction.model import Model
 from sparseshot.studio.slide_results import is_finished
 from sparseshot.training.annotated import TrainingData
-from sparseshot.training.lineage import marks_by_slide
 
 SUGGESTIONS = "suggestions.json"
 _REGIONS = 12
@@ -58,6 +57,7 @@ def write_next(
     predicted = {
         name: found[each] for name, each in names.items() if each in found and is_finished(found[each])
     }
+    paths = {_path(slides[each]) for each in names.values()}
 
     def report(*_: int) -> None:
         if not is_wanted():
@@ -70,7 +70,7 @@ def write_next(
             [slides[each] for each in names.values()],
             regions=_REGIONS,
             candidates=_CANDIDATES,
-            marks=marks_by_slide(marked),
+            marks={item.slide.name: item.marks for item in marked if _path(item.slide) in paths},
             learned=marked,
             found=predicted,
             report=report,
@@ -81,6 +81,10 @@ def write_next(
         write_json(folder / SUGGESTIONS, NextRegions(problem=str(error)))
     except Superseded:
         return
+
+
+def _path(slide: Slide) -> Path | None:
+    return getattr(slide, "path", None)
 
 
 def read_next(folder: Path) -> NextRegions | None:
