@@ -1,7 +1,9 @@
+import errno
 import io
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from PIL import Image
 from tests.studio.small_project import MPP, made_result, small_slide
 
 from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.studio import exchange
 from sparseshot.studio.api import make_api
 from sparseshot.studio.guard import Guard
 from sparseshot.studio.project import Project
@@ -198,6 +201,25 @@ def test_marks_and_found_cells_leave_and_return(
     found.write_bytes(client.get(f"/slides/1/export/f0.{ending}?threshold=0.5").content)
     score = np.linspace(0.2, 0.99, len(place[1]))
     assert len(read_cells(found)) == (score >= 0.5).sum()
+
+
+@pytest.mark.parametrize("what", ["marks", "f0"])
+def test_an_export_that_fails_is_an_error_and_leaves_no_file(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def full(cells: Cells, path: Path) -> NoReturn:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = set(tmp_path.iterdir())
+    assert client.get(f"/slides/1/export/{what}.csv").status_code == 200
+    assert set(tmp_path.iterdir()) == kept
+    monkeypatch.setattr(exchange, "write_cells", full)
+    answer = client.get(f"/slides/1/export/{what}.csv")
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "No space left on device"}
+    assert set(tmp_path.iterdir()) == kept
 
 
 def test_holes_of_imported_regions_stay_out(client: TestClient, studio: Studio, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from tests.studio.chromium import IN_BROWSER, StudioTab, chromium, running_studio, spread
 from tests.studio.small_project import MPP, small_slide, worker_of
 
+from sparseshot.cells import read_cells
 from sparseshot.studio.jobs import RUNS, SAID
 from sparseshot.studio.marks import MarkBook
 
@@ -57,21 +58,25 @@ def opened(folder: Path, *options: object) -> Iterator[Opened]:
         yield Opened(tab, process, slide, project, spread(inside, 40, 30))
 
 
+@contextmanager
+def full_disk(process: "subprocess.Popen[str]", *, most_bytes: int) -> Iterator[None]:
+    """Let no file of a process grow beyond a size."""
+    unlimited = resource.RLIM_INFINITY
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, unlimited))
+    yield
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+
+
 def test_a_full_disk_and_a_lost_connection(tmp_path: Path) -> None:
     with opened(tmp_path) as studio:
         tab, project = studio.tab, studio.project
         tab.click(*studio.places[0])
         tab.until("mark", lambda: on_disk(project) == 1)
 
-        # No file of the process may grow beyond this: as if the disk were full.
-        full = (project / "marks.jsonl").stat().st_size
-        resource.prlimit(studio.process.pid, resource.RLIMIT_FSIZE, (full, resource.RLIM_INFINITY))
-        tab.click(*studio.places[1])
-        tab.until("notice", lambda: "disk is full" in tab.text(), 60)
-        assert on_disk(project) == 1
-        resource.prlimit(
-            studio.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        )
+        with full_disk(studio.process, most_bytes=(project / "marks.jsonl").stat().st_size):
+            tab.click(*studio.places[1])
+            tab.until("notice", lambda: "disk is full" in tab.text(), 60)
+            assert on_disk(project) == 1
         tab.until("second mark", lambda: on_disk(project) == 2, 60)
 
         # The computer sleeps: the connection breaks, and the page is used before it is back.
@@ -81,6 +86,30 @@ def test_a_full_disk_and_a_lost_connection(tmp_path: Path) -> None:
         time.sleep(3)  # so that the server writes the number while nobody listens
         tab.script("window.socket.connect()")
         tab.until("number of marks, which the server writes", lambda: "3 marks" in tab.text(), 60)
+
+
+def test_an_export_arrives_whole_or_not_at_all(tmp_path: Path) -> None:
+    with opened(tmp_path) as studio:
+        tab, project, saved = studio.tab, studio.project, tmp_path / "small-marks.geojson"
+        tab.driver.execute_cdp_cmd(
+            "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+        )
+        tab.click(*studio.places[0])
+        tab.until("mark", lambda: on_disk(project) == 1)
+        with full_disk(studio.process, most_bytes=1):
+            export_marks(tab)
+            tab.until("notice", lambda: "Not exported: File too large" in tab.text(), 60)
+            assert not saved.exists()
+        export_marks(tab)
+        tab.until("file", saved.exists, 60)
+        assert read_cells(saved).counts()["cell"] == 1
+        assert tab.marks("cell") == 1  # the page is still there
+
+
+def export_marks(tab: StudioTab) -> None:
+    tab.button("Export")
+    tab.until("menu", lambda: "QuPath GeoJSON" in tab.text())
+    tab.driver.find_element("xpath", "//*[contains(@class, 'q-item') and . = 'QuPath GeoJSON']").click()
 
 
 def test_tabs_and_processes_see_each_others_marks(tmp_path: Path) -> None:

@@ -25,6 +25,10 @@ def make_api(studio: Studio) -> FastAPI:
         problem = getattr(error, "problem", str(error))  # without the path, which the page need not know
         return JSONResponse({"error": problem}, status)
 
+    @app.exception_handler(OSError)
+    def failed(_: Request, error: OSError) -> JSONResponse:
+        return JSONResponse({"error": error.strerror or str(error)}, 500)
+
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return JSONResponse({"error": _reason(error)}, 422)

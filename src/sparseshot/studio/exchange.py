@@ -2,7 +2,8 @@
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from sparseshot.cells import Cells, read_cells, write_cells
@@ -30,13 +31,11 @@ def read_marks(content: bytes, name: str, slide: Slide) -> tuple[Cells, list[str
     return cells, said
 
 
-def file_of(cells: Cells, ending: str) -> Iterator[bytes]:
-    """Yield the pieces of a file with cells in the format of an ending."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"cells.{ending}")
+def file_of(cells: Cells, ending: str) -> tuple[Path, Callable[[], None]]:
+    """Write cells to a temporary file in the format of an ending; return it and what removes it."""
+    with ExitStack() as stack:
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory()), f"cells.{ending}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SparseshotWarning)  # a CSV holds no outlines
             write_cells(cells, path)
-        with path.open("rb") as file:
-            while piece := file.read(2**20):
-                yield piece
+        return path, stack.pop_all().close

@@ -178,7 +178,7 @@ class StudioPage:
             ui.notify("Nothing has been found yet. Train first.", type="warning")
             return
         query = "" if name == "marks" else f"?threshold={self.found.threshold.value:.3f}"
-        ui.navigate.to(f"/slides/{self.slide}/export/{name}.{ending}{query}")
+        self.map.run_method("saveFile", f"/slides/{self.slide}/export/{name}.{ending}{query}")
 
     async def train(self) -> None:
         """Begin a run; it continues from the one that is shown."""

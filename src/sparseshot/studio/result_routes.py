@@ -5,7 +5,8 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
-from fastapi.responses import StreamingResponse
+from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
 
 from sparseshot.prediction.naming import safe_name
 from sparseshot.studio.exchange import file_of
@@ -95,7 +96,7 @@ def result_routes(studio: Studio) -> APIRouter:
         what: Annotated[str, InPath(pattern="^(marks|[rf][0-9]{1,9})$")],
         ending: Literal["geojson", "parquet", "csv"],
         threshold: Threshold = 0.0,
-    ) -> StreamingResponse:
+    ) -> FileResponse:
         opened = studio.project.slide(slide)
         if what == "marks":
             cells = studio.book.cells(slide, mpp=opened.mpp)
@@ -104,10 +105,12 @@ def result_routes(studio: Studio) -> APIRouter:
             cells = cells if cells.score is None else cells[cells.score >= threshold]
         name = f"{safe_name(opened.path.stem)}-{'marks' if what == 'marks' else 'found'}.{ending}"
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-        return StreamingResponse(
-            file_of(cells, ending),
+        file, remove = file_of(cells, ending)
+        return FileResponse(
+            file,
             media_type="application/octet-stream",
             headers={"Content-Disposition": disposition},
+            background=BackgroundTask(remove),
         )
 
     return routes
