@@ -279,6 +279,17 @@ def test_classes_have_names_and_colours(client: TestClient) -> None:
         assert client.post("/classes", json={"name": name, "color": color}).status_code == 422
 
 
+def test_adding_a_class_that_exists_changes_nothing(client: TestClient, studio: Studio) -> None:
+    assert client.post("/classes", json={"name": "T"}).json() == {"cell": "#f0e442", "T": "#56b4e9"}
+    client.post("/classes", json={"name": "cell", "color": "#112233"})
+    client.post("/classes", json={"name": "T", "color": "#445566"})
+    before = studio.project.journal.read_bytes()
+    for name in ("T", "cell"):
+        answer = client.post("/classes", json={"name": name})
+        assert answer.json() == {"cell": "#112233", "T": "#445566"}
+    assert studio.project.journal.read_bytes() == before
+
+
 @pytest.mark.parametrize("name", ["Rejected", "Exhaustive"])
 def test_a_class_has_no_name_that_means_something_else_in_files(client: TestClient, name: str) -> None:
     answer = client.post("/classes", json={"name": name, "color": "#112233"})

@@ -85,6 +85,22 @@ def test_a_review_accepts_what_the_suggesting_run_found_and_nothing_else(tmp_pat
     assert said["events"] == ["reviewing r1", "reviewing "]
 
 
+def test_a_new_class_with_the_name_of_another_chooses_that_one(tmp_path: Path) -> None:
+    said = run_page(
+        tmp_path,
+        """
+        const sent = [], p = page(), classes = { cell: "#112233", T: "#445566" };
+        Object.assign(p, { names: ["cell", "T"], newClass: " T " });
+        serve((url, body) => { if (body) sent.push(body); return [200, { version: "1", classes }]; });
+        await p.addClass();
+        answer({ sent, chosen: p.chosen, classes: p.classes });
+        """,
+    )
+    assert said["sent"] == [{"name": "T"}]
+    assert said["chosen"] == "T"
+    assert said["classes"] == {"cell": "#112233", "T": "#445566"}
+
+
 def test_every_region_has_its_turn_on_several_slides(tmp_path: Path) -> None:
     said = run_page(
         tmp_path,

@@ -50,9 +50,11 @@ def mark_routes(studio: Studio) -> APIRouter:
 
     @routes.post("/classes")
     def add_class(new: NewClass) -> dict[str, str]:
-        studio.book.record(
-            [{"key": f"class {new.name} {time.time_ns()}", "class": new.name, "color": new.color}]
-        )
+        if new.color is None:
+            studio.book.record([], classes=[new.name])
+        else:
+            key = f"class {new.name} {time.time_ns()}"
+            studio.book.record([{"key": key, "class": new.name, "color": new.color}])
         return studio.book.classes
 
     @routes.post("/slides/{slide}/judge")

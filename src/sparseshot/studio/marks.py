@@ -116,23 +116,30 @@ class MarkBook:
         if self._journal.events > MANY_EVENTS and self._journal.events > 4 * marks:
             self._journal.compact(self._snapshot)
 
-    def record(self, events: Sequence[Event], *, colors: Mapping[str, str] | None = None) -> None:
+    def record(
+        self,
+        events: Sequence[Event],
+        *,
+        classes: Sequence[str] = (),
+        colors: Mapping[str, str] | None = None,
+    ) -> None:
         """Write events to disk and apply them; those that are known already are left out.
 
         Args:
             events: what happened. Classes that are new in them are added first.
+            classes: further classes, which are added if they are new.
             colors: of new classes, as ``#rrggbb``; those without one get one of the palette.
         """
         with self._mutex:
             self._journal.follow()
             added = [item for event in events for item in event.get("add", ())]
-            names = dict.fromkeys(item["class"] for item in added if "class" in item)
+            names = dict.fromkeys([*classes, *(item["class"] for item in added if "class" in item)])
             missing = [name for name in names if name not in {NEGATIVE, *self._classes}]
             palette = {
                 name: _PALETTE[i % len(_PALETTE)] for i, name in enumerate(missing, len(self._classes))
             }
-            classes = [_class_event(name, (palette | dict(colors or {}))[name]) for name in missing]
-            new = {event["key"]: event for event in [*classes, *events] if event["key"] not in self._keys}
+            created = [_class_event(name, (palette | dict(colors or {}))[name]) for name in missing]
+            new = {event["key"]: event for event in [*created, *events] if event["key"] not in self._keys}
             if new:
                 self._journal.append(new.values())
 

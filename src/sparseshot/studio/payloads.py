@@ -85,10 +85,10 @@ class Change(_Strict):
 
 
 class NewClass(_Strict):
-    """A class with its colour."""
+    """A class; without a colour, one that exists keeps its own."""
 
     name: ClassName
-    color: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]
+    color: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")] | None = None
 
     @field_validator("name")
     @classmethod

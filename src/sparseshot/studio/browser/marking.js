@@ -4,7 +4,6 @@ import { Cross, NEGATIVE, SAME_UM, at, boxRing, newKey, placeOf, ring, send, thi
 
 const NEAR_PX = 14, MOST_SHOWN = 5000;
 const SILENT = "The studio does not answer. Is it still running?";
-const PALETTE = ["#f0e442", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00"];
 
 export const marking = {
   async refresh() {
@@ -197,7 +196,7 @@ export const marking = {
   async addClass() {
     const name = this.newClass.trim();
     if (!name) return;
-    const said = await send("/classes", { name, color: PALETTE[this.names.length % PALETTE.length] });
+    const said = await send("/classes", { name });
     if (said.error) return this.warn("The class was not added. Give another name.");
     this.newClass = "";
     this.naming = false;
