@@ -111,6 +111,7 @@ def test_compacting_changes_nothing_but_the_size(tmp_path: Path, monkeypatch: py
     book.record([{"key": f"u{i}{k}", "slide": "1", k: True} for i in range(50) for k in ("undo", "redo")])
     old_size, version = path.stat().st_size, book.since("1", "")[0]
     monkeypatch.setattr(marks_module, "MANY_EVENTS", 50)
+    monkeypatch.setattr(marks_module, "KEPT_KEYS", 10)
     compacted = MarkBook(path)
     assert path.stat().st_size < old_size / 4
     for each in (compacted, book):  # the other one notices and reads anew
@@ -125,9 +126,9 @@ def undo(key: str) -> dict[str, Any]:
     return {"key": key, "slide": "1", "undo": True}
 
 
-def compacted_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> MarkBook:
+def compacted_again(path: Path, monkeypatch: pytest.MonkeyPatch, turn: str = "") -> MarkBook:
     """Make and undo many changes, and open the journal, which compacts it."""
-    events = [event for i in range(50) for event in (add(f"x{i}", 99), undo(f"z{i}"))]
+    events = [event for i in range(50) for event in (add(f"x{turn}{i}", 99), undo(f"z{turn}{i}"))]
     MarkBook(path).record(events)
     monkeypatch.setattr(marks_module, "MANY_EVENTS", 50)
     opened = MarkBook(path)
@@ -149,6 +150,23 @@ def test_after_compacting_undo_goes_back_one_step(tmp_path: Path, monkeypatch: p
         assert sorted(xs(book)) == sorted(xs(MarkBook(path))) == left
     book.record([{"key": f"r{i}", "slide": "1", "redo": True} for i in range(5)])
     assert sorted(xs(book)) == [0, 2, 3, 4]
+
+
+def test_an_undo_that_is_sent_again_after_compacting_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "marks.jsonl"
+    MarkBook(path).record([*(add(f"m{i}", i) for i in range(5)), undo("again")])
+    for turn in "ab":  # keys stay through a second compaction too
+        book = compacted_again(path, monkeypatch, turn)
+        book.record([undo("again"), add("m1", 1)])
+        assert xs(book) == xs(MarkBook(path)) == [0, 1, 2, 3]
+    monkeypatch.setattr(marks_module, "KEPT_KEYS", 3)
+    book = compacted_again(path, monkeypatch, "c")
+    book.record([undo("zc49"), add("xc49", 99), undo("zc48")])
+    assert xs(book) == [0, 1, 2, 3]
+    book.record([undo("again")])  # too long ago to be remembered
+    assert xs(book) == [0, 1, 2]
 
 
 def test_a_journal_that_an_earlier_version_compacted_is_not_undone(tmp_path: Path) -> None:

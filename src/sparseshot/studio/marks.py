@@ -27,6 +27,9 @@ MANY_EVENTS = 20_000
 KEPT_STEPS = 200
 """Changes of each slide that can still be undone after the journal was compacted."""
 
+KEPT_KEYS = 10_000
+"""Keys of the newest changes that are still known after the journal was compacted."""
+
 _SNAPSHOT = "all of "
 """Prefix of the keys of snapshots, with which a compacted journal starts; keys of the page have no spaces."""
 
@@ -199,13 +202,16 @@ class MarkBook:
     def _clear(self) -> None:
         self._slides: dict[str, _SlideMarks] = defaultdict(_SlideMarks)
         self._classes: dict[str, str] = {FIRST_CLASS: _PALETTE[0]}
-        self._keys: set[str] = set()
+        self._keys: dict[str, None] = {}  # in order
 
     def _fold(self, event: Event) -> None:
         key = event["key"]
         if key in self._keys:
             return
-        self._keys.add(key)
+        self._keys[key] = None
+        if "keys" in event:
+            self._keys |= dict.fromkeys(event["keys"])
+            return
         if "class" in event:
             self._classes[event["class"]] = event["color"]
             return
@@ -221,7 +227,9 @@ class MarkBook:
             slide.change(event.get("remove", ()), added)
 
     def _snapshot(self) -> Iterator[Event]:
-        """Yield events that lead to the present state, with the last steps of its history."""
+        """Yield events that lead to the present state, with the last steps and keys of its history."""
+        keys = [key for key in self._keys if " " not in key]
+        yield {"key": f"{_SNAPSHOT}keys", "keys": keys[-KEPT_KEYS:]}
         for name, color in self._classes.items():
             yield _class_event(name, color)
         for slide, marks in self._slides.items():
