@@ -1,5 +1,6 @@
 """Judged cells, reviewed regions, compared runs, and what the loss has excluded."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +114,56 @@ def test_a_region_is_reviewed_only_where_the_model_has_looked(studio: Studio) ->
         assert answer.json() == {"accepted": 2, "rejected": 0}
 
 
-def test_rows_of_the_index_have_their_own_outlines(tmp_path: Path) -> None:
-    slide, centres = small_slide(tmp_path)
-    outline = shapely.buffer(shapely.points(centres), 5)
-    made_result(tmp_path / "found", slide, Cells(centres, outline=outline, mpp=MPP))
-    result = SlideResult(tmp_path / "found", MPP)
-    index = result.index()
-    rows = np.random.default_rng(0).permutation(len(index))  # of two shards
-    centroids = shapely.get_coordinates(shapely.centroid(result.outlines(index.source[rows])))
-    np.testing.assert_allclose(centroids, index.xy[rows], atol=0.01)
+@pytest.mark.parametrize("is_partial", [False, True])
+def test_found_cells_have_their_own_outlines(studio: Studio, is_partial: bool) -> None:
+    cells = outlined(studio)
+    result = studio.jobs.result(3, "1")
+    made_result(result.folder, studio.project.path("1"), cells)  # of two shards
+    if is_partial:
+        manifest = result.manifest()
+        assert manifest is not None
+        replace(manifest, finished=False).save(result.folder)
+        write_view(result, cells)
+    assert_own_outlines(studio, len(cells))
+
+
+def test_outlines_are_those_of_the_cells_though_the_run_ends_meanwhile(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells, found = outlined(studio), studio.found
+    result = studio.jobs.result(3, "1")
+    result.folder.mkdir(parents=True)
+    write_view(result, cells)
+
+    def ending(slide: str, name: str) -> Any:
+        answer = found(slide, name)
+        made_result(result.folder, studio.project.path("1"), cells)
+        return answer
+
+    monkeypatch.setattr(studio, "found", ending)
+    assert_own_outlines(studio, len(in_view(cells)))
+
+
+def outlined(studio: Studio) -> Cells:
+    xy = studio.result("1", "f0").cells().xy
+    return Cells(xy, outline=shapely.buffer(shapely.points(xy), 5), mpp=MPP)
+
+
+def in_view(cells: Cells) -> Cells:
+    return cells[((cells.xy >= 300) & (cells.xy <= 600)).all(axis=1)]
+
+
+def write_view(result: SlideResult, cells: Cells) -> None:
+    write_json(result.view.with_suffix(".json"), [300, 300, 600, 600])
+    in_view(cells).write(result.view)
+
+
+def assert_own_outlines(studio: Studio, number: int) -> None:
+    cells = studio.cells_in("1", "r3", shapely.box(0, 0, 1000, 700), threshold=0)
+    assert len(cells) == number
+    assert cells.outline is not None
+    centroids = shapely.get_coordinates(shapely.centroid(cells.outline))
+    np.testing.assert_allclose(centroids, cells.xy, atol=0.01)
 
 
 def test_two_results_are_compared(studio: Studio) -> None:

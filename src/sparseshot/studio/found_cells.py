@@ -1,8 +1,11 @@
 """Found cells in memory, indexed by place: the cost of a view depends on what it shows."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
+import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
@@ -23,10 +26,11 @@ class FoundCells:
         xy: ``(N, 2)`` float32, sorted by buckets.
         label: ``(N,)`` int16, index into ``classes``.
         score: ``(N,)`` float32.
-        source: ``(N,)`` int32, row in the table that the index was made of.
+        source: ``(N,)`` int32, row in the table that the index was made of: ``files``, one after the other.
         classes: names of the classes.
         colors: ``(C, 3)`` uint8 red, green and blue.
         mpp: µm per level-0 pixel.
+        files: tables with the outlines; empty for derived results.
     """
 
     xy: NDArray[np.float32]
@@ -39,6 +43,7 @@ class FoundCells:
     _grid: Buckets
     _keys: NDArray[np.signedinteger]
     _sorted_scores: tuple[NDArray[np.float32], ...]
+    files: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, cells: Cells, *, mpp: float) -> "FoundCells":
@@ -91,6 +96,21 @@ class FoundCells:
             (x >= x0) & (x < x1) & (y >= y0) & (y < y1) & (self.score[rows] >= threshold)
         ]
         return inside
+
+    def outlines(self, rows: NDArray[np.intp]) -> NDArray[np.object_]:
+        """Read the outlines of some rows; None for points and without files."""
+        shapes = np.full(len(rows), None)
+        first = 0
+        for file in self.files:
+            number = pq.read_metadata(file).num_rows
+            own = self.source[rows] - first
+            is_own = (own >= 0) & (own < number)
+            if is_own.any():
+                column = pq.read_table(file, columns=["geometry"])["geometry"].combine_chunks()
+                shapes[is_own] = shapely.from_wkb(column.take(own[is_own]).to_numpy(zero_copy_only=False))
+            first += number
+        shapes[shapely.get_type_id(shapes) == shapely.GeometryType.POINT] = None
+        return shapes
 
     def counts(self, *, threshold: float) -> dict[str, int]:
         """Return the number of cells of each class and at least a score."""

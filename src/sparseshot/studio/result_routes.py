@@ -58,9 +58,6 @@ def result_routes(studio: Studio) -> APIRouter:
             "cells": None,
         }
         if vectors and len(rows) <= _MOST_VECTORS:
-            is_derived = "-" in result or result.endswith("x")
-            source = found.source[rows]
-            outlines = [None] * len(rows) if is_derived else studio.result(slide, result).outlines(source)
             answer["cells"] = [
                 [round(float(x), 1), round(float(y), 1), int(label), round(float(score), 3)]
                 for (x, y), label, score in zip(
@@ -68,7 +65,7 @@ def result_routes(studio: Studio) -> APIRouter:
                 )
             ]
             answer["outlines"] = [
-                None if shape is None else corners_of(shape, decimals=1) for shape in outlines
+                None if shape is None else corners_of(shape, decimals=1) for shape in found.outlines(rows)
             ]
         return answer
 

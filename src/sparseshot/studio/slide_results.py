@@ -3,12 +3,11 @@
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
 import numpy as np
-import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
@@ -67,16 +66,21 @@ class SlideResult:
 
     def index(self) -> FoundCells:
         """Read all there is and sort it by place."""
-        return FoundCells.of(self._joined(self.parts(), read_places), mpp=self.mpp)
+        files = self.parts()
+        cells, rows = self._joined(files, read_places)
+        found = FoundCells.of(cells, mpp=self.mpp)
+        return replace(found, files=tuple(files), source=rows[found.source])
 
-    def _joined(self, files: list[Path], read: Callable[[Path], Cells]) -> Cells:
-        """Read tables; the part in view replaces what shards have there."""
+    def _joined(self, files: list[Path], read: Callable[[Path], Cells]) -> tuple[Cells, NDArray[np.int32]]:
+        """Read tables; the part in view replaces what shards have there. Return the rows that stay too."""
         parts, area = [read(file) for file in files], self.area_in_view()
+        cells = Cells.concatenate(parts)
+        rows = np.arange(len(cells), dtype=np.int32)
         if area and files[:1] == [self.view]:
-            parts[1:] = [
-                part[((part.xy < area[:2]) | (part.xy > area[2:])).any(axis=1)] for part in parts[1:]
-            ]
-        return Cells.concatenate(parts)
+            is_outside = ((cells.xy < area[:2]) | (cells.xy > area[2:])).any(axis=1)
+            rows = rows[is_outside | (rows < len(parts[0]))]
+            cells = cells[rows]
+        return cells, rows
 
     def area_in_view(self) -> Area | None:
         """Return the area that was predicted first; None if there is none."""
@@ -96,25 +100,7 @@ class SlideResult:
         files = self.parts()
         if not files:
             raise DataNotFoundError(self.folder, "nothing has been found yet; train first")
-        return self._joined(files, read_cells)
-
-    def outlines(self, rows: NDArray[np.integer]) -> NDArray[np.object_]:
-        """Return the outlines of some rows of the index in the order of the rows; None for points."""
-        shapes = np.full(len(rows), None)
-        files = self.parts()
-        if files[:1] == [self.view]:
-            known = self.cells().outline
-            return shapes if known is None else known[rows]
-        sizes = [pq.read_metadata(file).num_rows for file in files]
-        ends = np.cumsum(sizes)
-        table = np.searchsorted(ends, rows, side="right")
-        for number in np.unique(table):
-            is_own = table == number
-            column = pq.read_table(files[number], columns=["geometry"])["geometry"].combine_chunks()
-            own = column.take(rows[is_own] - ends[number] + sizes[number])
-            shapes[is_own] = shapely.from_wkb(own.to_numpy(zero_copy_only=False))
-        shapes[shapely.get_type_id(shapes) == shapely.GeometryType.POINT] = None
-        return shapes
+        return self._joined(files, read_cells)[0]
 
 
 def is_finished(folder: Path) -> bool:

@@ -157,7 +157,7 @@ class Studio:
         rows = rows[shapely.contains_xy(region, found.xy[rows].astype(np.float64))]
         if len(rows) > _MOST_JUDGED:
             raise InputError(f"{len(rows):,} cells in the area; choose one with at most {_MOST_JUDGED:,}")
-        shapes = self.result(slide, name).outlines(found.source[rows])
+        shapes = found.outlines(rows)
         return Cells(
             found.xy[rows],
             classes=found.classes,
