@@ -101,6 +101,25 @@ def test_a_new_class_with_the_name_of_another_chooses_that_one(tmp_path: Path) -
     assert said["classes"] == {"cell": "#112233", "T": "#445566"}
 
 
+def test_the_page_says_why_a_class_was_not_changed(tmp_path: Path) -> None:
+    said = run_page(
+        tmp_path,
+        """
+        const p = page(), says = [];
+        p.newClass = "T";
+        serve(() => [507, { error: "the disk is full" }]);
+        for (const change of [() => p.addClass(), () => p.recolor("cell", "#112233")]) {
+          await change();
+          says.push(p.failure);
+        }
+        answer(says);
+        """,
+    )
+    assert said == [
+        f"The {what}: the disk is full" for what in ("class was not added", "colour was not changed")
+    ]
+
+
 def test_every_region_has_its_turn_on_several_slides(tmp_path: Path) -> None:
     said = run_page(
         tmp_path,

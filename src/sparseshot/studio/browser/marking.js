@@ -197,7 +197,7 @@ export const marking = {
     const name = this.newClass.trim();
     if (!name) return;
     const said = await send("/classes", { name });
-    if (said.error) return this.warn("The class was not added. Give another name.");
+    if (said.error) return this.warn(`The class was not added: ${said.error}`);
     this.newClass = "";
     this.naming = false;
     await this.refresh();
@@ -205,7 +205,7 @@ export const marking = {
   },
   async recolor(name, color) {
     const said = await send("/classes", { name, color });
-    if (said.error) return this.warn("The colour was not changed.");
+    if (said.error) return this.warn(`The colour was not changed: ${said.error}`);
     await this.refresh();
     this.shown.forEach(([, shape]) => this.dots.removeLayer(shape));
     this.shown.clear();
