@@ -1,8 +1,10 @@
 """OME-Zarr: files written by ome-zarr and by Zarr, and hostile metadata."""
 
 import json
+import os
 import shutil
 import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests import limited
 
 from sparseshot.errors import SlideError
 from sparseshot.images import open_slide, read_region
@@ -59,19 +62,30 @@ def test_a_damaged_chunk_is_one_place(written: Path, tmp_path: Path) -> None:
     path = tmp_path / "damaged.zarr"
     shutil.copytree(written, path)
     folder = path / "s0" if (path / "s0").is_dir() else path / "0"
-    chunks = sorted(each for each in folder.rglob("*") if each.is_file() and "z" not in each.name)
-    chunks[0].write_bytes(b"\x01" * 50)
+    first_chunk(folder).write_bytes(b"\x01" * 50)
     with open_slide(path) as slide:
         with pytest.raises(SlideError, match="cannot be decoded"):
             read_region(slide, 0, 0, 330, 260)
         assert read_region(slide, 0, 0, 330, 260, mpp=0.5).shape
 
 
+def first_chunk(folder: Path) -> Path:
+    return min(each for each in folder.rglob("*") if each.is_file() and "z" not in each.name)
+
+
 def by_hand(
-    folder: Path, pixels: NDArray[Any], *, axes: str, unit: str = "micrometer", version: int = 2
+    folder: Path,
+    pixels: NDArray[Any],
+    *,
+    axes: str,
+    unit: str = "micrometer",
+    version: int = 2,
+    **layout: Any,
 ) -> Path:
     """Write an image of one level with Zarr itself."""
-    array = zarr.create_array(str(folder / "0"), shape=pixels.shape, dtype=pixels.dtype, zarr_format=version)
+    array = zarr.create_array(
+        str(folder / "0"), shape=pixels.shape, dtype=pixels.dtype, zarr_format=version, **layout
+    )
     array[:] = pixels
     image = {
         "axes": [{"name": axis, **({"unit": unit} if axis in "yx" else {})} for axis in axes],
@@ -141,6 +155,8 @@ HOSTILE = {
     "objects": (in_array(dtype="|O"), "type"),
     "floats": (in_array(dtype="<f4"), "type"),
     "a huge chunk": (in_array(chunks=[10**6, 10**6]), "chunks of"),
+    "narrow chunks": (in_array(shape=[2**20, 600], chunks=[2**20, 1]), "blocks of"),
+    "a long image": (in_array(shape=[5, 2**21]), "array of"),
     "a huge image": (in_array(shape=[10**15, 10**15]), "array of"),
     "a negative side": (in_array(shape=[-5, 5]), "array of"),
     "a path outside": (in_image(datasets=[{"path": "../../etc"}]), "elsewhere"),
@@ -168,20 +184,24 @@ def test_hostile_metadata_are_refused(tmp_path: Path, name: str) -> None:
         open_slide(tmp_path)
 
 
+BYTES = {"name": "bytes"}
+
+
+def sharded(*chunk_shape: int, codec: str = "bytes", index: str = "bytes") -> dict[str, Any]:
+    inner = {"chunk_shape": chunk_shape, "codecs": [{"name": codec}], "index_codecs": [{"name": index}]}
+    return {"name": "sharding_indexed", "configuration": inner}
+
+
 @pytest.mark.parametrize(
     ("codecs", "message"),
     [
         ([{"name": "evil"}], "codec 'evil'"),
-        (
-            [
-                {
-                    "name": "sharding_indexed",
-                    "configuration": {"chunk_shape": [9, 9], "codecs": [{"name": "evil"}]},
-                }
-            ],
-            "codec",
-        ),
-        ([{"name": "bytes"}], "chunks of"),
+        ([sharded(9, 9, codec="evil")], "codec 'evil'"),
+        ([sharded(9, 9, codec="sharding_indexed")], "codec 'sharding_indexed'"),
+        ([sharded(9, 9, index="gzip")], "codec 'gzip'"),
+        ([sharded(100, 100), {"name": "gzip"}], "around its shards"),
+        ([sharded(10, 10)], "indices of shards"),
+        ([BYTES], "chunks of"),
     ],
 )
 def test_hostile_codecs_are_refused(tmp_path: Path, codecs: list[object], message: str) -> None:
@@ -193,6 +213,75 @@ def test_hostile_codecs_are_refused(tmp_path: Path, codecs: list[object], messag
     path.write_text(json.dumps(content))
     with pytest.raises(SlideError, match=message):
         open_slide(tmp_path)
+
+
+COMPRESSORS = ("Blosc", "Zlib", "GZip", "Zstd", "LZ4", "BZ2", "LZMA")
+CODECS = ("BloscCodec", "GzipCodec", "ZstdCodec")
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        *((name, {}) for name in COMPRESSORS + CODECS),
+        *((name, {"chunks": (100, 100), "shards": (300, 400)}) for name in CODECS),
+        *((name, {"chunks": (300, 400), "shards": (300, 400)}) for name in CODECS),
+    ],
+)
+def test_chunks_are_unpacked_to_their_size_only(tmp_path: Path, name: str, layout: dict[str, Any]) -> None:
+    """Write a correct image, then one whose metadata state smaller chunks than there are."""
+    is_new = name in CODECS
+    codec = getattr(zarr.codecs, name)() if is_new else getattr(pytest.importorskip("numcodecs"), name)()
+    layout = layout | {"version": 3 if is_new else 2, "compressors": codec}
+    by_hand(tmp_path / "whole", PIXELS[..., 0], axes="yx", **layout)
+    with open_slide(tmp_path / "whole") as slide:
+        assert (read_region(slide, 0, 0, 330, 260) == PIXELS[..., :1]).all()
+    layout |= {key: tuple(8 * side for side in layout[key]) for key in ("chunks", "shards") if key in layout}
+    large = np.zeros((3000, 4000), np.uint8)
+    large[::500, ::500] = 1  # chunks without any value are not stored
+    by_hand(tmp_path / "bomb", large, axes="yx", **{"chunks": large.shape} | layout)
+    for kind in (".zarray", "zarr.json"):
+        if (tmp_path / "whole" / "0" / kind).exists():
+            shutil.copy(tmp_path / "whole" / "0" / kind, tmp_path / "bomb" / "0" / kind)
+    with (
+        open_slide(tmp_path / "bomb") as slide,
+        pytest.raises(SlideError, match="unpacks to more than the"),
+    ):
+        read_region(slide, 0, 0, 330, 260)
+
+
+def test_a_chunk_of_gigabytes_takes_no_memory(tmp_path: Path) -> None:
+    packer = zlib.compressobj(9, wbits=31)
+    start = packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH)
+    part = packer.compress(bytes(2**24)) + packer.flush(zlib.Z_FULL_FLUSH)
+    by_hand(tmp_path, PIXELS[..., 0], axes="yx", version=3, compressors=zarr.codecs.GzipCodec())
+    first_chunk(tmp_path / "0").write_bytes(start + part * 500)
+    (found,) = limited.outcomes("tests.images.hostile_files:read_slide", [tmp_path]).values()
+    assert "unpacks to more than the" in found
+
+
+def test_a_blosc_chunk_that_is_cut_off(tmp_path: Path) -> None:
+    numcodecs = pytest.importorskip("numcodecs")
+    by_hand(tmp_path, PIXELS[..., 0], axes="yx", compressors=numcodecs.Blosc())
+    chunk = first_chunk(tmp_path / "0")
+    whole = chunk.read_bytes()
+    for length in (0, 10, 20, len(whole) - 1):
+        chunk.write_bytes(whole[:length])
+        with open_slide(tmp_path) as slide, pytest.raises(SlideError, match="cannot be decoded"):
+            read_region(slide, 0, 0, 330, 260)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_endless_files_are_not_read(tmp_path: Path) -> None:
+    by_hand(tmp_path, PIXELS[..., 0], axes="yx", compressors=None)
+    chunk = first_chunk(tmp_path / "0")
+    with chunk.open("r+b") as file:
+        file.truncate(2**40)
+    with open_slide(tmp_path) as slide, pytest.raises(SlideError, match="read at once"):
+        read_region(slide, 0, 0, 330, 260)
+    chunk.unlink()
+    os.mkfifo(chunk)
+    with open_slide(tmp_path) as slide, pytest.raises(SlideError, match="not a file"):
+        read_region(slide, 0, 0, 330, 260)
 
 
 def test_time_series_are_refused(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """OME-Zarr images (NGFF 0.4 and 0.5) in a folder of this computer.
 
-Metadata are checked before Zarr sees them: which codecs it may run, how large a chunk may be, and that no
-path leads out of the folder.
+Metadata are checked before Zarr sees them: which codecs it may run, how much is decoded at once, and that no
+path leads out of the folder. A chunk that holds more than the metadata state is refused.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -25,8 +26,9 @@ MARKS = ("zarr.json", ".zattrs")
 
 _MOST_METADATA_BYTES = 2**24
 _MOST_LEVELS = 32
-_MOST_CHUNK_BYTES = 2**27
-_LONGEST_SIDE_PX = 2**30
+_MOST_BYTES = {"chunks": 2**27, "blocks": 2**28, "indices of shards": 2**24}
+"""Decoded at once; a block is one chunk or several small ones, in all channels."""
+_LONGEST_SIDE_PX = 2**20  # 26 cm at 0.25 µm/px
 _BLOCK_PX = 512  # small chunks are read together
 _CACHE_BYTES = 2**28
 _UM = {
@@ -39,8 +41,9 @@ _UM = {
 }
 _TYPES = {"|u1": 1, "<u2": 2, ">u2": 2, "uint8": 1, "uint16": 2}
 _COMPRESSORS = {"blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma"}
-_CODECS = {"bytes", "transpose", "blosc", "gzip", "zstd", "crc32c", "sharding_indexed"}
+_CODECS = frozenset({"bytes", "transpose", "blosc", "gzip", "zstd", "crc32c", "sharding_indexed"})
 """Codecs that only decode numbers; Zarr also has some that unpickle objects."""
+_INDEX_CODECS = frozenset({"bytes", "crc32c"})
 
 
 class _LayoutError(ValueError):
@@ -48,11 +51,13 @@ class _LayoutError(ValueError):
 
 
 class _Level(NamedTuple):
-    """An array of the pyramid: its folder, shape, and chunk sizes."""
+    """An array of the pyramid: its folder, checked metadata, shape, and what is decoded and read at once."""
 
     folder: Path
+    content: Mapping[str, Any]
     shape: tuple[int, ...]
-    chunks: tuple[int, ...]
+    chunk_bytes: int
+    block: tuple[int, int]  # height and width
 
 
 def is_ome_zarr(path: Path) -> bool:
@@ -66,9 +71,7 @@ class OmeZarr(PyramidSlide):
     def __init__(self, path: Path) -> None:
         try:
             self._axes, self._levels, mpp = _layout(path)
-            arrays = [_opened(level.folder) for level in self._levels]
-            if any(array.shape != level.shape for array, level in zip(arrays, self._levels, strict=True)):
-                raise _LayoutError("has arrays of other shapes than its metadata state")
+            arrays = [_opened(level) for level in self._levels]
         except _LayoutError as bad:
             raise SlideError(path, f"this OME-Zarr {bad}") from bad
         except SlideError:
@@ -77,16 +80,13 @@ class OmeZarr(PyramidSlide):
             raise SlideError(path, f"this OME-Zarr cannot be read ({error})") from error
         sizes = [(level.shape[-1], level.shape[-2]) for level in self._levels]
         super().__init__(path, vendor="ome-zarr", levels=sizes, stated_mpp=mpp)
-        self._blocks = [
-            tuple(side * -(-_BLOCK_PX // side) for side in level.chunks[-2:]) for level in self._levels
-        ]
-        largest = max(3 * height * width for height, width in self._blocks)
+        largest = max(3 * math.prod(level.block) for level in self._levels)
         read = partial(_read, arrays, self._axes)  # without self, which would be a cycle
         self._decoded = lru_cache(max(1, _CACHE_BYTES // largest))(read)
 
     def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
         """Read RGB from the chunks that overlap the box."""
-        height, width = self._blocks[level]
+        height, width = self._levels[level].block
         out = np.empty((box.height, box.width, 3), np.uint8)
         for block in box.blocks(width, height):
             part = block.meet(box)
@@ -115,13 +115,12 @@ def _read(arrays: Sequence[Any], axes: str, level: int, box: Box) -> NDArray[np.
     return as_rgb(np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder("="), copy=False)))
 
 
-def _opened(folder: Path) -> Any:
+def _opened(level: _Level) -> Any:
     try:
-        import zarr  # noqa: PLC0415  of an extra
-        from zarr.storage import LocalStore  # noqa: PLC0415
+        from sparseshot.images.zarr_chunks import opened_array  # noqa: PLC0415  of an extra
     except ImportError:
         raise _LayoutError('needs Zarr; install it with: pip install "sparseshot[zarr]"') from None
-    return zarr.open_array(LocalStore(folder, read_only=True), mode="r")
+    return opened_array(level.folder, level.content, level.chunk_bytes)
 
 
 def _layout(path: Path) -> tuple[str, list[_Level], float | None]:
@@ -143,7 +142,7 @@ def _layout(path: Path) -> tuple[str, list[_Level], float | None]:
     datasets = image["datasets"]
     if not 1 <= len(datasets) <= _MOST_LEVELS:
         raise _LayoutError(f"has {len(datasets)} levels; 1 to {_MOST_LEVELS} are read")
-    levels = [_level(path, str(dataset["path"]), letters) for dataset in datasets]
+    levels = [_level(_inside(path, str(dataset["path"])), letters) for dataset in datasets]
     widths = [level.shape[-1] for level in levels]
     if widths != sorted(widths, reverse=True):
         raise _LayoutError(f"has levels of the widths {widths}; the largest must be the first")
@@ -187,12 +186,17 @@ def _json(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _level(root: Path, name: str, axes: str) -> _Level:
-    """Check the array of a level."""
+def _inside(root: Path, name: str) -> Path:
+    """Return the folder of this name below another."""
     place = PurePosixPath(name)
     folder = root / place
     if place.is_absolute() or ".." in place.parts or not folder.resolve().is_relative_to(root.resolve()):
         raise _LayoutError(f"names {name[:80]!r}, which lies elsewhere")
+    return folder
+
+
+def _level(folder: Path, axes: str) -> _Level:
+    """Check the array of a level."""
     if (folder / "zarr.json").is_file():
         content = _json(folder / "zarr.json")
         kind, grid = str(content["data_type"]), content["chunk_grid"]
@@ -221,26 +225,31 @@ def _level(root: Path, name: str, axes: str) -> _Level:
             type(each) is int and 0 < each <= _LONGEST_SIDE_PX for each in sides
         ):
             raise _LayoutError(f"has an array of {str(sides)[:80]} for the axes {axes}")
-    size = math.prod(chunks) * _TYPES[kind]
-    if size > _MOST_CHUNK_BYTES:
-        raise _LayoutError(f"has chunks of {size:,} bytes; at most {_MOST_CHUNK_BYTES:,} are read")
     length = dict(zip(axes, shape, strict=True))
     if length.get("t", 1) != 1 or length.get("z", 1) != 1 or length.get("c", 1) not in {1, 3, 4}:
         raise _LayoutError(f"has {length}; one time, one plane, and grey or RGB are read")
-    return _Level(folder, shape, tuple(chunks))
+    height, width = (side * -(-_BLOCK_PX // side) for side in chunks[-2:])
+    sizes = {
+        "chunks": math.prod(chunks) * _TYPES[kind],
+        "blocks": min(height, shape[-2]) * min(width, shape[-1]) * length.get("c", 1) * _TYPES[kind],
+        "indices of shards": 16 * math.prod(map(operator.floordiv, stored, chunks)),
+    }
+    for what, size in sizes.items():
+        if size > _MOST_BYTES[what]:
+            raise _LayoutError(f"has {what} of {size:,} bytes; at most {_MOST_BYTES[what]:,} are read")
+    return _Level(folder, content, shape, sizes["chunks"], (height, width))
 
 
-def _checked_codecs(codecs: Any, chunks: Sequence[int]) -> Sequence[int]:
+def _checked_codecs(codecs: Any, chunks: Sequence[int], known: Collection[str] = _CODECS) -> Sequence[int]:
     """Check codecs, those inside shards included; return the size of what is decoded at once."""
-    for codec in codecs:
-        if codec["name"] not in _CODECS:
-            raise _LayoutError(
-                f"has the codec {str(codec['name'])[:40]!r}; known are {', '.join(sorted(_CODECS))}"
-            )
-        if codec["name"] == "sharding_indexed":
-            inner = codec["configuration"]
-            _checked_codecs(inner.get("index_codecs", ()), ())
-            if any(each["name"] == "sharding_indexed" for each in inner["codecs"]):
-                raise _LayoutError("has shards inside shards")
-            return _checked_codecs(inner["codecs"], inner["chunk_shape"])
-    return chunks
+    names = [codec["name"] for codec in codecs]
+    for name in names:
+        if name not in known:
+            raise _LayoutError(f"has the codec {str(name)[:40]!r}; known are {', '.join(sorted(known))}")
+    if "sharding_indexed" not in names:
+        return chunks
+    if len(names) > 1:  # chunks could only be had from a whole shard
+        raise _LayoutError(f"has the codecs {', '.join(names)} around its shards; shards alone are read")
+    inner = codecs[0]["configuration"]
+    _checked_codecs(inner.get("index_codecs", ()), (), _INDEX_CODECS)
+    return _checked_codecs(inner["codecs"], inner["chunk_shape"], _CODECS - {"sharding_indexed"})
