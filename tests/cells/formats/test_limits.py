@@ -7,11 +7,16 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import shapely
 from tests.cells.formats.test_hostile import whole_table
 
-from sparseshot.cells import write_cells
-from sparseshot.errors import SparseshotWarning
+from sparseshot.cells import read_cells, write_cells
+from sparseshot.errors import FormatError, SparseshotWarning
 
 READ = """
 import resource, sys, warnings
@@ -91,3 +96,68 @@ def test_damaged_files_stay_within_bounds(tmp_path: Path) -> None:
             paths.append(tmp_path / f"{number}.{ending}")
             paths[-1].write_bytes(data)
     assert len(read_in_child(*paths, bounds_check=True)) == len(paths)
+
+
+def repeating(value: object, count: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([value]))
+
+
+def parquet_of(count: int, **columns: pa.Array) -> pa.Table:
+    """Return a table of points with further columns."""
+    places = pa.array(np.zeros(count))
+    return pa.table({"x": places, "y": places, **columns})
+
+
+def parquet_of_shapes(shape: shapely.Geometry, count: int) -> pa.Table:
+    geo = {"primary_column": "geometry", "columns": {"geometry": {"encoding": "WKB"}}}
+    table = pa.table({"geometry": pa.array([shapely.to_wkb(shape)]).take(pa.array([0] * count))})
+    return table.replace_schema_metadata({b"geo": orjson.dumps(geo)})
+
+
+ROUND = shapely.Point(0, 0)
+EXPANDING = {
+    "rows": parquet_of(5_000_000),
+    "columns": parquet_of(10_000, **{f"m{k}": pa.array(np.zeros(10_000)) for k in range(1000)}),
+    **{
+        name: parquet_of(3000, **{name: repeating("a" * 2**20, 3000)})
+        for name in ("name", "id", "class", "kind")
+    },
+    "geometry": parquet_of_shapes(ROUND.buffer(9, quad_segs=2**9), 4000),
+    "plain text": parquet_of(100, name=pa.array(["a" * 2**20] * 100)),
+    "wide bytes": parquet_of(3000, id=pa.array([b"a" * 2**15] * 3000, pa.binary(2**15))),
+}
+
+
+@pytest.mark.parametrize("name", EXPANDING)
+def test_parquet_that_expands_is_refused(tmp_path: Path, name: str) -> None:
+    has_dictionary = name != "plain text"
+    pq.write_table(
+        EXPANDING[name],
+        tmp_path / "a.parquet",
+        compression="zstd",
+        use_dictionary=has_dictionary,
+        store_schema=name == "geometry",
+    )
+    (line,) = read_in_child(tmp_path / "a.parquet", bounds_check=False)
+    assert "unpacks to more than 250 times its size" in line
+
+
+def test_parquet_of_shared_beginnings_is_refused(tmp_path: Path) -> None:
+    table = parquet_of(3000, name=pa.array(["a" * 2**10] * 3000))
+    encoding = {"name": "DELTA_BYTE_ARRAY"}
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=False, column_encoding=encoding)
+    with pytest.raises(FormatError, match="'name' is encoded as DELTA_BYTE_ARRAY"):
+        read_cells(tmp_path / "a.parquet")
+
+
+def test_parquet_with_dictionaries_is_read(tmp_path: Path) -> None:
+    pq.write_table(parquet_of_shapes(ROUND.buffer(9), 300), tmp_path / "shapes.parquet")
+    cells = read_cells(tmp_path / "shapes.parquet")
+    assert cells.outline is not None
+    assert shapely.equals(cells.outline, ROUND.buffer(9)).all()
+    texts = {name: repeating(name, 300) for name in ("name", "class", "id")}
+    pq.write_table(parquet_of(300, **texts), tmp_path / "points.parquet", store_schema=False)
+    with pytest.warns(SparseshotWarning, match="repeated ids"):
+        cells = read_cells(tmp_path / "points.parquet")
+    assert cells.name is not None
+    assert (set(cells.name), cells.classes) == ({"name"}, ("class",))

@@ -1,5 +1,6 @@
 """GeoParquet 1.1, the native format: holds everything, with a geometry that any GIS reads."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
 from sparseshot.cells.formats.checks import filled_ids, with_score
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
+from sparseshot.cells.formats.parquet_limits import ROWS, unpacked_batches
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
@@ -24,8 +26,6 @@ from sparseshot.files import replacing
 
 KEY = b"sparseshot"
 """Key of the metadata for what columns cannot hold."""
-ROWS = 1 << 18
-MOST_ROWS = 1 << 29
 OWN_COLUMNS = ("geometry", "x", "y", "class", "score", "id", "kind", "name", "nucleus")
 _STORED: dict[str, Any] = {
     "compression": "zstd",
@@ -68,11 +68,9 @@ def _read(
     measurements: bool = True,
 ) -> Cells:
     """Read the columns and the metadata."""
+    size = file.stat().st_size if isinstance(file, Path) else file.seek(0, os.SEEK_END)
     try:
         parquet = pq.ParquetFile(file)
-        rows = parquet.metadata.num_rows
-        if rows > MOST_ROWS:
-            raise FormatError(name, f"has {rows:,} rows; at most {MOST_ROWS:,} are read")
         layout = _layout(parquet.schema_arrow, name)
         if not outlines and {"x", "y"} <= set(layout.columns):
             columns = [each for each in layout.columns if each not in {layout.geometry, "nucleus"}]
@@ -80,10 +78,8 @@ def _read(
         if not measurements:
             columns = [each for each in layout.columns if each not in layout.measurements]
             layout = layout._replace(columns=columns, measurements={})
-        tables = [
-            _cells(batch, layout, name, repairs, checks=checks)
-            for batch in parquet.iter_batches(ROWS, columns=layout.columns, use_threads=False)
-        ]
+        batches = unpacked_batches(file, parquet, layout.columns, name, size)
+        tables = [_cells(batch, layout, name, repairs, checks=checks) for batch in batches]
     except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # raised by pyarrow
         raise FormatError(name, f"is not readable GeoParquet: {error}") from None
     cells = Cells.concatenate(tables or [Cells([], classes=layout.classes)])
@@ -149,6 +145,9 @@ def _numbers(schema: pa.Schema) -> dict[str, str]:
 
 def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs, *, checks: bool) -> Cells:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for each in {layout.geometry, "nucleus"} & columns.keys():
+        if pa.types.is_dictionary(columns[each].type):
+            columns[each] = columns[each].dictionary_decode()
     outline, xy = None, np.full((batch.num_rows, 2), np.nan)
     if layout.geometry is not None:
         column = columns[layout.geometry]
