@@ -17,7 +17,7 @@ CELLS, POINTS, REGIONS = "cells", "points", "exhaustive_regions"
 
 def write(cells: Cells, folder: Path, options: WriteOptions) -> None:
     """Write a store with the coordinate systems ``global``, in level-0 pixels, and ``um`` if it is known."""
-    options.count_lost(cells, "nucleus", "name")
+    options.count_lost(cells, "nucleus", "name", "region_notes")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecations inside the library
         spatialdata = optional("spatialdata", extra="spatialdata")
