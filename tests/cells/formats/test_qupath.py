@@ -147,6 +147,18 @@ def test_points_are_joined_only_if_nothing_is_lost(tmp_path: Path, different: di
             assert getattr(came, name).tolist() == getattr(cells, name).tolist()
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [["p#0", "q#0", "p#1"], ["p#0", "alone", "p#1"], ["p#0", "p#1", "p"], ["p#0#1", "p#0", "q", "p#1"]],
+)
+def test_ids_are_unique_in_a_file(tmp_path: Path, ids: list[str]) -> None:
+    Cells([[k, k] for k in range(len(ids))], id=ids).write(tmp_path / "a.geojson")
+    features = json.loads((tmp_path / "a.geojson").read_bytes())["features"]
+    written = [feature["id"] for feature in features]
+    assert len(set(written)) == len(written)
+    assert len(read_cells(tmp_path / "a.geojson")) == len(ids)
+
+
 def test_detections_and_marks_are_written_as_such(tmp_path: Path) -> None:
     for score, kind in (([0.5], "detection"), (None, "annotation")):
         Cells([[1, 2]], score=score).write(tmp_path / "a.geojson")

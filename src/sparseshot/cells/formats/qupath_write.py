@@ -1,7 +1,8 @@
 """A table of cells as GeoJSON that QuPath reads."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -74,8 +75,9 @@ def _parts(cells: Cells) -> Iterator[tuple[Cells, list[bytes]]]:
 def _groups(cells: Cells) -> list[bytes]:
     """Return the id of the multipoint that each row is a point of, empty for none.
 
-    Such rows have its id with ``#`` and a number. A multipoint has one set of properties, so rows with
-    different ones are points of their own.
+    Such rows have its id with ``#`` and a number. A multipoint has one set of properties and one id, so rows
+    with different properties, rows with others between them, and rows whose multipoint would have the id of
+    another row are points of their own.
     """
     if cells.id is None or cells.id.dtype.kind != "S" or b"#" not in cells.id.tobytes():
         return [b""] * len(cells)
@@ -84,8 +86,10 @@ def _groups(cells: Cells) -> list[bytes]:
         for row in () if shapes is None else np.flatnonzero(~shapely.is_missing(shapes)).tolist():
             groups[row] = b""
     neighbours = zip(pairwise(groups), _alike(cells), strict=True)
-    mixed = {group for (group, after), alike in neighbours if group == after and not alike}
-    return [b"" if group in mixed else group for group in groups]
+    apart = {group for (group, after), alike in neighbours if group == after and not alike}
+    runs = Counter(group for group, _ in groupby(groups))
+    apart |= {group for group, count in runs.items() if count > 1} | set(cells.id.tolist())
+    return [b"" if group in apart else group for group in groups]
 
 
 def _group(name: bytes) -> bytes:
