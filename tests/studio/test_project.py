@@ -84,6 +84,24 @@ def test_processes_that_add_slides_at_once_give_them_different_ids(tmp_path: Pat
     assert sorted(each.name for each in folder.iterdir()) == [PROJECT]
 
 
+def test_a_project_file_that_appears_while_the_folder_is_read_is_none_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, _ = three_slides(tmp_path)
+    folder = Project.open([a], folder=tmp_path / "study", mpp=MPP).folder
+    exists = Path.exists
+    asked: list[Path] = []
+
+    def not_yet(path: Path) -> bool:
+        if path == folder / PROJECT and not asked:
+            asked.append(path)
+            return False
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", not_yet)
+    assert names(Project.open([b], folder=folder, mpp=MPP)) == {"1": "small.png", "2": "b.png"}
+
+
 def test_an_id_with_marks_is_not_given_to_another_slide(tmp_path: Path) -> None:
     a, b, _ = three_slides(tmp_path)
     project = Project.open([a], folder=tmp_path / "study", mpp=MPP)

@@ -61,6 +61,7 @@ def test_every_loss_trains_in_the_loop(loss: str, tmp_path: Path) -> None:
 STOPPED = """
 import sys, time
 from pathlib import Path
+import torch
 from sparseshot.losses import make_loss
 from sparseshot.training import loop
 from tests.training.blobs import marked_blobs, tiny_config
@@ -70,6 +71,7 @@ def slowly(self, batch, *, watch):
     time.sleep(0.1)
     return learn(self, batch, watch=watch)
 loop._Run.learn = slowly
+torch.set_num_threads(int(sys.argv[4]))
 options = make_loss(sys.argv[3]).fine_tuned(areas=True)
 config = tiny_config(sys.argv[1], loss=sys.argv[3], loss_options=options)
 canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
@@ -83,7 +85,8 @@ loop.train(config, canvases, held_out, Path(sys.argv[2]), show=False)
 )
 def test_a_killed_run_goes_on_to_the_same_weights(task: str, loss: str, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
-    process = subprocess.Popen([sys.executable, "-c", STOPPED, task, str(killed), loss])
+    threads = str(torch.get_num_threads())  # the last bits of the weights depend on it
+    process = subprocess.Popen([sys.executable, "-c", STOPPED, task, str(killed), loss, threads])
     while not (killed / "last.pt").exists():
         assert process.poll() is None, "it ended before its first checkpoint"
         time.sleep(0.02)

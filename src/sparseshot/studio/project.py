@@ -219,11 +219,13 @@ def _unfolded(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _read(folder: Path) -> _ProjectFile:
     path = folder / PROJECT
-    if not path.exists():
-        if (folder / _JOURNAL).exists():
+    # Listed once: between two looks another process may write the project file.
+    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    if PROJECT not in names:
+        if _JOURNAL in names:
             raise OutputError(folder, f"holds marks and no {PROJECT}; {_REPAIR}")
         # A name with a dot is the lock of a process that is about to write the project file.
-        if folder.is_dir() and any(not each.name.startswith(".") for each in folder.iterdir()):
+        if any(not name.startswith(".") for name in names):
             raise OutputError(folder, f"holds other files and no {PROJECT}; give another --project")
         return _ProjectFile()
     content = read_as(path, _ProjectFile, advice=_REPAIR)

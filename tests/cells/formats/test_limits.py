@@ -19,7 +19,7 @@ from sparseshot.cells import read_cells, write_cells
 from sparseshot.errors import FormatError, SparseshotWarning
 
 READ = """
-import resource, sys, warnings
+import os, resource, sys, warnings
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from sparseshot.cells import read_cells
@@ -30,6 +30,8 @@ for path in sys.argv[1:]:
         print(len(read_cells(path)))
     except SparseshotError as error:
         print(repr(str(error)[:300]))
+sys.stdout.flush()
+os._exit(0)  # threads of libraries may abort a process that ends with little memory
 """
 
 POINT = '{"geometry":{"type":"Point","coordinates":[1,2]},"properties":{"measurements":{%s}}}'
