@@ -112,24 +112,46 @@ def _sums(pieces: Any, labels: Any, count: int) -> Any:
 
 
 @compiled
-def _grown(array: Any, size: int) -> Any:
-    if size <= len(array):
-        return array
-    bigger = np.empty(2 * size, array.dtype)
-    bigger[: len(array)] = array
-    return bigger
+def grown(rows: Any, size: int) -> Any:
+    """Return an array with room for ``size`` rows: the array itself, or a copy of twice that size."""
+    if size <= len(rows):
+        return rows
+    larger = np.empty((2 * size,) + rows.shape[1:], rows.dtype)  # noqa: RUF005  compiled
+    larger[: len(rows)] = rows
+    return larger
+
+
+@compiled
+def turned(flat: Any, row_step: int, corner: int, direction: int, piece: int) -> int:
+    """Return where a walk round a piece goes on from a corner, with the pixels of the piece on the right.
+
+    Where two pixels of the piece meet by the corner only, the walk stays with its pixel.
+
+    Args:
+        flat: pieces row by row, with a border of 0. A pixel also stands for its upper left corner.
+        row_step: length of a row.
+        corner: where the walk is.
+        direction: in which it came: 0 east, 1 south, 2 west, 3 north.
+        piece: its number.
+    """
+    right = (0, -1, -row_step - 1, -row_step)
+    left = (-row_step, 0, -1, -row_step - 1)
+    if flat[corner + right[direction]] != piece:
+        return (direction + 1) & 3
+    if flat[corner + left[direction]] == piece:
+        return (direction + 3) & 3
+    return direction
 
 
 @compiled
 def _followed(flat: Any, row_step: int, walked: Any, seen: Any) -> Any:
     """Walk round every piece with its pixels on the right; return closed rings, a vertex at each turn.
 
-    Where two pixels of a piece meet by a corner only, the walk stays with its pixel and may pass that corner
-    twice. The part between is cut out as a ring of its own, so that no ring touches itself.
+    Where two pixels of a piece meet by a corner only, the walk may pass that corner twice. The part between
+    is cut out as a ring of its own, so that no ring touches itself.
 
     Args:
-        flat: the pieces, numbered from 1, with a border of 0, row by row. A pixel also stands for its upper
-            left corner.
+        flat: the pieces, numbered from 1, as in :func:`turned`.
         row_step: length of a row.
         walked: False for each pixel: whether its upper edge was walked, eastwards.
         seen: −1 for each corner: where it is in the present way.
@@ -137,10 +159,7 @@ def _followed(flat: Any, row_step: int, walked: Any, seen: Any) -> Any:
     Returns:
         The corners of all rings, the length of each ring, and its piece.
     """
-    # By direction east, south, west, north: a step, and from a corner the pixels ahead to the right and left.
-    steps = np.array([1, row_step, -1, -row_step])
-    right = np.array([0, -1, -row_step - 1, -row_step])
-    left = np.array([-row_step, 0, -1, -row_step - 1])
+    steps = (1, row_step, -1, -row_step)
     rings, way = np.empty(1024, np.int64), np.empty(64, np.int64)
     lengths, owners = np.empty(64, np.int64), np.empty(64, np.int64)
     used, count = 0, 0
@@ -155,19 +174,18 @@ def _followed(flat: Any, row_step: int, walked: Any, seen: Any) -> Any:
             if direction == 0:
                 walked[place] = True
             place += steps[direction]
-            is_right = flat[place + right[direction]] == piece
-            if is_right and flat[place + left[direction]] != piece:
+            ahead, direction = direction, turned(flat, row_step, place, direction, piece)
+            if direction == ahead:
                 continue
-            direction = (direction + (3 if is_right else 1)) & 3
             before = seen[place]
             if before < 0:
-                way = _grown(way, length + 1)
+                way = grown(way, length + 1)
                 way[length], seen[place] = place, length
                 length += 1
                 continue
             size = length - before
-            rings = _grown(rings, used + size + 1)
-            lengths, owners = _grown(lengths, count + 1), _grown(owners, count + 1)
+            rings = grown(rings, used + size + 1)
+            lengths, owners = grown(lengths, count + 1), grown(owners, count + 1)
             rings[used : used + size] = way[before:length]
             rings[used + size] = way[before]
             for corner in way[before + 1 : length]:

@@ -5,6 +5,7 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.rings import offsets
+from sparseshot.cells.trace import grown, turned
 from sparseshot.compiled import compiled
 
 TOLERANCE_PX = 0.5
@@ -74,21 +75,12 @@ def _outlines(
         if size < 3:  # a sliver, of which nothing can be left out
             kept[:] = True
             size = length
-        vertices = _grown(vertices, used + size + 1)
+        vertices = grown(vertices, used + size + 1)
         vertices[used : used + size] = ring[:length][kept]
         vertices[used + size] = vertices[used]
         lengths[found], owner[found] = size + 1, label
         used, found = used + size + 1, found + 1
     return vertices[:used], lengths[:found], owner[:found]
-
-
-@compiled
-def _grown(rows: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    if size <= len(rows):
-        return rows
-    bigger = np.empty((2 * size, 2), np.int64)
-    bigger[: len(rows)] = rows
-    return bigger
 
 
 @compiled
@@ -101,23 +93,16 @@ def _walk(
         The array ``ring``, or a larger one, with the midpoint of each pixel edge in half pixels; and their
         number.
     """
-    # By direction east, south, west, north: from a corner the pixels ahead to the right and left. A pixel
-    # also stands for its upper left corner.
     steps = (1, row_step, -1, -row_step)
-    right = (0, -1, -row_step - 1, -row_step)
-    left = (-row_step, 0, -1, -row_step - 1)
     dx, dy = (1, 0, -1, 0), (0, 1, 0, -1)
     label, place, direction, length = flat[first], first, 0, 0
     x, y = 2 * (first % row_step), 2 * (first // row_step)
     while length == 0 or place != first:
-        ring = _grown(ring, length + 1)
+        ring = grown(ring, length + 1)
         ring[length, 0], ring[length, 1] = x + dx[direction], y + dy[direction]
         x, y, length = x + 2 * dx[direction], y + 2 * dy[direction], length + 1
         place += steps[direction]
-        if flat[place + right[direction]] != label:
-            direction = (direction + 1) & 3
-        elif flat[place + left[direction]] == label:
-            direction = (direction + 3) & 3
+        direction = turned(flat, row_step, place, direction, label)
     return ring, length
 
 

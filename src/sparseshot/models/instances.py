@@ -174,28 +174,32 @@ def _squared_distances(along: NDArray[np.int16], row: int, squared: NDArray[np.i
 
 
 @compiled
+def _is_higher(level: NDArray[np.uint16], place: int, other: int) -> bool:
+    """Return whether ``place`` is higher than another pixel.
+
+    Of equal heights the first in reading order counts as the higher one, so that ties go the same way in
+    every window.
+    """
+    return level[place] > level[other] or (level[place] == level[other] and place < other)
+
+
+@compiled
 def _climb(height: NDArray[np.uint16], labels: NDArray[np.int32]) -> NDArray[np.int64]:
     """Write the number of each pixel's peak, from 1, into an array of 0; return the peaks as flat indices.
 
-    Of equal heights the first in reading order counts as the higher one, so that ties go the same way in
-    every window. The border of ``height`` is 0, so every pixel above 0 has four neighbours.
+    The border of ``height`` is 0, so every pixel above 0 has four neighbours.
     """
     flat, level = labels.ravel(), height.ravel()
-    above = -height.shape[1]
-    around = (above, -1, 1, -above)
+    around = (-height.shape[1], -1, 1, height.shape[1])
     peak = np.empty(np.count_nonzero(level), np.int64)
     count = 0
     for place in range(len(level)):
-        here = np.int32(level[place])
-        if here == 0:
+        if level[place] == 0:
             continue
-        way, highest = 0, here - 1  # an equal neighbour above or left is higher
+        way, highest = 0, place
         for turn in range(4):
-            if turn == 2:
-                highest = max(highest, here)
-            there = np.int32(level[place + around[turn]])
-            if there > highest:
-                way, highest = -1 - turn, there
+            if _is_higher(level, place + around[turn], highest):
+                way, highest = -1 - turn, place + around[turn]
         if way == 0:
             peak[count] = place
             count += 1
@@ -223,19 +227,17 @@ def _meetings(height: NDArray[np.uint16], labels: NDArray[np.int32]) -> NDArray[
     equal heights the first in reading order.
     """
     flat, level = labels.ravel(), height.ravel()
-    above = -height.shape[1]
+    around = (-height.shape[1], -1, 1, height.shape[1])
     found = np.empty(np.count_nonzero(level), np.int64)
     count = 0
     for place in range(len(level)):
-        here, label = level[place], flat[place]
-        if here and (
-            (flat[place + above] != label and level[place + above] >= here)
-            or (flat[place - 1] != label and level[place - 1] >= here)
-            or (flat[place + 1] != label and level[place + 1] > here)
-            or (flat[place - above] != label and level[place - above] > here)
-        ):
-            found[count] = ((65535 - np.int64(here)) << _PLACE_BITS) + place
-            count += 1
+        if level[place] == 0:
+            continue
+        for step in around:
+            if flat[place + step] != flat[place] and _is_higher(level, place + step, place):
+                found[count] = ((65535 - np.int64(level[place])) << _PLACE_BITS) + place
+                count += 1
+                break
     return found[:count].copy()
 
 
@@ -261,15 +263,11 @@ def _merged(
     parent = np.arange(len(peak) + 1).astype(np.int32)
     for meeting in meetings:
         place = meeting & ((1 << _PLACE_BITS) - 1)
-        for turn in range(4):
-            there = level[place + around[turn]]
-            if there < level[place] or (there == level[place] and turn > 1):
+        for step in around:
+            if not _is_higher(level, place + step, place):
                 continue
-            low, high = _root(parent, flat[place]), _root(parent, flat[place + around[turn]])
-            low_peak, high_peak = peak[low - 1], peak[high - 1]
-            if level[low_peak] > level[high_peak] or (
-                level[low_peak] == level[high_peak] and low_peak < high_peak
-            ):
+            low, high = _root(parent, flat[place]), _root(parent, flat[place + step])
+            if _is_higher(level, peak[low - 1], peak[high - 1]):
                 low, high = high, low
             if low != high and level[peak[low - 1]] - level[place] < waist:
                 parent[low] = high
