@@ -19,6 +19,9 @@ from sparseshot.errors import DataNotFoundError, FormatError, OutputError
 
 T = TypeVar("T")
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Numbers of the errors that a full disk, quota or file raises."""
+
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:

@@ -1,6 +1,5 @@
 """Prediction of one slide into a folder."""
 
-import errno
 import gc
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sparseshot.errors import OutputError
-from sparseshot.files import locked
+from sparseshot.files import NO_ROOM, locked
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
@@ -17,8 +16,6 @@ from sparseshot.prediction.measuring import DEFAULT_MEASURING, Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.slide_folder import SlideFolder, tiles_in
 from sparseshot.prediction.summary import PredictionSummary, read_summary
-
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def predict_slide(
@@ -107,7 +104,7 @@ def full_disk_is_output_error(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_ROOM:
+        if error.errno in NO_ROOM:
             raise OutputError(
                 folder, f"no room left ({error.strerror}); make room and run the same command again"
             ) from error

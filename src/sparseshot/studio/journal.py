@@ -1,6 +1,5 @@
 """An append-only journal of JSON lines, shared by processes and safe against their death."""
 
-import errno
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -11,13 +10,12 @@ from typing import Any, BinaryIO
 import orjson
 
 from sparseshot.errors import FormatError, OutputError
-from sparseshot.files import replacing
+from sparseshot.files import NO_ROOM, replacing
 
 Event = dict[str, Any]
 
 _FORMAT = "sparseshot marks"
 _VERSION = 1
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Journal:
@@ -94,7 +92,7 @@ class Journal:
                     yield file
                     return
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in NO_ROOM:
                 raise OutputError(
                     self.path, "the disk is full; make room, nothing was lost so far"
                 ) from error
