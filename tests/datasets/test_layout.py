@@ -130,7 +130,7 @@ def test_a_root_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 REAL = {
     "tnbc": {"train": 30, "validation": 7, "test": 13},
     "monuseg": {"train": 20, "test": 10},
-    "brca_m2c": {"train": 68, "validation": 10, "test": 10, None: 2},
+    "brca_m2c": {"train": 78, "validation": 10, "test": 30, None: 2},
     "monusac": {"train": 4, "test": 2},
     "wbc_zheng": {"train": 180, "validation": 60, "test": 60},
 }

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shapely
 from PIL import Image
 from tests.datasets import small_datasets
 
@@ -10,7 +11,7 @@ from sparseshot.datasets import Dataset, Sample, load_dataset
 from sparseshot.datasets.catalogue import dataset_info
 from sparseshot.datasets.layout import Entry
 from sparseshot.datasets.loading import load_sample
-from sparseshot.errors import InputError, RepairWarning
+from sparseshot.errors import FormatError, InputError, RepairWarning
 
 
 def cells_in(dataset: Dataset) -> int:
@@ -29,6 +30,11 @@ def assert_has_the_three_cells(sample: Sample) -> None:
     assert sample.cells.mpp == sample.mpp
     if sample.cells.outline is not None:
         assert [outline.area for outline in sample.cells.outline] == [24.0] * 3
+
+
+def median_diameter_um(sample: Sample) -> float:
+    assert sample.cells.outline is not None
+    return float(np.median(2 * np.sqrt(shapely.area(sample.cells.outline) / np.pi))) * sample.mpp
 
 
 # The sets that are in the real data, with their exact numbers.
@@ -82,12 +88,12 @@ def test_monuseg_from_xml_and_from_label_masks_agree(real_data: Path, tmp_path: 
         assert (drawn & labelled).sum() / (drawn | labelled).sum() >= 0.89
 
 
-def test_brca_m2c_has_21780_cells_in_the_90_images_at_hand(real_data: Path) -> None:
+def test_brca_m2c_has_30638_cells(real_data: Path) -> None:
     dataset = load_dataset("brca_m2c", real_data)
-    assert len(dataset) == 90
-    assert dataset.counts() == {"lymphocyte": 4899, "tumour": 10689, "stromal": 6192}
+    assert len(dataset) == 120
+    assert dataset.counts() == {"lymphocyte": 5859, "tumour": 16798, "stromal": 7981}
     test = load_dataset("brca_m2c", real_data, split="test")
-    assert (len(test), cells_in(test)) == (10, 3133)
+    assert (len(test), cells_in(test)) == (30, 8858)
 
 
 def test_monusac_is_read_from_its_slides(real_data: Path) -> None:
@@ -110,7 +116,82 @@ def test_wbc_zheng_has_one_whole_cell_an_image(real_data: Path) -> None:
     assert cells.nucleus[0].area < cells.outline[0].area
 
 
+def test_dsb2018_has_4550_nuclei_of_about_one_size(real_data: Path) -> None:
+    dataset = load_dataset("dsb2018", real_data, split="train")
+    assert (len(dataset), cells_in(dataset), dataset.left_out) == (107, 4550, ())
+    assert np.median([median_diameter_um(sample) for sample in dataset]) == pytest.approx(7, abs=0.1)
+
+
+def test_sbu_miccai_has_2235_nuclei_at_two_magnifications(real_data: Path) -> None:
+    dataset = load_dataset("sbu_miccai", real_data)
+    assert (len(dataset), cells_in(dataset), dataset.left_out) == (18, 2235, ())
+    assert {sample.group for sample in dataset if sample.mpp == 0.5} == {"TCGA-08-0518"}
+    assert {sample.mpp for sample in dataset} == {0.25, 0.5}
+    train, validation = (
+        load_dataset("sbu_miccai", real_data, split=part) for part in ("train", "validation")
+    )
+    assert not set(train.groups) & set(validation.groups)
+
+
+@pytest.mark.filterwarnings("ignore::sparseshot.errors.RepairWarning")
+def test_the_part_of_crchisto_has_points_with_and_without_a_class(real_data: Path) -> None:
+    dataset = load_dataset("crchisto", real_data)
+    assert (len(dataset), cells_in(dataset), dataset.left_out) == (60, 18891, ())
+    assert dataset.counts()["unclassified"] == 3540
+    assert len(load_dataset("crchisto", real_data, split="test")) == 20
+
+
 # The others, in small copies of their publishers' layouts.
+
+
+def dsb2018(root: Path, scale: int = 1) -> None:
+    """Write one image of the set, its nuclei ``scale`` times as wide."""
+    pixels = np.kron(small_datasets.instances(), np.ones((scale, scale), np.uint16))
+    folder = root / "stage1_train" / "ab12"
+    small_datasets.image(folder / "images" / "ab12.png", pixels.shape[::-1])
+    for value in np.unique(pixels)[1:]:
+        small_datasets.mask(
+            folder / "masks" / f"{value}.png", np.where(pixels == value, 255, 0).astype(np.uint8)
+        )
+
+
+def test_dsb2018_is_a_folder_of_masks_for_each_image(tmp_path: Path) -> None:
+    dsb2018(tmp_path / "open" / "dsb2018")
+    sample = one("dsb2018", tmp_path)
+    assert_has_the_three_cells(sample)
+    assert sample.cells.counts() == {"nucleus": 3}
+
+
+@pytest.mark.parametrize("scale", [3, 5])
+def test_nuclei_give_dsb2018_a_pixel_size(tmp_path: Path, scale: int) -> None:
+    dsb2018(tmp_path, scale)
+    assert median_diameter_um(one("dsb2018", tmp_path)) == pytest.approx(7, rel=0.01)
+
+
+def test_a_folder_of_dsb2018_without_masks(tmp_path: Path) -> None:
+    dsb2018(tmp_path)
+    for file in (tmp_path / "stage1_train" / "ab12" / "masks").iterdir():
+        file.unlink()
+    with pytest.raises(FormatError, match="holds no masks"):
+        load_dataset("dsb2018", tmp_path)
+
+
+def test_a_mask_of_dsb2018_of_another_size(tmp_path: Path) -> None:
+    dsb2018(tmp_path)
+    mask = tmp_path / "stage1_train" / "ab12" / "masks" / "301.png"
+    small_datasets.mask(mask, np.zeros((5, 7), np.uint8))
+    with pytest.raises(FormatError, match=r"301\.png: is 7 × 5, its image 40 × 30"):
+        load_dataset("dsb2018", tmp_path)
+
+
+@pytest.mark.parametrize(("scale", "mpp"), [(1, 0.5), (4, 0.25)])
+def test_sbu_miccai_has_masks_beside_images(tmp_path: Path, scale: int, mpp: float) -> None:
+    folder = tmp_path / "sbu_miccai" / "segmentation_test_images" / "miccai15"
+    pixels = np.kron(small_datasets.instances(), np.ones((scale, scale), np.uint16))
+    small_datasets.image(folder / "TCGA-08-0518-01_1_2.png", pixels.shape[::-1])
+    small_datasets.mask(folder / "TCGA-08-0518-01_1_2_mask.png", pixels)
+    sample = one("sbu_miccai", tmp_path)
+    assert (len(sample.cells), sample.group, sample.mpp) == (3, "TCGA-08-0518", mpp)
 
 
 def test_an_image_above_the_limit_of_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

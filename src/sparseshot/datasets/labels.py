@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import shapely
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
@@ -16,7 +17,10 @@ from sparseshot.images import read_image
 
 _SAME_PLACE_PX = 3.0
 """A classified point within this distance of a detected one is the same nucleus."""
-
+_NUCLEUS_UM = 7.0
+"""Median diameter of nuclei, which gives a µm per pixel to images whose publisher states none."""
+_SMALL_NUCLEUS_PX = 15.0
+"""Nuclei of gliomas are 5 to 8 µm wide: narrower than this at 20x, wider at 40x."""
 
 LabelReader = Callable[[Path, tuple[str, ...], tuple[int, int], float], Cells]
 """Reads the labels in a file into cells of the given classes; their image has this size and µm per pixel."""
@@ -42,15 +46,7 @@ def _as_classes(cells: Cells, classes: tuple[str, ...]) -> Cells:
 
 def _wbc_zheng(path: Path, classes: tuple[str, ...], size_px: tuple[int, int], mpp: float) -> Cells:  # noqa: ARG001
     """Read a mask of one cell, 255 nucleus and 128 cytoplasm; the nucleus becomes a second outline."""
-    try:
-        mask = read_image(path)[:, :, 0]
-    except SlideError as error:
-        raise FormatError(path, error.problem) from error
-    if mask.shape != size_px[::-1]:
-        raise FormatError(
-            path,
-            f"is {mask.shape[1]} × {mask.shape[0]}, its image {size_px[0]} × {size_px[1]}; sizes must agree",
-        )
+    mask = _mask(path, size_px)
     unknown = np.setdiff1d(mask, (0, 128, 255))
     if len(unknown):
         raise FormatError(path, f"has the value {unknown[0]}; a mask of this set has 0, 128 and 255")
@@ -102,6 +98,46 @@ def _points(path: Path, size_px: tuple[int, int]) -> NDArray[np.float64]:
     return np.asarray(inside[~outside])
 
 
+def _dsb2018(path: Path, classes: tuple[str, ...], size_px: tuple[int, int], mpp: float) -> Cells:
+    """Read a folder of masks, one nucleus each; the size of the nuclei gives the µm per pixel."""
+    masks = sorted(path.glob("*.png"))
+    if not masks:
+        raise FormatError(path, "holds no masks; a folder of this set has a PNG for each nucleus")
+    label = np.zeros(size_px[::-1], np.uint16)
+    for number, file in enumerate(masks, start=1):
+        label[_mask(file, size_px) > 0] = number
+    ids, xy, outline = trace(label)
+    wide_px = _diameter_px(outline)
+    fitting = float(np.clip(_NUCLEUS_UM / wide_px, 0.125, 0.6)) if wide_px else mpp
+    return Cells(xy, classes=classes, id=ids, outline=outline, mpp=round(fitting, 3))
+
+
+def _sbu_miccai(path: Path, classes: tuple[str, ...], size_px: tuple[int, int], mpp: float) -> Cells:
+    """Read instances of a tile of TCGA, scanned at 20x where its nuclei are small, else at 40x."""
+    cells = _in_a_known_format(path, classes, size_px, mpp)
+    wide_px = 0.0 if cells.outline is None else _diameter_px(cells.outline)
+    return replace(cells, mpp=0.5 if 0 < wide_px < _SMALL_NUCLEUS_PX else 0.25)
+
+
+def _diameter_px(outline: NDArray[np.object_]) -> float:
+    """Return the median diameter of circles with the areas of outlines; 0 without any."""
+    return float(np.median(2 * np.sqrt(shapely.area(outline) / np.pi))) if len(outline) else 0.0
+
+
+def _mask(path: Path, size_px: tuple[int, int]) -> NDArray[np.uint8]:
+    """Read an image of marks, of the size of its image."""
+    try:
+        mask = read_image(path)[:, :, 0]
+    except SlideError as error:
+        raise FormatError(path, error.problem) from error
+    if mask.shape != size_px[::-1]:
+        raise FormatError(
+            path,
+            f"is {mask.shape[1]} × {mask.shape[0]}, its image {size_px[0]} × {size_px[1]}; sizes must agree",
+        )
+    return mask
+
+
 def _warn(path: Path, count: int, what: str) -> None:
     if count:
         warnings.warn(RepairWarning(f"{path}: {count} {what} left out"), stacklevel=2)
@@ -112,6 +148,8 @@ READERS: Mapping[str, LabelReader] = MappingProxyType(
         "any": _in_a_known_format,
         "crchisto": _crchisto,
         "brca_m2c": _brca_m2c,
+        "dsb2018": _dsb2018,
+        "sbu_miccai": _sbu_miccai,
         "wbc_zheng": _wbc_zheng,
     }
 )

@@ -6,7 +6,7 @@ Splits are as published, and no patient is in two of them.
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch, fnmatchcase
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo, Part, Split, Splits
@@ -23,7 +23,7 @@ class Entry:
     Attributes:
         name: unique in its data set.
         image: image file.
-        labels: label file; where it is missing, its expected path.
+        labels: label file, or folder of masks; where it is missing, its expected path.
         reader: reader of the labels, a name in :data:`sparseshot.datasets.labels.READERS`.
         group: the patient.
         part: published part.
@@ -61,8 +61,9 @@ def find_layout(info: DatasetInfo, root: Path | str) -> DatasetLayout:
         raise DataNotFoundError(root, f"no such folder; for {info.title}, {info.how_to_get(root)}")
     for folder in _candidates(info, root):
         found = {entry.name: entry for part in reversed(info.parts) for entry in _entries(info, part, folder)}
-        if found:
-            entries = [found[name] for name in sorted(found)]
+        labels = {entry.labels for entry in found.values()}  # beside the images, they match the template too
+        entries = [found[name] for name in sorted(found) if found[name].image not in labels]
+        if entries:
             return _with_splits(info, folder, entries)
     templates = " or ".join(part.images for part in info.parts)
     raise DataNotFoundError(
@@ -73,9 +74,9 @@ def find_layout(info: DatasetInfo, root: Path | str) -> DatasetLayout:
 def _candidates(info: DatasetInfo, root: Path) -> Iterator[Path]:
     yield root
     names = {info.name, info.title.casefold()}
-    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-        if folder.name.casefold() in names or any(fnmatch(folder.name, name) for name in info.folders):
-            yield folder
+    named = [path for path in root.iterdir() if path.name.casefold() in names]
+    matching = [path for pattern in info.folders for path in root.glob(pattern)]
+    yield from sorted(path for path in {*named, *matching} if path.is_dir())
 
 
 def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
@@ -87,7 +88,7 @@ def _entries(info: DatasetInfo, part: Part, folder: Path) -> Iterator[Entry]:
         fields = match.groupdict()
         name = part.prefix + fields["name"]
         places = [folder / labels.format_map(fields) for labels in part.labels]
-        labels = next((place for place in places if place.is_file()), places[-1])
+        labels = next((place for place in places if place.exists()), places[-1])
         group = fields.get("patient", name)
         if info.patient is not None and (found := re.match(info.patient, name)):
             group = found.group()

@@ -52,7 +52,7 @@ class Sample:
                 f"{width} × {height} pixels are too many to read at once; open it with open_slide and read "
                 "regions",
             )
-        with open_slide(self.image, mpp=self.mpp) as slide:
+        with open_slide(self.image, mpp=self.mpp, force_mpp=True) as slide:
             grid = Grid.over(slide)
             return slide.read(grid, grid.box)
 
@@ -199,7 +199,7 @@ def try_to_load(entry: Entry, info: DatasetInfo) -> tuple[Sample | SparseshotErr
 
 def load_sample(entry: Entry, info: DatasetInfo) -> Sample:
     """Read the labels of one image and compare them with its size."""
-    if not entry.labels.is_file():
+    if not entry.labels.exists():
         raise DataNotFoundError(
             entry.labels, f"no such file; the labels of {entry.image.name} are expected there"
         )
@@ -212,7 +212,7 @@ def load_sample(entry: Entry, info: DatasetInfo) -> Sample:
 def _size_and_mpp(path: Path, mpp: float | None) -> tuple[tuple[int, int], float]:
     """Return width and height, and the µm per pixel, without decoding the image."""
     if mpp is None or path.suffix.lower() not in _PLAIN_SUFFIXES:
-        with open_slide(path, mpp=mpp) as slide:
+        with open_slide(path, mpp=mpp, force_mpp=True) as slide:
             return slide.size, slide.mpp
     try:
         with opened_image(path) as image:
