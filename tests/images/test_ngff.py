@@ -53,7 +53,7 @@ def test_the_pixels_are_those_that_were_written(written: Path) -> None:
         assert (read_region(slide, 90, 80, 60, 50) == PIXELS[80:130, 90:150]).all()
         assert read_region(slide, 0, 0, 80, 60, mpp=1.0).shape == (60, 80, 3)
         first = slide_fingerprint(slide)
-    with open_slide(written, mpp=0.5) as slide:
+    with open_slide(written, mpp=0.5, force_mpp=True) as slide:
         assert slide.mpp == 0.5
         assert slide_fingerprint(slide) != first
 
@@ -67,6 +67,22 @@ def test_a_damaged_chunk_is_one_place(written: Path, tmp_path: Path) -> None:
         with pytest.raises(SlideError, match="cannot be decoded"):
             read_region(slide, 0, 0, 330, 260)
         assert read_region(slide, 0, 0, 330, 260, mpp=0.5).shape
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_absent_chunk_is_one_place_unless_absent_is_white(tmp_path: Path, version: int) -> None:
+    layout: dict[str, Any] = {"axes": "yx", "version": version, "chunks": (512, 512)}
+    pixels = np.tile(PIXELS[:256, :256, 0], (4, 4))
+    for fill in (0, 255):
+        path = by_hand(tmp_path / str(fill), pixels, fill_value=fill, **layout)
+        first_chunk(path / "0").unlink()
+        with open_slide(path) as slide:
+            assert (read_region(slide, 512, 512, 512, 512) == pixels[512:, 512:, None]).all()
+            if fill == 255:
+                assert (read_region(slide, 0, 0, 512, 512) == 255).all()
+                continue
+            with pytest.raises(SlideError, match=r"the chunk at x 0, y 0 .*its file .* is missing"):
+                read_region(slide, 0, 0, 512, 512)
 
 
 def first_chunk(folder: Path) -> Path:

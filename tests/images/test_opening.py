@@ -11,7 +11,7 @@ import tifffile
 from PIL import Image
 from tests.images import slide_files
 
-from sparseshot.errors import DataNotFoundError, InputError, SlideError
+from sparseshot.errors import DataNotFoundError, InputError, SlideError, SparseshotWarning
 from sparseshot.images import Box, Grid, open_slide, read_region
 from sparseshot.images.openslide_file import OpenSlideFile
 from sparseshot.images.pyramid import PyramidSlide
@@ -112,10 +112,18 @@ def test_imagej_writes_pixels_per_micron(tmp_path: Path) -> None:
         assert slide.mpp == pytest.approx(0.25)
 
 
-def test_a_given_mpp_wins(tmp_path: Path) -> None:
-    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
-    with open_slide(path, mpp=0.5) as slide:
-        assert slide.mpp == 0.5
+def test_a_given_mpp_does_not_replace_what_a_file_states(tmp_path: Path) -> None:
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, mpp=0.499)
+    with (
+        pytest.warns(SparseshotWarning, match=r"a\.tif states 0\.499 µm per pixel, .* add --force-mpp"),
+        open_slide(path, mpp=0.25) as slide,
+    ):
+        assert slide.mpp == pytest.approx(0.499)
+    with open_slide(path, mpp=0.5) as slide:  # the same, rounded
+        assert slide.mpp == pytest.approx(0.499)
+    with open_slide(path, mpp=0.25, force_mpp=True) as slide:
+        assert slide.mpp == 0.25
+        assert slide.stated_mpp == pytest.approx(0.499)
     for wrong in (0, -1, float("nan"), float("inf")):
         with pytest.raises(InputError, match="give µm per pixel"):
             open_slide(path, mpp=wrong)
@@ -197,7 +205,7 @@ def test_an_impossible_pixel_size_is_refused(tmp_path: Path, mpp: float) -> None
 
 @pytest.mark.parametrize("magnification", [10, 20, 40])
 def test_a_magnification_is_not_taken_for_a_pixel_size(tmp_path: Path, magnification: float) -> None:
-    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE)
+    path = slide_files.write_pyramid(tmp_path / "a.tif", IMAGE, mpp=None)
     with open_slide(path, mpp=magnification) as slide, pytest.raises(InputError, match="40x is about"):
         Grid.over(slide, 0.5)
 

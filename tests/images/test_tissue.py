@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from tests.images import slide_files
 
 from sparseshot.datasets.synthetic import SyntheticTissue
-from sparseshot.errors import InputError, OutputError, SlideError
+from sparseshot.errors import InputError, OutputError, SlideError, SparseshotWarning
 from sparseshot.images import Box, Grid, TileGrid, TissueMask, open_slide, read_region, tissue, tissue_mask
 from sparseshot.images.pyramid import PyramidSlide
 
@@ -59,12 +59,25 @@ def test_tissue_is_distinguished_from_glass(
 
 
 def test_glass_alone_is_no_tissue(tmp_path: Path) -> None:
-    found = tissue_mask(opened(tmp_path, scene(color=None)[0]))
+    with pytest.warns(SparseshotWarning, match=r"scene\.bmp: no tissue was found.*--everywhere"):
+        found = tissue_mask(opened(tmp_path, scene(color=None)[0]))
     assert found.share == 0
     assert not found.mask.any()
-    for value in (255, 240, 128, 0):
-        blank = Image.new("RGB", (200, 200), (value, value, value))
-        assert tissue_mask(opened(tmp_path, blank)).share == 0
+    blanks = [Image.new("RGB", (200, 200), (value, value, value)) for value in (255, 240, 128, 0)]
+    for blank in (*blanks, scene(color=None)[0].convert("L")):
+        with pytest.warns(SparseshotWarning, match="no tissue was found"):
+            assert tissue_mask(opened(tmp_path, blank)).share == 0
+
+
+@pytest.mark.parametrize("color", [(226, 180, 206), (120, 70, 150), (150, 110, 80), (40, 30, 50)])
+@pytest.mark.parametrize("light", [1.0, 0.6, 0.25])
+def test_without_colour_tissue_is_what_is_dark(
+    tmp_path: Path, color: tuple[int, int, int], light: float
+) -> None:
+    image, truth = scene(color=color)
+    found = tissue_mask(opened(tmp_path, image.convert("L").point(lambda value: value * light)))
+    assert not (truth & ~found.mask).sum() > 0.01 * truth.sum()
+    assert overlap(found.mask, truth) > 0.88
 
 
 def test_tissue_alone_is_all_tissue(tmp_path: Path) -> None:

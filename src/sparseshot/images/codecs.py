@@ -18,7 +18,7 @@ Decoder = Callable[[bytes], NDArray[Any]]
 
 _NONE, _JPEG, _DEFLATE, _OLD_DEFLATE = 1, 7, 8, 32946
 _JPEG2000 = {33005, 34712}  # Aperio's for RGB and the registered one; Aperio's 33003 holds YCbCr
-_GREY, _RGB, _YCBCR = 1, 2, 6
+_INVERTED_GREY, _GREY, _RGB, _YCBCR = 0, 1, 2, 6
 
 
 class UnknownLayout(Exception):  # noqa: N818  not yet an error: OpenSlide may read it
@@ -35,7 +35,7 @@ def tile_decoder(page: tifffile.TiffPage) -> Decoder:
     shape = (page.tilelength, page.tilewidth, samples)
     if page.dtype not in {np.dtype(np.uint8), np.dtype(np.uint16)} or page.tiledepth != 1:
         raise BrokenLayout(f"its {page.dtype} values are neither of 8 nor of 16 bits, unsigned")
-    if page.photometric not in {_GREY, _RGB} and not (
+    if page.photometric not in {_INVERTED_GREY, _GREY, _RGB} and not (
         page.photometric == _YCBCR and page.compression == _JPEG
     ):
         raise UnknownLayout(f"its colours are {_name(page.photometric)}, neither grey nor RGB")

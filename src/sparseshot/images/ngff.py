@@ -7,7 +7,7 @@ path leads out of the folder. A chunk that holds more than the metadata state is
 import math
 import operator
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
 from sparseshot.images.pixel_size import plausible
-from sparseshot.images.plain_image import as_rgb
-from sparseshot.images.pyramid import PyramidSlide
+from sparseshot.images.pyramid import BlockSlide
 from sparseshot.images.slide import Box
 
 MARKS = ("zarr.json", ".zattrs")
@@ -30,7 +29,6 @@ _MOST_BYTES = {"chunks": 2**27, "blocks": 2**28, "indices of shards": 2**24}
 """Decoded at once; a block is one chunk or several small ones, in all channels."""
 _LONGEST_SIDE_PX = 2**20  # 26 cm at 0.25 µm/px
 _BLOCK_PX = 512  # small chunks are read together
-_CACHE_BYTES = 2**28
 _UM = {
     "micrometer": 1.0,
     "nanometer": 1e-3,
@@ -57,7 +55,7 @@ class _Level(NamedTuple):
     content: Mapping[str, Any]
     shape: tuple[int, ...]
     chunk_bytes: int
-    block: tuple[int, int]  # height and width
+    block: tuple[int, int]  # width and height
 
 
 def is_ome_zarr(path: Path) -> bool:
@@ -65,54 +63,36 @@ def is_ome_zarr(path: Path) -> bool:
     return path.is_dir() and any((path / name).is_file() for name in MARKS)
 
 
-class OmeZarr(PyramidSlide):
+class OmeZarr(BlockSlide):
     """An OME-Zarr image with levels; one time and one plane, grey or RGB, of 8 or 16 bits."""
 
     def __init__(self, path: Path) -> None:
         try:
-            self._axes, self._levels, mpp = _layout(path)
-            arrays = [_opened(level) for level in self._levels]
+            axes, levels, mpp, names = _layout(path)
+            arrays = [_opened(level) for level in levels]
         except _LayoutError as bad:
             raise SlideError(path, f"this OME-Zarr {bad}") from bad
         except SlideError:
             raise
         except Exception as error:  # parsing an untrusted file may raise anything
             raise SlideError(path, f"this OME-Zarr cannot be read ({error})") from error
-        sizes = [(level.shape[-1], level.shape[-2]) for level in self._levels]
-        super().__init__(path, vendor="ome-zarr", levels=sizes, stated_mpp=mpp)
-        largest = max(3 * math.prod(level.block) for level in self._levels)
-        read = partial(_read, arrays, self._axes)  # without self, which would be a cycle
-        self._decoded = lru_cache(max(1, _CACHE_BYTES // largest))(read)
-
-    def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
-        """Read RGB from the chunks that overlap the box."""
-        height, width = self._levels[level].block
-        out = np.empty((box.height, box.width, 3), np.uint8)
-        for block in box.blocks(width, height):
-            part = block.meet(box)
-            try:
-                pixels = self._decoded(level, block.meet(Box(0, 0, *self.levels[level])))
-            except Exception as error:  # decoders of untrusted files may raise anything
-                x, y = (round(place * self.downsamples[level]) for place in block[:2])
-                raise SlideError(
-                    self.path,
-                    f"the chunk at x {x}, y {y} of level {level} cannot be decoded ({error}); the rest of "
-                    "the slide can be read; if the original is intact, copy it again",
-                ) from error
-            out[part.within(box)] = pixels[part.within(block)]
-        return out
-
-    def close(self) -> None:
-        """Drop the decoded chunks."""
-        super().close()
-        self._decoded.cache_clear()
+        super().__init__(
+            path,
+            vendor="ome-zarr",
+            levels=[(level.shape[-1], level.shape[-2]) for level in levels],
+            blocks=[level.block for level in levels],
+            decode=partial(_read, arrays, axes),
+            stated_mpp=mpp,
+            block_name="chunk",
+            channels=names,
+        )
 
 
-def _read(arrays: Sequence[Any], axes: str, level: int, box: Box) -> NDArray[np.uint8]:
+def _read(arrays: Sequence[Any], axes: str, level: int, box: Box) -> NDArray[Any]:
     places = {"y": slice(box.y0, box.y1), "x": slice(box.x0, box.x1), "c": slice(None)}
     pixels = np.asarray(arrays[level][tuple(places.get(axis, 0) for axis in axes)])
     pixels = np.moveaxis(pixels, 0, -1) if "c" in axes else pixels
-    return as_rgb(np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder("="), copy=False)))
+    return np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder("="), copy=False))
 
 
 def _opened(level: _Level) -> Any:
@@ -123,8 +103,8 @@ def _opened(level: _Level) -> Any:
     return opened_array(level.folder, level.content, level.chunk_bytes)
 
 
-def _layout(path: Path) -> tuple[str, list[_Level], float | None]:
-    """Return the axes as letters, the levels, and µm per level-0 pixel if they are stated."""
+def _layout(path: Path) -> tuple[str, list[_Level], float | None, list[str] | None]:
+    """Return the axes as letters, the levels, µm per level-0 pixel if stated, and names of three channels."""
     attributes = _attributes(path)
     if "bioformats2raw.layout" in attributes and "multiscales" not in attributes:
         path = path / "0"  # the first image of a converted file
@@ -160,7 +140,11 @@ def _layout(path: Path) -> tuple[str, list[_Level], float | None]:
         if known
         else None
     )
-    return letters, levels, mpp
+    number = dict(zip(letters, levels[0].shape, strict=True)).get("c", 1)
+    omero = attributes.get("omero")
+    channels = omero.get("channels", ()) if isinstance(omero, Mapping) else ()
+    names = [str(each.get("label", "")) for each in channels if isinstance(each, Mapping)]
+    return letters, levels, mpp, names if number == 3 else None
 
 
 def _attributes(folder: Path) -> Mapping[str, Any]:
@@ -237,7 +221,7 @@ def _level(folder: Path, axes: str) -> _Level:
     for what, size in sizes.items():
         if size > _MOST_BYTES[what]:
             raise _LayoutError(f"has {what} of {size:,} bytes; at most {_MOST_BYTES[what]:,} are read")
-    return _Level(folder, content, shape, sizes["chunks"], (height, width))
+    return _Level(folder, content, shape, sizes["chunks"], (width, height))
 
 
 def _checked_codecs(codecs: Any, chunks: Sequence[int], known: Collection[str] = _CODECS) -> Sequence[int]:

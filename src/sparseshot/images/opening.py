@@ -1,17 +1,19 @@
 """Opening slides and images of any kind."""
 
+import math
+import warnings
 from pathlib import Path
 
 import numpy as np
 import openslide
 from numpy.typing import NDArray
 
-from sparseshot.errors import DataNotFoundError, SlideError
+from sparseshot.errors import DataNotFoundError, SlideError, SparseshotWarning
 from sparseshot.images.codecs import BrokenLayout, UnknownLayout
 from sparseshot.images.ngff import OmeZarr, is_ome_zarr
 from sparseshot.images.openslide_file import OpenSlideFile
-from sparseshot.images.pixel_size import image_mpp
-from sparseshot.images.plain_image import read_image
+from sparseshot.images.pixel_size import SAME_MPP, image_mpp
+from sparseshot.images.plain_image import check_not_empty, read_image
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Box, check_mpp
 from sparseshot.images.tiff import TiledTiff
@@ -41,7 +43,7 @@ _TIFF_VENDORS = {None, "aperio", "generic-tiff"}
 """Simple TIFFs, read faster without OpenSlide; None is a file that OpenSlide does not recognise."""
 
 
-def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
+def open_slide(path: Path | str, *, mpp: float | None = None, force_mpp: bool = False) -> PyramidSlide:
     """Open a whole slide or a plain image as a :class:`~sparseshot.images.slide.Slide`.
 
     Reads what OpenSlide reads (SVS, NDPI, MRXS, SCN, BIF, DICOM, …), pyramidal TIFF, OME-TIFF, OME-Zarr,
@@ -49,7 +51,9 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
 
     Args:
         path: the file; any one file of a DICOM series, the ``.mrxs`` file of MRXS, the folder of OME-Zarr.
-        mpp: µm per level-0 pixel, for files that state none or a wrong one.
+        mpp: µm per level-0 pixel, for files that state none. A file that states another keeps its own, with
+            a warning.
+        force_mpp: use ``mpp`` in any case, for files that state a wrong one.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -67,13 +71,24 @@ def open_slide(path: Path | str, *, mpp: float | None = None) -> PyramidSlide:
         raise DataNotFoundError(path, "no such slide; check the path")
     if path.is_dir() and not is_ome_zarr(path):
         raise SlideError(path, "is a folder; give a file, e.g. any one file of a DICOM series")
+    check_not_empty(path)
     try:
         slide = _opened(path)
     except OSError as error:
         raise SlideError(
             path, f"cannot be read ({error.strerror or error}); check its permissions"
         ) from error
-    mpp = mpp or slide.stated_mpp or (None if path.is_dir() else image_mpp(path))
+    slide.stated_mpp = stated = slide.stated_mpp or (None if path.is_dir() else image_mpp(path))
+    if mpp and stated and not force_mpp:
+        if not math.isclose(mpp, stated, rel_tol=SAME_MPP):
+            warnings.warn(
+                f"{slide.name} states {stated:g} µm per pixel, which is used instead of the given {mpp:g}; "
+                "if the file is wrong, add --force-mpp",
+                SparseshotWarning,
+                stacklevel=2,
+            )
+        mpp = stated
+    mpp = mpp or stated
     if mpp is None:
         slide.close()
         raise SlideError(

@@ -13,6 +13,9 @@ from sparseshot.images.tiff_check import is_tiff, opened_tiff
 _PLAUSIBLE_MPP = (0.01, 10.0)
 """Finer is no light microscope; coarser is e.g. the 72 dpi (353 µm) that drawing programs write."""
 
+SAME_MPP = 0.05
+"""Programs write the size of the same pixel differently, by up to this share."""
+
 _UM_PER_UNIT = {"µm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4, "m": 1e6, "pm": 1e-6, "Å": 1e-4}
 
 

@@ -1,17 +1,20 @@
 """Plain images: PNG, JPEG, BMP, TIFF and other formats that Pillow reads."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
+import tifffile
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import (
     BITSPERSAMPLE,
     IMAGEDESCRIPTION,
+    PHOTOMETRIC_INTERPRETATION,
     PLANAR_CONFIGURATION,
     SAMPLEFORMAT,
     SAMPLESPERPIXEL,
@@ -22,6 +25,22 @@ from sparseshot.compiled import compiled
 from sparseshot.errors import DataNotFoundError, SlideError
 from sparseshot.images.tiff_check import is_tiff, opened_tiff
 
+_STORED = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+"""What undoes the turn by each orientation of TIFF."""
+
+_FLUORESCES = re.compile(r"\b(Fluor|EmissionWavelength|ExcitationWavelength)=|=\"(Epif|F)luorescence\"")
+_COLOR_NAME = re.compile(r"(red|green|blue|r|g|b|(c|ch|channel)?[\s:_-]*[\d:]*)", re.IGNORECASE)
+_DARK = 40
+"""Median of an image whose background is black, of 255."""
+
 MAX_PIXELS = 2**30
 """Largest plain image that is decoded at once: 32,768², 3 GiB as RGB."""
 
@@ -29,8 +48,8 @@ MAX_PIXELS = 2**30
 def read_image(path: Path | str) -> NDArray[np.uint8]:
     """Read an image as ``(H, W, 3)`` RGB, pixels as stored (EXIF orientation is not applied).
 
-    Transparency is blended with white, grey and palettes become RGB, 16-bit values keep their high byte, and
-    of several pages the first is read.
+    Transparency is blended with white, grey and palettes become RGB, values of more than 8 bits keep the high
+    8 of those in use, and of several pages the first is read.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "grey.png"
@@ -41,6 +60,7 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
     path = Path(path)
     if not path.exists():
         raise DataNotFoundError(path, "no such image; check the path")
+    check_not_empty(path)
     try:
         with opened_image(path) as image:
             width, height = image.size
@@ -50,7 +70,7 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
                     f"{width} × {height} pixels are more than the {MAX_PIXELS:,} that are decoded at once; "
                     "convert it to a tiled pyramidal TIFF and open that as a slide",
                 )
-            return _read_tiff(path) if _is_misread(image) else _rgb(image)
+            return _read_tiff(path) if _is_misread(image) else _as_stored(image)
     except UnidentifiedImageError as error:
         if is_tiff(path):
             return _read_tiff(path)
@@ -59,6 +79,12 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
         raise
     except Exception as error:  # decoders of untrusted files may raise anything
         raise _broken(path, error) from error
+
+
+def check_not_empty(path: Path) -> None:
+    """Raise SlideError for a file without content."""
+    if path.is_file() and path.stat().st_size == 0:
+        raise SlideError(path, "the file is empty (0 bytes); copy it again")
 
 
 @contextmanager
@@ -96,31 +122,65 @@ def _is_misread(image: Image.Image) -> bool:
     """Return whether Pillow would misread this TIFF.
 
     It takes signed and 32-bit values for unsigned 16-bit ones, 16-bit values in separate planes for 8-bit
-    ones, and the first channel of an OME-TIFF for all.
+    ones, and the first channel of an OME-TIFF for all. It does not invert 16-bit values whose 0 is white, and
+    keeps the high byte of 16-bit colours that use 12 bits.
     """
     if not isinstance(image, TiffImageFile):
         return False
     tags = image.tag_v2
     bits = max(tags.get(BITSPERSAMPLE, (8,)))
     is_signed = max(tags.get(SAMPLEFORMAT, (1,))) > 1
-    one_channel = tags.get(SAMPLESPERPIXEL, 1) == 1 and "<OME" in str(tags.get(IMAGEDESCRIPTION, ""))
-    return bits > 16 or is_signed or (tags.get(PLANAR_CONFIGURATION) == 2 and bits > 8) or one_channel
+    samples = tags.get(SAMPLESPERPIXEL, 1)
+    one_channel = samples == 1 and "<OME" in str(tags.get(IMAGEDESCRIPTION, ""))
+    is_planar = tags.get(PLANAR_CONFIGURATION) == 2
+    is_inverted = tags.get(PHOTOMETRIC_INTERPRETATION) == 0
+    is_known = image.info.get("compression") in {"raw", "tiff_adobe_deflate", "tiff_deflate"}
+    is_deep = bits > 8 and (is_planar or is_inverted or (samples > 1 and is_known))
+    return bits > 16 or is_signed or is_deep or one_channel
+
+
+def _as_stored(image: Image.Image) -> NDArray[np.uint8]:
+    """Return the pixels as RGB, without the turn that Pillow gives to some TIFFs."""
+    back = (
+        _STORED.get(image.tag_v2.get(ExifTags.Base.Orientation, 1))
+        if isinstance(image, TiffImageFile)
+        else None
+    )
+    if back is None:
+        return _rgb(image)
+    return _rgb(image.transpose(back))
 
 
 def _rgb(image: Image.Image) -> NDArray[np.uint8]:
     if image.mode == "RGB":
         return np.array(image)
     if image.mode.startswith("I"):  # 16-bit grey, which some Pillow versions open as 32-bit; see _is_misread
-        return as_rgb(np.array(image).astype(np.uint16))
+        pixels = np.array(image).astype(np.uint16)
+        return as_rgb(pixels, bits=bits_in_use(pixels))
     if image.mode == "F":
         raise ValueError("32-bit float values have no known range")
     return as_rgb(np.array(image.convert("RGBA" if image.has_transparency_data else "RGB")))
 
 
-def as_rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Convert ``(H, W)`` or ``(H, W, 1 to 4)`` pixels of 8 or 16 bits to RGB on white."""
+def bits_in_use(*pixels: NDArray[Any]) -> int:
+    """Return how many bits the values of an image use: cameras store 10, 12 or 14 bits in 16.
+
+    >>> bits_in_use(np.array([90, 4095], np.uint16)), bits_in_use(np.array([90, 40_000], np.uint16))
+    (12, 16)
+    """
+    highest = max((int(part.max()) for part in pixels if part.size), default=2**16)
+    return next((bits for bits in (8, 10, 12, 14) if highest < 2**bits), 16)
+
+
+def as_rgb(pixels: NDArray[Any], *, bits: int = 16) -> NDArray[np.uint8]:
+    """Convert ``(H, W)`` or ``(H, W, 1 to 4)`` pixels of 8 or 16 bits to RGB on white.
+
+    Args:
+        pixels: the values.
+        bits: those in use of 16.
+    """
     if pixels.dtype == np.uint16:
-        pixels = pixels >> 8
+        pixels = np.minimum(pixels >> (bits - 8), 255)
     elif pixels.dtype == bool:
         pixels = pixels * np.uint8(255)
     elif pixels.dtype != np.uint8:
@@ -159,15 +219,59 @@ def _read_tiff(path: Path) -> NDArray[np.uint8]:
             image = file.series[0].levels[0] if file.is_ome else file.pages.first
             if image.size > 4 * MAX_PIXELS:
                 raise ValueError(f"its {image.size:,} values are too many to decode at once")
+            page = file.pages.first
             is_one_plane = image.axes in {"YX", "YXS", "SYX"} or (image.axes == "CYX" and image.shape[0] == 3)
             if not is_one_plane:
                 raise ValueError(f"its axes are {image.axes}, {image.shape}; export one plane in RGB")
             pixels = image.asarray()
-            return as_rgb(np.moveaxis(pixels, 0, -1) if image.axes in {"SYX", "CYX"} else pixels)
+            if image.axes in {"SYX", "CYX"}:
+                pixels = np.moveaxis(pixels, 0, -1)
+            if image.axes != "CYX" and pixels.ndim == 3:
+                pixels = pixels[:, :, : samples_shown(page)]
+            rgb = as_rgb(pixels, bits=bits_in_use(pixels))
+            if image.axes == "CYX":
+                check_colors(ome_channels(page.description), rgb)
+            return 255 - rgb if page.photometric == 0 else rgb
     except SlideError:
         raise
     except Exception as error:  # as above
         raise _broken(path, error) from error
+
+
+def samples_shown(page: tifffile.TiffPage) -> int:
+    """Return how many samples of a pixel are its colours and opacity; others mean something else."""
+    colors = 1 if page.photometric in {0, 1} else 3
+    has_opacity = next(iter(page.extrasamples), 0) in {1, 2}
+    return min(page.samplesperpixel, colors + has_opacity)
+
+
+def ome_channels(xml: str) -> list[str]:
+    """Return what OME-XML says about each channel: the name, or that it fluoresces."""
+    channels = re.findall(r"<(?:\w+:)?Channel\b([^<>]{0,4000})", xml)
+    names = [re.search(r'\bName="([^"]{0,200})', text) for text in channels]
+    return [
+        "fluorescence" if _FLUORESCES.search(text) else (name.group(1) if name else "")
+        for text, name in zip(channels, names, strict=True)
+    ]
+
+
+def check_colors(names: Sequence[str], *samples: NDArray[np.uint8]) -> None:
+    """Raise ValueError if three channels that are stored apart are stains and not red, green and blue.
+
+    Args:
+        names: of the channels, as far as they are known.
+        samples: pixels of the image; light microscopy has a bright background, fluorescence a dark one.
+    """
+    others = [name for name in names if not _COLOR_NAME.fullmatch(name)]
+    reason = f"they are named {', '.join(names)[:80]}" if others else ""
+    if samples and not reason:
+        median = np.median(np.concatenate([part.reshape(-1) for part in samples]))
+        reason = "the image is dark" if median < _DARK else ""
+    if reason:
+        raise ValueError(
+            f"its three channels look like fluorescence, not red, green and blue: {reason}; "
+            "export a bright-field image in RGB"
+        )
 
 
 def _broken(path: Path, error: Exception) -> SlideError:

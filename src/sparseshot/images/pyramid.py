@@ -2,18 +2,27 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.errors import InputError, SlideError, utf8
+from sparseshot.images.plain_image import as_rgb, bits_in_use, check_colors
 from sparseshot.images.resample import resample
 from sparseshot.images.slide import Box, Grid, SlideDefaults
 
 _PIECE_PX = 2**25
 """Pixels of a level in memory at once; a slide without coarse levels is reduced piece by piece."""
+
+_CACHE_BYTES = 2**28
+"""Size of the cache of decoded blocks, so that overlapping reads decode each once."""
+
+_SAMPLES = 16
 
 
 class PyramidSlide(SlideDefaults, ABC):
@@ -99,6 +108,102 @@ class PyramidSlide(SlideDefaults, ABC):
     def close(self) -> None:
         """Close the file."""
         self._closed = True
+
+
+class BlockSlide(PyramidSlide):
+    """A slide whose levels are stored in blocks, each decoded once while it is in the cache.
+
+    Args:
+        path: the file.
+        vendor: kind of file.
+        levels: width and height of each level, the largest first.
+        blocks: width and height of the blocks of each level.
+        decode: returns the stored values of a block of a level, which begins at a corner of the blocks, or
+            None where nothing is stored.
+        stated_mpp: µm per level-0 pixel if the file states a plausible value.
+        block_name: what the format calls a block.
+        is_inverted: 0 is white.
+        channels: names of three channels that are stored apart; None for colours.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        vendor: str,
+        levels: Sequence[tuple[int, int]],
+        blocks: Sequence[tuple[int, int]],
+        decode: Callable[[int, Box], NDArray[Any] | None],
+        stated_mpp: float | None,
+        block_name: str,
+        is_inverted: bool = False,
+        channels: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(path, vendor=vendor, levels=levels, stated_mpp=stated_mpp)
+        self._blocks, self._block_name = blocks, block_name
+        samples = self._samples(decode, apart=channels is not None)
+        bits = bits_in_use(*samples)
+        if channels is not None:
+            try:
+                check_colors(channels, *(as_rgb(part, bits=bits) for part in samples))
+            except ValueError as error:
+                raise SlideError(path, str(error)) from error
+        largest = max(3 * width * height for width, height in blocks)
+        rgb = partial(_block_rgb, decode, bits, is_inverted)  # without self, which would be a cycle
+        self._decoded = lru_cache(max(1, _CACHE_BYTES // largest))(rgb)
+
+    def _samples(
+        self, decode: Callable[[int, Box], NDArray[Any] | None], *, apart: bool
+    ) -> list[NDArray[Any]]:
+        """Return some pixels of blocks all over the coarsest level, as far as they can be read."""
+        last = len(self.levels) - 1
+        level = Box(0, 0, *self.levels[last])
+        every = list(level.blocks(*self._blocks[last]))
+        samples: list[NDArray[Any]] = []
+        for number in np.unique(np.linspace(0, len(every) - 1, _SAMPLES).round().astype(int)).tolist():
+            if samples and samples[0].dtype == np.uint8 and not apart:  # all that there is to know
+                break
+            box = every[number]
+            with suppress(Exception):  # read_level will say what is wrong
+                if (pixels := decode(last, box)) is not None:
+                    samples.append(pixels[box.meet(level).within(box)][::4, ::4].copy())
+        return samples
+
+    def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
+        """Read RGB from the blocks that overlap the box."""
+        width, height = self._blocks[level]
+        out = np.empty((box.height, box.width, 3), np.uint8)
+        for whole in box.blocks(width, height):
+            part = whole.meet(box)
+            try:
+                pixels = self._decoded(level, whole)
+            except MemoryError:
+                raise
+            except Exception as error:  # decoders of untrusted files may raise anything
+                x, y = (round(place * self.downsamples[level]) for place in whole[:2])
+                place = f"column {whole.x0 // width}, row {whole.y0 // height} of level {level}"
+                raise SlideError(
+                    self.path,
+                    f"the {self._block_name} at x {x}, y {y} ({place}) cannot be decoded ({error}); the rest "
+                    "of the slide can be read; if the original is intact, copy it again",
+                ) from error
+            out[part.within(box)] = 255 if pixels is None else pixels[part.within(whole)]
+        return out
+
+    def close(self) -> None:
+        """Drop the decoded blocks."""
+        super().close()
+        self._decoded.cache_clear()
+
+
+def _block_rgb(
+    decode: Callable[[int, Box], NDArray[Any] | None], bits: int, is_inverted: bool, level: int, box: Box
+) -> NDArray[np.uint8] | None:
+    pixels = decode(level, box)
+    if pixels is None:
+        return None
+    rgb = as_rgb(pixels, bits=bits)
+    return 255 - rgb if is_inverted else rgb
 
 
 def downsamples(sizes: Sequence[tuple[int, int]]) -> tuple[float, ...]:

@@ -1,6 +1,7 @@
 """The `Slide` protocol, boxes of pixels, and the grid of pixels at a target resolution."""
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, Self
@@ -9,7 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparseshot.cells import Cells, rasterise
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, SparseshotWarning
+
+_COARSE = 2.04
+"""A slide with this many times larger pixels than the target resolution shows no cells to a model."""
 
 FINEST = 16
 """A grid may be this many times finer than its slide; more is a wrong resolution."""
@@ -215,6 +219,17 @@ def check_mpp(mpp: float) -> None:
     """Raise InputError unless this can be the size of a pixel in µm, of a slide or of a coarse view."""
     if not 1e-4 <= mpp <= 1e5:
         raise InputError(f"mpp is {mpp:g}; give µm per pixel, e.g. 0.25 for 40x or 0.5 for 20x")
+
+
+def warn_if_coarse(slide: Slide, mpp: float) -> None:
+    """Warn of a slide whose pixels are far larger than those at which a model works."""
+    if slide.mpp > _COARSE * mpp:
+        warnings.warn(
+            f"{slide.name} has {slide.mpp:.3g} µm per pixel, and the model works at {mpp:.3g}: cells cannot "
+            "be seen at this resolution; scan it with a stronger objective, or check its pixel size",
+            SparseshotWarning,
+            stacklevel=1,  # told once, whoever asks
+        )
 
 
 def read_region(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
 from sparseshot.images.codecs import BrokenLayout, Decoder, UnknownLayout, tile_decoder
+from sparseshot.images.plain_image import samples_shown
 
 _MAX_TILE_PX = 2**26
 
@@ -22,6 +23,7 @@ class Plane:
     offsets: NDArray[np.uint64]
     counts: NDArray[np.uint64]
     decode: Decoder
+    samples: int  # of a pixel that are shown; further ones are neither colours nor opacity
 
 
 @dataclass(frozen=True)
@@ -117,4 +119,4 @@ def _planes(page: tifffile.TiffPage, tiles: int) -> list[Plane]:
     if len(offsets) != tiles * number or len(counts) != len(offsets):
         raise BrokenLayout(f"its directory lists {len(offsets)} tiles where there should be {tiles * number}")
     parts = zip(np.split(offsets, number), np.split(counts, number), strict=True)
-    return [Plane(offset, count, decode) for offset, count in parts]
+    return [Plane(offset, count, decode, samples_shown(page)) for offset, count in parts]

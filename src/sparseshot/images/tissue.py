@@ -1,7 +1,8 @@
 """Tissue detection, so that glass costs nothing."""
 
 import math
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -11,7 +12,7 @@ from PIL import Image
 from scipy import ndimage
 
 from sparseshot.compiled import compiled
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, SparseshotWarning
 from sparseshot.files import replacing
 from sparseshot.images.damaged import read_undamaged
 from sparseshot.images.resample import resample
@@ -26,11 +27,17 @@ _UNREADABLE_PX = 16
 _STAIN = (0.03, 0.08)
 """Bounds of the threshold: noise and tint of glass are below, the palest eosin above."""
 
+_DARKER = (0.06, 0.3)
+"""The same without colour: uneven light on glass is below."""
+_GREY_SPREAD = 3
+"""Largest difference between the colours of a pixel in a slide without colour, of 255."""
+
 _CROP_MM2 = 1.0
 _GAP_UM = 40.0
 _HOLE_MM2 = 0.1
 _SPECK_MM2 = 0.005
 _RIM_UM = 16.0
+_MARKED_UM = 50.0
 _PICTURE_PX = 2048
 
 
@@ -97,6 +104,23 @@ class TissueMask:
         row = np.clip((y * scale).astype(np.intp), 0, height - 1)
         return self.mask[row].take(column, axis=1)  # six times as fast as indexing both at once
 
+    def contains(self, xy: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """Return which of the points ``(n, 2)`` on the slide, in level-0 pixels, lie on tissue."""
+        tissue: NDArray[np.bool_] = self.mask[self._pixels(xy)]
+        return tissue
+
+    def including(self, xy: NDArray[np.floating]) -> Self:
+        """Return the mask with the points ``(n, 2)`` on the slide, and 50 µm around each, declared tissue."""
+        marked = np.zeros_like(self.mask)
+        marked[self._pixels(xy)] = True
+        return replace(self, mask=self.mask | _grown(marked, _MARKED_UM / self.grid.mpp))
+
+    def _pixels(self, xy: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the rows and columns of the mask pixels at, or nearest to, level-0 points."""
+        column, row = (xy / self.grid.downsample).astype(np.intp).T
+        height, width = self.mask.shape
+        return np.clip(row, 0, height - 1), np.clip(column, 0, width - 1)
+
     def touching(self, tiles: TileGrid, grid: Grid) -> NDArray[np.intp]:
         """Return the indices of the tiles over another grid of the same slide whose core contains tissue."""
         mask_px = self.grid.downsample / grid.downsample
@@ -133,11 +157,12 @@ def _spans(count: int, step_px: int, *, end: int, mask_px: float) -> list[slice]
 
 
 def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> TissueMask:
-    """Find the tissue of a slide by its colour.
+    """Find the tissue of a slide by its colour; warn if there is none.
 
     Glass, shadows and dust are grey: they absorb red, green and blue alike; stained tissue does not. The
     threshold on that difference is Otsu's, clipped to a plausible range, so that a slide without glass is
-    all tissue and one without tissue all glass. Gaps under 40 µm and holes under 0.1 mm² are closed, specks
+    all tissue and one without tissue all glass. On a slide without colour, tissue is what is darker than
+    glass. Gaps under 40 µm and holes under 0.1 mm² are closed, specks
     under 0.005 mm² removed, and a rim of 16 µm is added. An image under 1 mm² with any stain is all tissue,
     because it was probably cropped for what it shows. Unreadable areas count as tissue, so that they are
     reported later.
@@ -159,7 +184,15 @@ def tissue_mask(slide: Slide, *, mpp: float = 8.0, drop_ink: bool = True) -> Tis
     mm2 = width * height * (slide.mpp / 1000) ** 2
     is_crop = mm2 < _CROP_MM2
     mask = np.full_like(stained, stained.mean() > 0.01) if is_crop else _cleaned(stained, grid.mpp)
-    return TissueMask(mask | unread, grid, slide.size, _small(overview))
+    mask |= unread
+    if not mask.any():
+        warnings.warn(
+            f"{slide.name}: no tissue was found, so cells are searched nowhere; if there is some, look at it "
+            "with `sparseshot slide --picture`, and add --everywhere",
+            SparseshotWarning,
+            stacklevel=2,
+        )
+    return TissueMask(mask, grid, slide.size, _small(overview))
 
 
 def read_overview(slide: Slide, grid: Grid) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
@@ -175,9 +208,15 @@ def read_overview(slide: Slide, grid: Grid) -> tuple[NDArray[np.uint8], NDArray[
 
 
 def _stained(overview: NDArray[np.uint8], *, drop_ink: bool) -> NDArray[np.bool_]:
-    """Return which pixels absorb some colours more than others."""
-    white = _white(overview)
+    """Return which pixels absorb some colours more than others; without colour, those that are dark."""
+    is_grey = _is_grey(overview)
+    # Without colour, the light may be of any strength.
+    white = _white(overview, darkest=1 if is_grey else 225)
     table = -np.log(np.clip(np.arange(256)[:, None], 1, white) / white).astype(np.float32)
+    if is_grey:
+        darkness = ndimage.uniform_filter(table[overview[:, :, 1], 1], 3, mode="nearest")
+        darker: NDArray[np.bool_] = darkness > np.clip(_otsu(darkness), *_DARKER)
+        return darker
     difference, ink = _absorption(overview, table)
     difference = ndimage.uniform_filter(difference, 3, mode="nearest")
     if drop_ink:
@@ -210,13 +249,23 @@ def _absorption(
     return difference, ink
 
 
-def _white(overview: NDArray[np.uint8]) -> NDArray[np.float64]:
+def _thinned(overview: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return overview[:: max(1, overview.shape[0] // 1000), :: max(1, overview.shape[1] // 1000)]
+
+
+def _is_grey(overview: NDArray[np.uint8]) -> bool:
+    sample = _thinned(overview)
+    spread = sample.max(axis=2) - sample.min(axis=2)
+    return bool((spread <= _GREY_SPREAD).mean() > 0.999)
+
+
+def _white(overview: NDArray[np.uint8], *, darkest: int) -> NDArray[np.float64]:
     """Return the colour of glass: the lightest in the image, but never as dark as tissue."""
-    sample = overview[:: max(1, overview.shape[0] // 1000), :: max(1, overview.shape[1] // 1000)]
+    sample = _thinned(overview)
     seen = sample[(sample < 255).any(axis=2)]  # pure white may also be an area that was not scanned
     if len(seen) < 0.02 * sample.shape[0] * sample.shape[1]:
         return np.full(3, 255.0)
-    white: NDArray[np.float64] = np.clip(np.percentile(seen, 99, axis=0), 225, 255)
+    white: NDArray[np.float64] = np.clip(np.percentile(seen, 99, axis=0), darkest, 255)
     return white
 
 

@@ -28,7 +28,10 @@ _CHECKSUM_BYTES = 64
 
 
 def opened_array(folder: Path, content: Mapping[str, Any], chunk_bytes: int) -> Any:
-    """Open an array by its checked metadata; no chunk is unpacked to more than ``chunk_bytes``."""
+    """Open an array by its checked metadata; no chunk is unpacked to more than ``chunk_bytes``.
+
+    A chunk whose file is absent cannot be read, unless the metadata say that absent means white.
+    """
     most = chunk_bytes + _CHECKSUM_BYTES
     content = dict(content) | {"attributes": {}}
     if "codecs" in content:
@@ -37,7 +40,9 @@ def opened_array(folder: Path, content: Mapping[str, Any], chunk_bytes: int) -> 
         packed = content.get("compressor")
         content["compressor"] = packed and _BoundedCompressor(packed["id"], most)
         content["filters"] = None  # some writers put an empty list, of which Zarr warns
-    return zarr.Array(zarr.AsyncArray(content, StorePath(_RegularFiles(folder, read_only=True))))  # type: ignore[call-overload]
+    store = _RegularFiles(folder, read_only=True)
+    store.absent_is_white = content.get("fill_value") in {255, 65535}
+    return zarr.Array(zarr.AsyncArray(content, StorePath(store)))  # type: ignore[call-overload]
 
 
 def _bounded(codecs: list[Any], most: int) -> list[Any]:
@@ -87,7 +92,9 @@ class _BoundedCompressor(numcodecs.abc.Codec):  # type: ignore[misc]
 
 
 class _RegularFiles(LocalStore):
-    """A folder whose devices, pipes and oversized files are not read."""
+    """A folder whose devices, pipes and oversized files are not read, and whose absent chunks are errors."""
+
+    absent_is_white = False
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
@@ -95,7 +102,9 @@ class _RegularFiles(LocalStore):
         try:
             status = (self.root / key).stat()
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            if self.absent_is_white:
+                return None
+            raise ValueError(f"its file {key} is missing") from None
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{key} is not a file")
         match byte_range:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sparseshot.cells import Cells
 from sparseshot.cells.table import KINDS
-from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images.slide import Box, Grid, Slide, warn_if_coarse
 from sparseshot.metrics import AreaCounts, ScoredHits
 from sparseshot.models.windows import Window, WindowLayout
 
@@ -134,6 +134,7 @@ class SlideFrame:
         cls, slide: Slide, *, mpp: float, classes: tuple[str, ...], colors: tuple[str, ...] = ()
     ) -> Self:
         """Return the frame of a slide at a target resolution; colours are ``#rrggbb``, or a palette."""
+        warn_if_coarse(slide, mpp)
         palette = tuple(_COLORS[index % len(_COLORS)] for index in range(len(classes)))
         given = tuple((red, green, blue) for red, green, blue in (bytes.fromhex(c[1:]) for c in colors))
         return cls(slide.size, slide.mpp, Grid.over(slide, mpp), classes, given or palette)
