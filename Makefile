@@ -1,5 +1,5 @@
 # make demo: the whole workflow on a synthetic slide.   make test: lint, types and tests.
-# make bench: the speed tables.   make docs: the site, in site/.   Each creates .venv first.
+# make bench: the speed tables.   make docs: the site, in site/.   Each installs what it needs in .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,24 +15,28 @@ demo: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet torch==2.13.0  # first and pinned, so that no later requirement installs another build
-	$(BIN)/pip install --quiet --editable ".[dev,docs,studio,cluster,onnx,openvino,int8,anndata,dicom,zarr]"
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-all: $(VENV)/.installed
+	$(BIN)/pip install --quiet --editable ".[dev,docs,studio,cluster,onnx,openvino,anndata,dicom,zarr]"
 	$(BIN)/pip install --quiet --no-deps ece_loss  # the authors' package, the reference for our preset in the tests
 	touch $@
 
-lint: $(VENV)/.installed
+lint: $(VENV)/.installed-all
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(VENV)/.installed
+types: $(VENV)/.installed-all
 	$(BIN)/mypy
 
-unit: $(VENV)/.installed
+unit: $(VENV)/.installed-all
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed-all
 	$(BIN)/python -m benchmarks
 
-docs: $(VENV)/.installed
+docs: $(VENV)/.installed-all
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:

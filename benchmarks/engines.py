@@ -1,6 +1,6 @@
 """The network alone on one tile, by engine: ``python -m benchmarks.engines``.
 
-Not part of ``python -m benchmarks``, because torch.compile takes half a minute. Under
+Under
 ``ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2`` PyTorch and OpenVINO use no AVX-512; bfloat16 needs it.
 """
 
@@ -27,7 +27,7 @@ from sparseshot.images.slide import Grid
 from sparseshot.models.colour import network_input
 from sparseshot.models.inference import TILE_PX, forward
 from sparseshot.prediction import Model
-from sparseshot.prediction.compiled_network import STREAMS, NetworkPrecision, compiled_network, int8_engine
+from sparseshot.prediction.compiled_network import STREAMS, NetworkPrecision, compiled_network
 from sparseshot.prediction.onnx_file import write_onnx
 
 THREADS = ThreadPoolExecutor(STREAMS)
@@ -35,23 +35,18 @@ MODELS = {"detect": "starter", "segment": "starter-outlines"}
 
 
 def ways(
-    model: Model, folder: Path, *, precision: NetworkPrecision, compiles: bool
+    model: Model, folder: Path, *, precision: NetworkPrecision
 ) -> dict[str, Callable[[NDArray[np.uint8]], object]]:
     """Return each engine that is installed and has the precision, as a function of an image."""
-    network, mpp = model.network, model.mpp
+    network = model.network
     found: dict[str, Callable[[NDArray[np.uint8]], object]] = {}
-    if precision != "int8":
-        found["eager"] = lambda image: forward(network, image, bfloat16=precision == "bf16")
+    found["eager"] = lambda image: forward(network, image, bfloat16=precision == "bf16")
     try:
-        if precision == "int8":
-            int8_engine("openvino", model.device)
-        found["openvino"] = compiled_network(network, "openvino", precision=precision, mpp=mpp)
+        found["openvino"] = compiled_network(network, precision=precision)
     except InputError as error:
         print(f"openvino: {error}", file=sys.stderr)
     if precision == "32" and importlib.util.find_spec("onnxruntime"):
         found["onnxruntime"] = _onnxruntime(write_onnx(model, folder / f"{model.task.name}.onnx").path)
-    if compiles and precision != "int8":
-        found["compile"] = compiled_network(network, "compile", precision=precision, mpp=mpp)
     return found
 
 
@@ -81,7 +76,6 @@ def _onnxruntime(path: Path) -> Callable[[NDArray[np.uint8]], object]:
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engines")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--compile", action="store_true", help="torch.compile too")
     asked = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     slide = Repeated.make()
@@ -93,9 +87,7 @@ def main(arguments: Sequence[str] = ()) -> None:
             image = slide.read(Grid.over(slide, model.mpp), Box(0, 0, side, side))[None]
             calls: dict[str, Callable[[], object]] = {}
             for precision in get_args(NetworkPrecision):
-                for engine, run in ways(
-                    model, Path(name), precision=precision, compiles=asked.compile
-                ).items():
+                for engine, run in ways(model, Path(name), precision=precision).items():
                     call = as_predicted if engine == "openvino" else _once
                     calls[f"{precision} {engine}"] = partial(call, run, image)
             seconds = seconds_in_turns(calls, rounds=asked.rounds)

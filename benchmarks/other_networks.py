@@ -31,8 +31,7 @@ from sparseshot.images import Box
 from sparseshot.images.slide import Grid
 from sparseshot.models.inference import TILE_PX, forward
 from sparseshot.prediction import Model
-from sparseshot.prediction.compiled_network import STREAMS, compiled_network
-from sparseshot.prediction.offline_openvino import import_openvino
+from sparseshot.prediction.compiled_network import STREAMS, compiled_network, import_openvino
 from sparseshot.training.machine import uses_bfloat16
 
 NUCLEUS_UM = 8
@@ -60,9 +59,7 @@ def ours(image: NDArray[np.uint8], precisions: Sequence[str]) -> Iterator[Candid
             eager = partial(forward, model.network, image, bfloat16=half)
             yield Candidate(name, model.mpp, "own, eager", precision, eager)
             try:
-                openvino = compiled_network(
-                    model.network, "openvino", precision="bf16" if half else "32", mpp=model.mpp
-                )
+                openvino = compiled_network(model.network, precision="bf16" if half else "32")
                 run = partial(as_predicted, openvino, image)
                 yield Candidate(name, model.mpp, "own, openvino", precision, run, STREAMS)
             except InputError as error:

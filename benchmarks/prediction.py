@@ -194,8 +194,7 @@ def bare_and_whole(
         ways["script"] = lambda: by_script(path, boxes, model)
         seconds = seconds_in_turns(ways, rounds=rounds)
     else:
-        precision = "auto" if model.precision == "int8" else model.precision  # which it may not know
-        arguments = [str(path), str(folder), MODELS[model.task.name], precision]
+        arguments = [str(path), str(folder), MODELS[model.task.name], model.precision]
         other = OtherCheckout(against, arguments)
         seconds = seconds_in_turns(ways | {"other": other}, rounds=rounds)
         other.close()
@@ -245,8 +244,8 @@ def suppression() -> None:
 def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.prediction")
     parser.add_argument("--tasks", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--precisions", nargs="+", choices=["auto", "32", "bf16", "int8"], default=["auto"])
-    parser.add_argument("--engine", choices=["auto", "eager", "openvino", "compile"], default="auto")
+    parser.add_argument("--precisions", nargs="+", choices=["auto", "32", "bf16"], default=["auto"])
+    parser.add_argument("--engine", choices=["auto", "eager", "openvino"], default="auto")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--size", type=int, default=SIZE_PX)
     parser.add_argument("--against", type=Path, help="folder of another checkout")

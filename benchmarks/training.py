@@ -50,7 +50,7 @@ def loop_seconds(config: TrainConfig, marked: AnnotatedSlide) -> float:
     """
     canvases, _ = prepare([marked], [marked], config)
     with tempfile.TemporaryDirectory() as folder:
-        train(config, canvases, [], Path(folder), show=False)
+        train(config, canvases, [], Path(folder))
         speeds = numbers_of(read_log(Path(folder, "log.csv"))[1:], "crops_per_second")
     return config.steps * config.batch * sum(1 / speed for speed in speeds) / len(speeds)
 

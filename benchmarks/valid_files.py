@@ -24,12 +24,11 @@ from sparseshot.prediction.summary import SUMMARY, read_summary
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
-from sparseshot.training.lineage import SOURCE
 from sparseshot.training.logs import COLUMNS, read_log
-from sparseshot.training.loop import CONFIG, claim
+from sparseshot.training.loop import claim
 from sparseshot.training.pairs import pairs_in_csv
 from sparseshot.training.runs import make_config, run_data
-from sparseshot.training.starting import MODEL
+from sparseshot.work.run_files import CONFIG, MODEL, SOURCE
 
 Valid = list[tuple[Path, Callable[[Path], object]]]
 

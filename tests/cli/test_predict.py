@@ -52,6 +52,20 @@ def test_from_slide_to_cells(run: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert "finished before" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("default::sparseshot.errors.SparseshotWarning")
+def test_mpp_is_for_the_slides_that_state_none(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_svs(tmp_path / "slides" / "a.svs")
+    Image.fromarray(tissue()).save(tmp_path / "slides" / "b.png")
+    assert predict(run, tmp_path / "slides", "--out", tmp_path / "out", "--mpp", 0.25) == 0
+    assert "a.svs states 0.5 µm per pixel, which is used instead of the given 0.25" in capsys.readouterr().err
+    sizes = [
+        read_cells(tmp_path / "out" / name / "cells" / "00000.parquet").mpp for name in ("a.svs", "b.png")
+    ]
+    assert sizes == [0.5, 0.25]
+
+
 def test_json_for_scripts(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slide = write_svs(tmp_path / "a.svs")
     assert predict(run / "model.pt", slide, "--out", tmp_path / "out", "--json", "--threshold", 0.7) == 0

@@ -2,11 +2,14 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,21 +21,20 @@ from tests.prediction.networks import random_detector, save
 
 from sparseshot.cluster.joining import RayCluster
 from sparseshot.datasets.synthetic import SyntheticTissue
-from sparseshot.files import locked
 from sparseshot.images import read_region
 from sparseshot.prediction import Model
-from sparseshot.prediction.manifest import SHARDS
+from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.on_cluster import predict_on_cluster
 from sparseshot.prediction.slides import Outcome, PredictionOptions, predict_slides
 from sparseshot.terminal import Begin, Report, no_progress
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(600)]
 
-TILE_PX, WHOLE_TILES = 64, 30
+TILE_PX = 64
 OPTIONS = PredictionOptions(tile_px=TILE_PX)
 SIZES = ((260, 200), (520, 700), (300, 240), (200, 260), (330, 250), (640, 900))
 LARGE = 5
-"""The slide that most of the tests are about; like the second, it is divided into bands."""
+"""The slide that most of the tests are about, with 14 shards."""
 
 
 @pytest.fixture(scope="module")
@@ -67,34 +69,28 @@ def on_cluster(paths: list[Path], out: Path, *, begin: Begin = no_progress) -> l
         cluster=RayCluster(),
         load={"precision": "32"},
         options=OPTIONS,
-        whole_tiles=WHOLE_TILES,
         begin=begin,
     )
 
 
-def found_bands(folder: Path) -> dict[str, int]:
-    """Return the bands that are found but not settled, each with the inode of its record."""
-    return {path.name: path.stat().st_ino for path in folder.glob("cells/[0-9]*.found.json")}
+def finished_shards(folder: Path) -> dict[str, str]:
+    """Return the shards that the manifest of a folder names, each with the hash of its bytes."""
+    manifest = Manifest.load(folder)
+    return {} if manifest is None else {each.file.name: each.file.sha256 for each in manifest.shards}
 
 
-class Disturbed:
-    """Disturbs a prediction once some bands are found, and checks that none of these is found again."""
+@contextmanager
+def disturbed(folder: Path, disturb: Callable[[], None]) -> Iterator[None]:
+    """Disturb a prediction once it has finished two shards of a slide."""
 
-    def __init__(self, folder: Path, disturb: Callable[[], None], *, after: int) -> None:
-        self.folder, self.disturb, self.after = folder, disturb, after
-        self.kept: dict[str, int] = {}
-        self.was_disturbed = False
+    def wait() -> None:
+        _wait_for(lambda: len(finished_shards(folder)) >= 2)
+        disturb()
 
-    def begin(self, title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:
-        def report(done: int, total: int | None = None, note: str = "") -> None:
-            found = found_bands(self.folder)
-            if not self.was_disturbed and len(found) >= self.after:
-                self.was_disturbed, self.kept = True, found
-                self.disturb()
-            for name, inode in found.items():
-                assert self.kept.get(name, inode) == inode, f"{name} was found again"
-
-        return report
+    with ThreadPoolExecutor(1) as beside:
+        waiting = beside.submit(wait)
+        yield
+        waiting.result()
 
 
 def test_six_slides_have_the_same_bytes(
@@ -111,8 +107,6 @@ def test_six_slides_have_the_same_bytes(
     assert [each.is_whole for each in outcomes] == [True, True, False, True, True, True, True]
     assert "bad.svs: not an image" in str(outcomes[2].error)
     assert content(tmp_path / "out") == content(local)
-    tiles = sum(each.summary.tiles for each in outcomes if each.summary)
-    assert begun[-2][:3] == ("tiles", tiles, tiles)
     assert begun[-1][:3] == ("slides", 7, 7)
     assert re.fullmatch(r"[23] nodes, \d+\.\d tiles/s, 1 failed", begun[-1][3])
     again = on_cluster(slides, tmp_path / "out")
@@ -120,45 +114,56 @@ def test_six_slides_have_the_same_bytes(
     assert content(tmp_path / "out") == content(local)
 
 
-def test_a_removed_node_costs_only_its_bands(
+def test_slides_of_one_name_have_folders_of_their_own(
+    nodes: Nodes, slides: list[Path], tmp_path: Path
+) -> None:
+    paths = [tmp_path / folder / "same.svs" for folder in "ab"]
+    for path, source in zip(paths, slides, strict=False):
+        path.parent.mkdir()
+        shutil.copy(source, path)
+    outcomes = on_cluster(paths, tmp_path / "out")
+    folders = [each.summary.folder.name for each in outcomes if each.summary]
+    assert folders[0] == "same.svs"
+    assert re.fullmatch(r"same\.svs-[0-9a-f]{12}", folders[1])
+
+
+def test_a_killed_worker_costs_only_unfinished_shards(
     nodes: Nodes, slides: list[Path], local: Path, tmp_path: Path
 ) -> None:
+    def kill() -> None:
+        (worker,) = nodes.workers(b"ray::predict_group")
+        os.kill(worker, signal.SIGKILL)
+
     folder = tmp_path / slides[LARGE].name
-    disturbed = Disturbed(folder, nodes.remove_without_grace, after=2)
+    with disturbed(folder, kill):
+        (outcome,) = on_cluster([slides[LARGE]], tmp_path)
+    assert outcome.error is None
+    assert outcome.summary is not None
+    assert outcome.summary.tiles < tiles_of(LARGE), "the others were found before"
+    assert content(folder) == content(local / slides[LARGE].name)
+
+
+def tiles_of(slide: int) -> int:
+    width, height = SIZES[slide]
+    return -(-width // TILE_PX) * -(-height // TILE_PX)
+
+
+def test_a_removed_node_is_no_error(nodes: Nodes, slides: list[Path], local: Path, tmp_path: Path) -> None:
+    folder = tmp_path / slides[LARGE].name
     try:
-        (outcome,) = on_cluster([slides[LARGE]], tmp_path, begin=disturbed.begin)
+        with disturbed(folder, nodes.remove_without_grace):
+            outcomes = on_cluster(slides, tmp_path)
     finally:
         nodes.add()
-    assert disturbed.was_disturbed
-    assert outcome.error is None
-    assert content(folder) == content(local / slides[LARGE].name)
-
-
-def test_a_killed_worker_costs_only_its_band(
-    nodes: Nodes, slides: list[Path], local: Path, tmp_path: Path
-) -> None:
-    folder = tmp_path / slides[LARGE].name
-    killed: list[int] = []
-
-    def kill() -> None:
-        until = time.monotonic() + 20
-        while not killed and time.monotonic() < until:
-            for pid in nodes.workers(b"ray::find_in_band")[:1]:
-                os.kill(pid, signal.SIGKILL)
-                killed.append(pid)
-
-    disturbed = Disturbed(folder, kill, after=1)
-    (outcome,) = on_cluster([slides[LARGE]], tmp_path, begin=disturbed.begin)
-    assert len(killed) == 1
-    assert outcome.error is None
-    assert content(folder) == content(local / slides[LARGE].name)
+    assert [each.error for each in outcomes] == [None] * len(slides)
+    assert content(tmp_path) == content(local)
 
 
 def _wait_for(is_so: Callable[[], bool]) -> None:
     until = time.monotonic() + 240
     while not is_so():
         assert time.monotonic() < until
-        time.sleep(0.01)
+        time.sleep(0.002)
 
 
 def test_a_killed_or_interrupted_caller_resumes(
@@ -167,33 +172,28 @@ def test_a_killed_or_interrupted_caller_resumes(
     out, path = tmp_path / "out", slides[LARGE]
     command = [sys.executable, "-c", LISTENING, "predict", str(run), str(path), "--out", str(out)]
     command += ["--cluster", "auto", "--device", "cpu", "--precision", "32", "--tile-px", str(TILE_PX)]
+    done: dict[str, str] = {}
     for blow, message in ((signal.SIGKILL, []), (signal.SIGINT, ["stopped; the same command resumes"])):
-        before = len(found_bands(out / path.name))
         caller = subprocess.Popen(
             command, env=os.environ | {"RAY_ADDRESS": nodes.address}, stderr=subprocess.PIPE, text=True
         )
         try:
-            _wait_for((out / path.name / "manifest.json").exists)
-            with locked(out / path.name / SHARDS):  # which is needed to finish the slide before the blow
-                while len(found_bands(out / path.name)) == before and not nodes.workers(b"ray::settle_slide"):
-                    assert caller.poll() is None, caller.communicate()[1]
-                    time.sleep(0.01)
-                caller.send_signal(blow)
-                _, shown = caller.communicate(timeout=60)
-                _wait_for(lambda: not nodes.workers(b"ray::find_in_band"))  # no task outlives its caller
-                _wait_for(lambda: not nodes.workers(b"ray::settle_slide"))
+            while len(finished_shards(out / path.name)) <= len(done):
+                assert caller.poll() is None, caller.communicate()[1]
+                time.sleep(0.002)
+            caller.send_signal(blow)
+            _, shown = caller.communicate(timeout=60)
+            _wait_for(lambda: not nodes.workers(b"ray::predict_group"))  # no task outlives its caller
         finally:
             caller.kill()
         assert caller.returncode == (-signal.SIGKILL if blow == signal.SIGKILL else 130), shown
-        own = [line for line in shown.splitlines() if not line.startswith(("slides: ", "tiles: "))]
+        own = [line for line in shown.splitlines() if not line.startswith("slides: ")]
         # Ray may say that it cannot report a task to a process that leaves; nothing silences that alone.
         assert [line for line in own if "Failed to push error to driver" not in line] == message
-    done = len(found_bands(out / path.name))
-    disturbed = Disturbed(out / path.name, lambda: None, after=0)
-    disturbed.was_disturbed, disturbed.kept = True, found_bands(out / path.name)
-    (outcome,) = on_cluster([path], out, begin=disturbed.begin)
+        after = finished_shards(out / path.name)
+        assert done.items() <= after.items()
+        done = after
+    (outcome,) = on_cluster([path], out)
     assert outcome.summary is not None
-    per_band = -(-SIZES[LARGE][0] // TILE_PX)
-    bands = -(-SIZES[LARGE][1] // TILE_PX)
-    assert outcome.summary.tiles == per_band * (bands - done), "the others were found before"
+    assert outcome.summary.tiles == tiles_of(LARGE) - len(done) * -(-SIZES[LARGE][0] // TILE_PX)
     assert content(out / path.name) == content(local / path.name)

@@ -109,8 +109,8 @@ def test_a_result_keeps_its_engine(
     predict_slide(SLIDE, load(detector, "eager"), folder)
     monkeypatch.setattr(engines, "WORTHWHILE_PX", 1)
     assert predict_slide(SLIDE, load(detector, "auto"), folder).skipped
-    with pytest.raises(OutputError, match="another engine: eager instead of compile"):
-        predict_slide(SLIDE, load(detector, "compile"), folder)
+    with pytest.raises(OutputError, match="another engine: eager instead of openvino"):
+        predict_slide(SLIDE, load(detector, "openvino"), folder)
 
 
 def test_a_manifest_without_an_engine_is_of_pytorch(detector: Checkpoint, tmp_path: Path) -> None:
@@ -128,13 +128,4 @@ def test_a_manifest_without_an_engine_is_of_pytorch(detector: Checkpoint, tmp_pa
 
 def test_openvino_does_not_run_elsewhere() -> None:
     with pytest.raises(InputError, match="--device cpu"):
-        engines.compiled_network(nn.Conv2d(3, 1, 1, device="meta"), "openvino", precision="32", mpp=0.5)
-
-
-@DEPRECATED
-def test_torch_compile_gives_the_same_output(detector: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda network, **_: whole(network, backend="aot_eager"))
-    eager, compiled = load(detector, "eager"), load(detector, "compile").on(SMALL)
-    image = SLIDE.read(Grid.over(SLIDE, eager.mpp), Grid.over(SLIDE, eager.mpp).box)[None, :256, :256]
-    torch.testing.assert_close(compiled(image), eager(image), atol=1e-4, rtol=1e-4)
+        engines.compiled_network(nn.Conv2d(3, 1, 1, device="meta"), precision="32")

@@ -429,9 +429,16 @@ def test_a_file_copied_again_gets_its_whole_result_in_the_same_folder(model: Mod
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
+def test_a_slide_far_coarser_than_the_model_is_a_warning(model: Model, tmp_path: Path) -> None:
+    slide = SyntheticTissue(seed=4, size_px=(300, 300), mpp=2.0, tissue_fraction=1)
+    with pytest.warns(SparseshotWarning, match=r"2 µm per pixel, and the model works at .*cannot be seen"):
+        predict_slide(slide, model, tmp_path)
+
+
 def test_a_slide_without_tissue_is_a_result_too(model: Model, tmp_path: Path) -> None:
     slide = ArraySlide(np.full((2500, 2500, 3), 240, np.uint8))
-    summary = predict_slide(slide, model, tmp_path)
+    with pytest.warns(SparseshotWarning, match=r"no tissue was found.*--everywhere"):
+        summary = predict_slide(slide, model, tmp_path)
     assert summary.cells == summary.tiles == 0
     assert len(read_cells(tmp_path / "qupath.zip")) == 0
     assert predict_slide(slide, model, tmp_path).skipped

@@ -4,6 +4,7 @@ import base64
 import io
 import re
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,11 @@ import pytest
 from PIL import Image
 from tests.prediction.networks import ArraySlide, darkness_model
 
+from sparseshot import __version__
 from sparseshot.cells import Cells
 from sparseshot.images import Box
+from sparseshot.metrics import Evidence, expected_quality
+from sparseshot.metrics.score_histogram import ScoreHistogram
 from sparseshot.prediction import predict_slide, read_prediction, slide_pictures
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.slide_page import OVERVIEW_PX, Overview, close_boxes
@@ -69,6 +73,23 @@ def test_the_page_needs_nothing_else_and_shows_names_literally(folder: Path) -> 
     for link in re.findall(r'href="([^#"]+)"', page):
         assert (folder / link).is_file()
     assert re.search(r"<td>cell</td>\s*<td[^>]*>42</td>", page)
+
+
+def test_the_page_says_how_good_it_is_and_where_it_comes_from(tmp_path: Path) -> None:
+    scores = ScoreHistogram.of_logits(np.linspace(-1, 5, 40))
+    quality = expected_quality(Evidence(scores, scores, 40), 0.5)
+    assert quality is not None
+    model = replace(darkness_model(), quality=quality)
+    summary = predict_slide(discs(900, 700), model, tmp_path, only_tissue=False)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    for text in (
+        quality.sentence(),
+        f"{summary.per_mm2(42):,.0f}</td>",
+        model.fingerprint[:12],
+        f"{date.today()}, sparseshot {__version__}",
+    ):
+        assert text in page
+    assert not re.search(r">[\d,]+\.\d</td>", page)
 
 
 def test_close_ups_differ_where_cells_are(folder: Path) -> None:

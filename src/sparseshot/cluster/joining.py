@@ -210,9 +210,9 @@ def _inspect(probe: str, answer: str, inputs: list[str]) -> dict[str, Any]:
     from pathlib import Path  # noqa: PLC0415
 
     versions = {"python": platform.python_version()}
-    for name in ("sparseshot", "torch", "numpy", "ray", "openvino", "nncf"):
+    for name in ("sparseshot", "torch", "numpy", "ray", "openvino"):
         try:
-            if name in ("openvino", "nncf"):  # whose import reports to its makers
+            if name == "openvino":  # whose import reports to its makers
                 versions[name] = metadata.version(name)
             else:
                 versions[name] = str(import_module(name).__version__)

@@ -1,8 +1,9 @@
 """The page of a cohort: thumbnails with density, counts, distributions, unusual slides."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,8 +16,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from sparseshot.errors import SparseshotError
-from sparseshot.files import replacing
-from sparseshot.pages import escape, table, to_html
+from sparseshot.pages import Part, Parts, Picture, escape, table, write_page
 from sparseshot.prediction.cohort import COHORT_TABLE, FEWEST_SLIDES, QUANTILES, Cohort, CohortSlide
 from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE
 from sparseshot.prediction.manifest import MANIFEST, Manifest
@@ -44,8 +44,7 @@ def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
             (out / name).unlink(missing_ok=True)
         return None
     cohort.write_table(out / COHORT_TABLE)
-    with replacing(out / COHORT_PAGE) as temporary:
-        temporary.write_text(make_cohort_page(cohort), encoding="utf-8", errors="replace")
+    write_page(make_cohort_page(cohort), out / COHORT_PAGE)
     return out / COHORT_PAGE
 
 
@@ -69,16 +68,14 @@ def _model(manifest: Manifest) -> tuple[object, object]:
     return manifest.identity["model"], manifest.identity["threshold"]
 
 
-def make_cohort_page(cohort: Cohort) -> str:
+def make_cohort_page(cohort: Cohort) -> Parts:
     """Return the page; it links to the folders of the slides beside it."""
     slides, unusual = cohort.slides, cohort.unusual()
     total, area = sum(each.summary.cells for each in slides), sum(each.summary.tissue_mm2 for each in slides)
     maps = [_density(each) for each in slides]
     pooled = np.concatenate([each[each > 0] for each in maps])
     top = float(np.quantile(pooled, 0.995)) if len(pooled) else 1.0
-    pictures = {f"{k}.jpg": _thumbnail(slide, maps[k], top) for k, slide in enumerate(slides)}
-    pictures["numbers.svg"] = _draw_distributions(slides)
-    parts = [
+    parts: Parts = [
         f"# {len(slides)} slides",
         f"{total:,} cells on {area:,.1f} mm² of tissue. All numbers are in [{COHORT_TABLE}]({COHORT_TABLE}).",
         "## Counts",
@@ -86,18 +83,22 @@ def make_cohort_page(cohort: Cohort) -> str:
         "## Unusual slides",
         *_unusual(cohort),
         "## Slides",
-        _gallery(slides),
+        *_gallery(slides, maps, top),
         "*Left the slide with its cells, right the density on one scale for all slides, from black (none) to "
         f"yellow ({top:,.0f} cells per mm² or more).*",
         "## Distributions",
-        "![Cells per mm², and distributions of measurements by slide](numbers.svg)",
-        "*Slides by their numbers above. Lines reach from the 5th to the 95th percentile of the cells of a "
-        "slide, boxes from the 25th to the 75th; the dot is the median.*",
+        Picture(
+            "numbers.svg",
+            "Cells per mm², and measurements, of the slides by their numbers above. Lines reach from the 5th "
+            "to the 95th percentile of the cells of a slide, boxes from the 25th to the 75th; the dot is the "
+            "median.",
+            partial(_draw_distributions, slides),
+        ),
     ]
     if cohort.failed:
         errors = [f"- {escape(path.name)}: {escape(error)}" for path, error in cohort.failed]
         parts += ["## Failed", "\n".join(errors)]
-    return to_html("\n\n".join(parts), title=f"{len(slides)} slides", pictures=pictures)
+    return parts
 
 
 def _number(value: float) -> str:
@@ -124,7 +125,7 @@ def _counts(slides: Sequence[CohortSlide], unusual: dict[int, dict[str, tuple[fl
             f"{name}: per mm²": summary.per_mm2(summary.counts.get(name, 0)) for name in split
         }
         marked = [
-            f"**{value:,.1f}**" if name in unusual.get(index, {}) else f"{value:,.1f}"
+            f"**{value:,.0f}**" if name in unusual.get(index, {}) else f"{value:,.0f}"
             for name, value in densities.items()
         ]
         rows.append(
@@ -155,14 +156,17 @@ def _unusual(cohort: Cohort) -> list[str]:
     ]
 
 
-def _gallery(slides: Sequence[CohortSlide]) -> str:
-    cells = [
-        f"![{escape(each.summary.slide)}]({k}.jpg) {k + 1}. {_link(each)}" for k, each in enumerate(slides)
+def _gallery(
+    slides: Sequence[CohortSlide], maps: Sequence[NDArray[np.float32]], top: float
+) -> Iterator[Part]:
+    pictures = [
+        Picture(f"{k}.jpg", f"{k + 1}. {_link(slide)}", partial(_thumbnail, slide, maps[k], top))
+        for k, slide in enumerate(slides)
     ]
-    across = min(_ACROSS, len(cells))
-    cells += [""] * (-len(cells) % across)
-    rows = [cells[start : start + across] for start in range(0, len(cells), across)]
-    return table([""] * across, rows, text_columns=across)
+    across = min(_ACROSS, len(pictures))
+    for start in range(0, len(pictures), across):
+        row = pictures[start : start + across]
+        yield (*row, *[None] * (across - len(row)))
 
 
 def _density(slide: CohortSlide) -> NDArray[np.float32]:

@@ -1,17 +1,17 @@
-"""Networks compiled for prediction: by OpenVINO on a CPU, or by PyTorch.
+"""Networks compiled for prediction by OpenVINO, on a CPU.
 
 OpenVINO runs both networks faster than PyTorch and ONNX Runtime do, with AVX2 and with AVX-512; see
-docs/prediction.md. Compilation takes a second or two, so it pays for whole slides. OpenVINO alone computes in
-8 bits.
+docs/prediction.md. Compilation takes a second or two, so it pays for whole slides.
 """
 
+import sys
 import threading
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any, Literal, cast
+from types import ModuleType
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,12 +22,9 @@ from sparseshot.errors import InputError
 from sparseshot.images import Grid
 from sparseshot.models.colour import network_input
 from sparseshot.models.inference import evaluating, forward
-from sparseshot.prediction.offline_openvino import import_openvino
 
-EngineName = Literal["auto", "eager", "openvino", "compile"]
-NetworkPrecision = Literal["32", "bf16", "int8"]
-Forward = Callable[[NDArray[np.uint8]], Tensor]
-"""Maps images ``(N, H, W, 3)`` to float32 outputs ``(N, channels, rows, cols)``."""
+EngineName = Literal["auto", "eager", "openvino"]
+NetworkPrecision = Literal["32", "bf16"]
 
 WORTHWHILE_PX = 2**25
 """A slide with fewer pixels, 8 mm² at 0.5 µm/px, is predicted sooner without compilation."""
@@ -38,79 +35,59 @@ STREAMS = 2
 _CHECKED_PX = 192
 """Side of the image on which the compiled network is compared with the original."""
 
-_TOLERANCE = {"32": 1e-3, "bf16": 0.1, "int8": 0.1}
-"""Highest :func:`_difference` from the original, or for int8 :func:`_mean_difference`; bfloat16 has 8
-significant bits."""
+_TOLERANCE = {"32": 1e-3, "bf16": 0.1}
+"""Highest :func:`_difference` from the original; bfloat16 has 8 significant bits."""
 
 
-def int8_engine(engine: EngineName, device: torch.device) -> EngineName:
-    """Return the engine that computes in 8 bits.
+def import_openvino() -> ModuleType:
+    """Import OpenVINO without its telemetry, because a prediction makes no network connections.
 
-    Raises:
-        InputError: another one is asked for, the device is not a CPU, or a package is missing.
+    At its import and at each conversion, it would write a client ID into the home folder and report to Google
+    Analytics. The only documented setting against that is a file in the home folder, which is not ours to
+    write. It takes the absence of the telemetry package as a refusal, and None in ``sys.modules`` is Python's
+    way to declare a package absent.
     """
-    if engine not in ("auto", "openvino"):
-        raise InputError(
-            f"int8 runs with OpenVINO, not with --engine {engine}; leave it out, or use --precision bf16"
-        )
-    if device.type != "cpu":
-        raise InputError(f"int8 runs on the CPU, not on {device}; use --device cpu, or --precision bf16")
-    missing = [name for name in ("openvino", "nncf") if find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"int8 needs {' and '.join(missing)}; pip install 'sparseshot[int8]', or use --precision bf16"
-        )
-    return "openvino"
+    loaded = sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+    if loaded is not None:  # somebody has imported OpenVINO before
+        loaded.main.TelemetrySender.send = lambda *_: None
+    import openvino  # noqa: PLC0415  an extra
+
+    module: ModuleType = openvino
+    return module
 
 
-def is_worthwhile(network: nn.Module, grid: Grid, *, precision: NetworkPrecision, mpp: float) -> bool:
+def is_worthwhile(network: nn.Module, grid: Grid, *, precision: NetworkPrecision) -> bool:
     """Return whether OpenVINO is installed, repays its compilation, and can compile the network."""
     if next(network.parameters()).device.type != "cpu" or find_spec("openvino") is None:
         return False
     if grid.width * grid.height < WORTHWHILE_PX:
         return False
-    return not isinstance(_compiled(network, "openvino", precision, mpp), InputError)
+    return not isinstance(_compiled(network, precision), InputError)
 
 
-def compiled_network(
-    network: nn.Module, engine: EngineName, *, precision: NetworkPrecision, mpp: float
-) -> Forward:
+def compiled_network(network: nn.Module, *, precision: NetworkPrecision) -> "OpenVinoForward":
     """Compile a network, or return it if it was compiled before.
 
     Args:
         network: in evaluation mode, on its device.
-        engine: ``openvino``, or ``compile`` for :func:`torch.compile`.
-        precision: of the convolutions; ``int8`` with ``openvino`` only.
-        mpp: resolution that it works at, µm/px.
+        precision: of the convolutions.
 
     Raises:
         InputError: OpenVINO is not installed, or cannot compile this network.
     """
-    result = _compiled(network, engine, precision, mpp)
+    result = _compiled(network, precision)
     if isinstance(result, InputError):
         raise result
     return result
 
 
 @lru_cache(maxsize=2)
-def _compiled(
-    network: nn.Module, engine: EngineName, precision: NetworkPrecision, mpp: float
-) -> Forward | InputError:
+def _compiled(network: nn.Module, precision: NetworkPrecision) -> "OpenVinoForward | InputError":
     """Return the error instead of raising it, so that the next slide does not try again."""
     try:
-        if engine == "openvino":
-            return _by_openvino(network, precision=precision, mpp=mpp)
+        return _by_openvino(network, precision=precision)
     except InputError as error:
         return error
-    return _by_torch(network, bfloat16=precision == "bf16")
-
-
-def _by_torch(network: nn.Module, *, bfloat16: bool) -> Forward:
-    is_cuda = next(network.parameters()).device.type == "cuda"
-    # All tiles have one shape, which CUDA graphs require; the output is copied before the next tile.
-    mode = "reduce-overhead" if is_cuda else "default"
-    module = cast(nn.Module, torch.compile(network, dynamic=False, mode=mode))
-    return lambda images: forward(module, images, bfloat16=bfloat16)
 
 
 class _FromPixels(nn.Module):
@@ -144,25 +121,19 @@ class OpenVinoForward:
             self._compiled.release_memory()
 
 
-def _by_openvino(network: nn.Module, *, precision: NetworkPrecision, mpp: float) -> Forward:
+def _by_openvino(network: nn.Module, *, precision: NetworkPrecision) -> OpenVinoForward:
     if next(network.parameters()).device.type != "cpu":
         raise InputError("OpenVINO runs on the CPU; use --device cpu, or --engine eager")
     if find_spec("openvino") is None:
         raise InputError("OpenVINO is not installed; pip install 'sparseshot[openvino]', or --engine eager")
     openvino = import_openvino()
-    instead = "--precision 32" if precision == "int8" else "--engine eager"
-    alignment_px = int(getattr(network, "alignment_px", 16))
-    side = 2 * alignment_px
+    side = 2 * int(getattr(network, "alignment_px", 16))
     try:
         with evaluating(network), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the network branches on the size; tiles take one branch only
             example = torch.zeros((1, side, side, 3), dtype=torch.uint8)
             model = openvino.convert_model(_FromPixels(network), example_input=example)
         model.reshape([-1, -1, -1, 3])
-        if precision == "int8":
-            from sparseshot.prediction.eight_bits import quantised, unseen_crops  # noqa: PLC0415  loads Numba
-
-            model = quantised(model, mpp=mpp, alignment_px=alignment_px)
         compiled = openvino.compile_model(
             model,
             "CPU",
@@ -174,17 +145,15 @@ def _by_openvino(network: nn.Module, *, precision: NetworkPrecision, mpp: float)
         )
 
         run = OpenVinoForward(compiled)
-        if precision == "int8":
-            crops = unseen_crops(mpp=mpp, alignment_px=alignment_px)
-            difference = _mean_difference(run(crops), forward(network, crops))
-        else:
-            waves = _waves()
-            difference = _difference(run(waves), forward(network, waves, bfloat16=precision == "bf16"))
+        waves = _waves()
+        difference = _difference(run(waves), forward(network, waves, bfloat16=precision == "bf16"))
     except Exception as error:  # whatever a custom network may cause
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise InputError(f"OpenVINO cannot compile this network ({reason}); use {instead}") from error
+        raise InputError(f"OpenVINO cannot compile this network ({reason}); use --engine eager") from error
     if not difference <= _TOLERANCE[precision]:
-        raise InputError(f"with OpenVINO, this network's output differs by {difference:.1%}; use {instead}")
+        raise InputError(
+            f"with OpenVINO, this network's output differs by {difference:.1%}; use --engine eager"
+        )
     return run
 
 
@@ -200,13 +169,3 @@ def _difference(output: Tensor, expected: Tensor) -> float:
     if output.shape != expected.shape:
         return float("inf")
     return float((output - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
-
-
-def _mean_difference(output: Tensor, expected: Tensor) -> float:
-    """Return the root mean square of the difference, as a share of the standard deviation of the output.
-
-    In 8 bits single values outside the calibrated range are cut off, so the largest difference says little.
-    """
-    if output.shape != expected.shape:
-        return float("inf")
-    return float((output - expected).square().mean().sqrt() / expected.std().clamp(min=1e-6))

@@ -80,8 +80,6 @@ class Engine:
         pace: speed and memory.
         carried: cells that the previous band left undecided.
         cells: number of cells decided so far.
-        settles: decide between the cells of neighbouring bands; if False, each band is closed with all that
-            was found in it, for somebody else to settle.
     """
 
     slide: Slide
@@ -91,7 +89,6 @@ class Engine:
     pace: Throughput
     carried: Cells
     cells: int = 0
-    settles: bool = True
     _mm2: float = field(default=0.0, init=False)
     _tiles: int = field(default=0, init=False)
 
@@ -203,9 +200,7 @@ class Engine:
     ) -> None:
         """Settle a band, after its windows; one thread settles all bands in order."""
         cells = Cells.concatenate([self.carried, *(each.result() for each in found)])
-        decided = cells
-        if self.settles:
-            decided, self.carried = self.finder.settle(cells, next_y0=band.next_y0)
+        decided, self.carried = self.finder.settle(cells, next_y0=band.next_y0)
         self.cells += len(decided)
         close(band, decided, self.carried, broken)
 

@@ -25,6 +25,7 @@ from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
 from sparseshot.metrics import ExpectedQuality
 from sparseshot.models.finder import PLACE_DECIMALS, SlideFrame
+from sparseshot.pages import write_page
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.manifest import MANIFEST, File, Manifest, sweep
 from sparseshot.prediction.slide_page import DENSITY_PICTURE, Overview, close_boxes, make_slide_page
@@ -112,9 +113,9 @@ def export(
     )
     summary.write()
     shown = [(box, Cells.concatenate(cells)) for box, cells in close_ups.items()]
-    page = make_slide_page(slide, overview, shown, summary, _FILES)
-    with replacing(folder / PAGE) as temporary:
-        temporary.write_text(page, encoding="utf-8", errors="replace")
+    model = manifest.identity["model"]
+    page = make_slide_page(slide, overview, shown, summary, model=model, files=_FILES)
+    write_page(page, folder / PAGE)
     files = sorted([*_FILES, DENSITY_PICTURE, PAGE])
     finished = replace(manifest, files=tuple(File.of(folder, file) for file in files), finished=True)
     finished.save(folder)

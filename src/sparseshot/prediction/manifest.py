@@ -20,8 +20,6 @@ from sparseshot.prediction.compiled_network import EngineName
 MANIFEST = "manifest.json"
 SHARDS, UNDECIDED, UNFINISHED = "cells", "undecided", "unfinished"
 """The folder of shards, and the states of those that are removed at the end: see :func:`shard_name`."""
-FOUND, TISSUE = "found", "tissue"
-"""Files of a band that is not settled yet, and of the tissue, for the processes that share a slide."""
 
 
 def shard_name(band: int, state: str = "") -> str:
@@ -279,7 +277,7 @@ def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str
 def sweep(folder: Path, manifest: Manifest) -> None:
     """Remove shards that the manifest does not name, files that only a resume needs, and temporary files."""
     named = {shard.file.name for shard in manifest.shards}
-    strays = ("*.parquet", f"*.{FOUND}.json", f"*.{TISSUE}.npz", ".*.part.*")
+    strays = ("*.parquet", "*.found.json", "*.tissue.npz", ".*.part.*")  # some only of 0.2.0 on a cluster
     for pattern in (*(f"{SHARDS}/{each}" for each in strays), ".*.part.*"):
         for path in folder.glob(pattern):
             if path.relative_to(folder).as_posix() not in named:

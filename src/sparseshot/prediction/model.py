@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -19,11 +19,8 @@ from sparseshot.models.task import Task
 from sparseshot.prediction.compiled_network import (
     STREAMS,
     EngineName,
-    Forward,
     NetworkPrecision,
-    OpenVinoForward,
     compiled_network,
-    int8_engine,
     is_worthwhile,
 )
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
@@ -43,7 +40,7 @@ class Model:
         mpp: resolution it works at, µm/px.
         threshold: probability at which something is a cell.
         device: of the network.
-        precision: ``32``, or ``bf16`` or ``int8`` for convolutions in bfloat16 or in 8 bits.
+        precision: ``32``, or ``bf16`` for convolutions in bfloat16.
         fingerprint: SHA-256 of weights and configuration.
         quality: what is expected of it at its threshold; None if that is unknown.
         engine: what runs the network. ``auto`` decides for each slide; outside :func:`predict_slide` it is
@@ -71,7 +68,7 @@ class Model:
         threshold: float | None = None,
         radius_um: float | None = None,
         device: str = "auto",
-        precision: Precision | Literal["int8"] = "auto",
+        precision: Precision = "auto",
         engine: EngineName = "auto",
     ) -> Self:
         """Prepare the model of a finished run for prediction.
@@ -83,8 +80,7 @@ class Model:
             threshold: None for the one calibrated in training.
             radius_um: distance within which a detector keeps one detection; None for that of the training.
             device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
-            precision: ``auto`` takes bfloat16 where the hardware computes it. ``int8`` is for CPUs, with
-                OpenVINO.
+            precision: ``auto`` takes bfloat16 where the hardware computes it.
             engine: ``auto`` takes OpenVINO for slides on a CPU, if it is installed.
         """
         checkpoint = run if isinstance(run, Checkpoint) else load_model(run)
@@ -101,11 +97,6 @@ class Model:
                     f"see sparseshot.models.UNet"
                 )
         place = find_device(device)
-        chosen: NetworkPrecision
-        if precision == "int8":
-            engine, chosen = int8_engine(engine, place), "int8"
-        else:
-            chosen = "bf16" if uses_bfloat16(precision, place) else "32"
         return cls(
             network=_folded(module).to(place, memory_format=torch.channels_last),  # type: ignore[call-overload]
             task=replace(checkpoint.config, radius_um=radius_um or checkpoint.config.radius_um).make_task(),
@@ -114,7 +105,7 @@ class Model:
             mpp=checkpoint.mpp,
             threshold=float(threshold),
             device=place,
-            precision=chosen,
+            precision="bf16" if uses_bfloat16(precision, place) else "32",
             fingerprint=fingerprint(checkpoint),
             quality=None if checkpoint.evidence is None else expected_quality(checkpoint.evidence, threshold),
             engine=engine,
@@ -131,12 +122,12 @@ class Model:
             InputError: this machine does not have the engine, or the network cannot be compiled by it.
         """
         if self.engine != "auto":
-            if self.engine != "eager":
-                self._compiled()
+            if self.engine == "openvino":
+                compiled_network(self.network, precision=self.precision)
             return self
         chosen = recorded
         if chosen is None:
-            worthwhile = is_worthwhile(self.network, grid, precision=self.precision, mpp=self.mpp)
+            worthwhile = is_worthwhile(self.network, grid, precision=self.precision)
             chosen = "openvino" if worthwhile else "eager"
         return replace(self, engine=chosen)
 
@@ -164,10 +155,10 @@ class Model:
     def __call__(self, images: NDArray[np.uint8]) -> Tensor:
         """Map images ``(N, H, W, 3)`` to outputs ``(N, channels, rows, cols)``, float32, on the device."""
         try:
-            if self.engine in ("auto", "eager"):
-                output = forward(self.network, images, bfloat16=self.precision == "bf16")
+            if self.engine == "openvino":
+                output = compiled_network(self.network, precision=self.precision)(images)
             else:
-                output = self._compiled()(images)
+                output = forward(self.network, images, bfloat16=self.precision == "bf16")
             is_number = bool(output.sum().isfinite())
         except torch.OutOfMemoryError as error:
             count, height, width, _ = images.shape
@@ -188,11 +179,8 @@ class Model:
 
     def release(self) -> None:
         """Free the memory that computing took; the next call takes it again."""
-        if self.engine == "openvino" and isinstance(forward := self._compiled(), OpenVinoForward):
-            forward.release()
-
-    def _compiled(self) -> Forward:
-        return compiled_network(self.network, self.engine, precision=self.precision, mpp=self.mpp)
+        if self.engine == "openvino":
+            compiled_network(self.network, precision=self.precision).release()
 
 
 def _folded(network: nn.Module) -> nn.Module:

@@ -28,6 +28,7 @@ def predict_slide(
     measuring: Measuring = DEFAULT_MEASURING,
     only_tissue: bool = True,
     force: bool = False,
+    wait_s: float = 0.0,
     report: Callable[[Progress], None] | None = None,
 ) -> PredictionSummary:
     """Find every cell of a slide and write them into ``folder``.
@@ -47,6 +48,7 @@ def predict_slide(
         measuring: what is measured of each cell.
         only_tissue: predict tissue only; glass then costs nothing.
         force: replace the result of another model, threshold or slide.
+        wait_s: how long to wait for another process that works in the folder.
         report: called with the progress after every batch.
 
     Raises:
@@ -54,7 +56,7 @@ def predict_slide(
     """
     start = time.perf_counter()
     folder = Path(folder)
-    with locked(folder), full_disk_is_output_error(folder), _old_objects_at_rest():
+    with locked(folder, wait_s=wait_s), full_disk_is_output_error(folder), _old_objects_at_rest():
         work = SlideFolder.claim(
             slide,
             model,
@@ -64,23 +66,14 @@ def predict_slide(
             only_tissue=only_tissue,
             force=force,
         )
-        summary = predict_rest(work, pace, report)
-    return summary if summary.skipped else replace(summary, seconds=time.perf_counter() - start)
-
-
-def predict_rest(
-    work: SlideFolder, pace: Throughput = DEFAULT_PACE, report: Callable[[Progress], None] | None = None
-) -> PredictionSummary:
-    """Predict the bands that are left of a slide, and export; its folder is locked by the caller."""
-    start = time.perf_counter()
-    if work.manifest.finished:
-        return replace(read_summary(work.folder, work.manifest), skipped=True)
-    todo = work.todo
-    if todo:
-        engine = Engine(work.slide, work.model, work.finder, work.measuring, pace, work.carried(), work.cells)
-        engine.run(todo, work.close, report)
-        work.model.release()  # before all cells are in memory
-    summary = work.export()
+        if work.manifest.finished:
+            return replace(read_summary(folder, work.manifest), skipped=True)
+        todo = work.todo
+        if todo:
+            engine = Engine(slide, work.model, work.finder, work.measuring, pace, work.carried(), work.cells)
+            engine.run(todo, work.close, report)
+            work.model.release()  # before all cells are in memory
+        summary = work.export()
     return replace(summary, tiles=tiles_in(todo), seconds=time.perf_counter() - start)
 
 

@@ -1,17 +1,20 @@
 """Pictures and page of one predicted slide: an overview with its cells, close-ups, counts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from sparseshot import __version__
 from sparseshot.cells import Cells
 from sparseshot.errors import SlideError
 from sparseshot.files import replacing
 from sparseshot.images import Box, Grid, Slide
 from sparseshot.images.tissue import read_overview
-from sparseshot.pages import code, escape, table, to_html
+from sparseshot.pages import Parts, Picture, code, escape, table
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.slide_pictures import PNG_LEVEL, class_colours, draw_cells, jpeg
 from sparseshot.prediction.summary import PredictionSummary
@@ -34,8 +37,8 @@ class Overview:
         pixels: ``(H, W)`` numbers of a palette: pale greys in the upper half, classes in the lower.
     """
 
-    def __init__(self, slide: Slide) -> None:
-        self.grid = Grid.over(slide, slide.mpp * max(1.0, max(slide.size) / OVERVIEW_PX))
+    def __init__(self, slide: Slide, *, side_px: int = OVERVIEW_PX) -> None:
+        self.grid = Grid.over(slide, slide.mpp * max(1.0, max(slide.size) / side_px))
         pixels, _ = read_overview(slide, self.grid)
         red, green, blue = np.moveaxis(pixels.astype(np.uint16), 2, 0)
         self.pixels = (_GREYS + (red + green + blue) // 6).astype(np.uint8)
@@ -93,8 +96,10 @@ def make_slide_page(
     overview: Overview,
     cells_in: Iterable[tuple[Box, Cells]],
     summary: PredictionSummary,
+    *,
+    model: Mapping[str, Any],
     files: Mapping[str, str],
-) -> str:
+) -> Parts:
     """Return the page.
 
     Args:
@@ -102,42 +107,56 @@ def make_slide_page(
         overview: with all cells drawn.
         cells_in: the squares of the close-ups, with their cells.
         summary: the counts.
+        model: its task, resolution and fingerprint, as the manifest holds them.
         files: names of the files beside the page, and what they are.
     """
-    density_png = (summary.folder / DENSITY_PICTURE).read_bytes()
-    pictures = {"overview.jpg": jpeg(overview.image.convert("RGB")), "density.png": density_png}
     width, height = slide.size
     facts = {
         "slide": f"{width:,} × {height:,} pixels of {slide.mpp:g} µm",
         "tissue": f"{summary.tissue_mm2:,.2f} mm²",
+        "expected": summary.quality.get("sentence"),
         "threshold": f"{summary.threshold:.3f}",
         "unreadable places": str(len(summary.broken)),
+        "model": f"{model['task']} at {model['mpp']:g} µm, fingerprint {model['fingerprint'][:12]}",
+        "predicted": f"{date.today()}, sparseshot {__version__}",
     }
-    counts = [[escape(name), f"{n:,}", f"{summary.per_mm2(n):,.1f}"] for name, n in summary.counts.items()]
-    parts = [
-        f"# {escape(slide.name)}",
-        table(["class", "cells", "per mm²"], counts),
-        table(["", ""], [[name, escape(value)] for name, value in facts.items()], text_columns=2),
-        "## Overview",
-        "![The slide with its cells](overview.jpg)",
-        "*The slide in grey; each dot is a cell in the colour of its class.*",
+    counts = [[escape(name), f"{n:,}", f"{summary.per_mm2(n):,.0f}"] for name, n in summary.counts.items()]
+    close_ups: Parts = [
+        row for number, each in enumerate(cells_in) if (row := _close_up(slide, number, *each))
     ]
-    rows: list[list[str]] = []
-    for box, cells in cells_in:
-        try:
-            plain, drawn = (draw_cells(slide, box, each, side_px=CLOSE_PX) for each in (cells[:0], cells))
-        except SlideError:  # a part of the slide that cannot be read
-            continue
-        names = [f"close-{len(rows)}-{kind}.jpg" for kind in ("plain", "cells")]
-        pictures |= dict(zip(names, (plain, drawn), strict=True))
-        rows.append([f"![x {box.x0}, y {box.y0}, {len(cells)} cells]({name})" for name in names])
-    if rows:
-        parts += [
+    if close_ups:
+        close_ups = [
             "## Close-ups",
-            table(["The slide", "With its cells"], rows, text_columns=2),
+            *close_ups,
             f"*{CLOSE_UM:.0f} µm across, chosen by the number of cells alone: of the squares with cells, the "
             "median, the 90th percentile and the fullest.*",
         ]
-    links = [f"- [{code(name)}]({name}): {text}" for name, text in files.items()]
-    parts += ["## Density", "![Cells per mm²](density.png)", "## Files", "\n".join(links)]
-    return to_html("\n\n".join(parts), title=slide.name, pictures=pictures)
+    density = (summary.folder / DENSITY_PICTURE).read_bytes()
+    return [
+        f"# {escape(slide.name)}",
+        table(["class", "cells", "per mm²"], counts),
+        table(["", ""], [[name, escape(value)] for name, value in facts.items() if value], text_columns=2),
+        "## Overview",
+        Picture(
+            "overview.jpg",
+            "The slide in grey; each dot is a cell in the colour of its class.",
+            jpeg(overview.image.convert("RGB")),
+        ),
+        *close_ups,
+        "## Density",
+        Picture("density.png", "Cells per mm².", density),
+        "## Files",
+        "\n".join(f"- [{code(name)}]({name}): {text}" for name, text in files.items()),
+    ]
+
+
+def _close_up(slide: Slide, number: int, box: Box, cells: Cells) -> tuple[Picture, Picture] | None:
+    """Return a square without and with its cells; None if it cannot be read."""
+    try:
+        plain, drawn = (draw_cells(slide, box, each, side_px=CLOSE_PX) for each in (cells[:0], cells))
+    except SlideError:
+        return None
+    return (
+        Picture(f"close-{number}-plain.jpg", f"The slide at x {box.x0}, y {box.y0}", plain),
+        Picture(f"close-{number}-cells.jpg", f"With its {len(cells):,} cells", drawn),
+    )

@@ -1,11 +1,7 @@
-"""Pictures of a slide with cells drawn on it.
-
-Kinds of cells differ in shape as well as colour, for readers who cannot tell the colours apart.
-"""
+"""Pictures of a slide with cells drawn on it."""
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,58 +15,16 @@ from sparseshot.images import Box, Grid, Slide
 PNG_LEVEL = 3
 """Compression of pictures of whole slides: half the time of the default of 6, a tenth more bytes."""
 
-_PALE = 0.55  # how far a slide fades under dots
 _FINER = 2  # drawn larger by this factor, then shrunk, for smooth edges
 
 
-@dataclass(frozen=True)
-class Marker:
-    """How a cell is drawn; ``dot`` is its colour in an overview, by default ``colour``."""
-
-    shape: Literal["ring", "dot", "cross"]
-    colour: str
-    edge: str
-    dot: str = ""
+Shape = Literal["ring", "dot", "cross"]
 
 
-Layer = tuple[NDArray[np.float64], Marker]
-"""Level-0 positions ``(N, 2)`` and how they are drawn."""
+def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int, shapes: Sequence[Shape] = ()) -> bytes:
+    """Draw a square of the slide with the outlines of its cells, or shapes at points; JPEG.
 
-
-def draw_overview(
-    slide: Slide, layers: Sequence[Layer], *, side_px: int, frames: Sequence[Box] = ()
-) -> bytes:
-    """Draw the whole slide, pale under a dot for each cell, with frames around some boxes; JPEG."""
-    image = Image.fromarray(slide.thumbnail(side_px))
-    if layers:
-        image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, "white"), _PALE)
-    scale = _FINER * image.width / slide.size[0]
-    large = image.resize((_FINER * image.width, _FINER * image.height), Image.Resampling.BICUBIC)
-    draw = ImageDraw.Draw(large)
-    for xy, marker in layers:
-        for x, y in (xy * scale).tolist():
-            draw.ellipse(_around(x, y, 4.5), fill=marker.dot or marker.colour)
-    for box in frames:
-        frame = tuple(scale * edge for edge in box)
-        draw.rectangle(frame, outline="#ffffff", width=7)
-        draw.rectangle(frame, outline="#111111", width=3)
-    return jpeg(large.resize(image.size, Image.Resampling.LANCZOS))
-
-
-def draw_closely(slide: Slide, box: Box, layers: Sequence[Layer], *, side_px: int) -> bytes:
-    """Draw a square of the slide with its cells; JPEG."""
-    large, corner, scale = _square(slide, box, side_px)
-    draw = ImageDraw.Draw(large)
-    for xy, marker in layers:
-        for x, y in ((xy[inside(xy, box)] - corner) * scale).tolist():
-            _draw_marker(draw, x, y, marker)
-    return jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
-
-
-def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int) -> bytes:
-    """Draw a square of the slide with the outlines of its cells, or rings around points; JPEG.
-
-    Colours are those of the classes.
+    Colours are those of the classes, ``shapes`` too; by default all are rings.
     """
     large, corner, scale = _square(slide, box, side_px)
     draw = ImageDraw.Draw(large)
@@ -79,7 +33,7 @@ def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int) -> bytes:
         colour = "#" + colours[cells.label[index]].tobytes().hex()
         if cells.outline is None:
             x, y = ((cells.xy[index] - corner) * scale).tolist()
-            _draw_marker(draw, x, y, Marker("ring", colour, "#fff"))
+            _draw_shape(draw, x, y, shapes[cells.label[index]] if shapes else "ring", colour)
             continue
         for part in shapely.get_parts(cells.outline[index]):
             ring = (shapely.get_coordinates(shapely.get_exterior_ring(part)) - corner) * scale
@@ -101,18 +55,19 @@ def _square(slide: Slide, box: Box, side_px: int) -> tuple[Image.Image, NDArray[
     return large, grid.to_level0((x0, y0)), _FINER / grid.downsample
 
 
-def _draw_marker(draw: ImageDraw.ImageDraw, x: float, y: float, marker: Marker) -> None:
-    match marker.shape:
+def _draw_shape(draw: ImageDraw.ImageDraw, x: float, y: float, shape: Shape, colour: str) -> None:
+    """Draw a shape with a white edge."""
+    match shape:
         case "ring":
-            draw.ellipse(_around(x, y, 21), outline=marker.edge, width=9)
-            draw.ellipse(_around(x, y, 19), outline=marker.colour, width=5)
+            draw.ellipse(_around(x, y, 21), outline="#fff", width=9)
+            draw.ellipse(_around(x, y, 19), outline=colour, width=5)
         case "dot":
-            draw.ellipse(_around(x, y, 14), fill=marker.edge)
-            draw.ellipse(_around(x, y, 11), fill=marker.colour)
+            draw.ellipse(_around(x, y, 14), fill="#fff")
+            draw.ellipse(_around(x, y, 11), fill=colour)
         case "cross":
-            for colour, width in ((marker.edge, 12), (marker.colour, 7)):
-                draw.line((x - 13, y - 13, x + 13, y + 13), fill=colour, width=width)
-                draw.line((x - 13, y + 13, x + 13, y - 13), fill=colour, width=width)
+            for fill, width in (("#fff", 12), (colour, 7)):
+                draw.line((x - 13, y - 13, x + 13, y + 13), fill=fill, width=width)
+                draw.line((x - 13, y + 13, x + 13, y - 13), fill=fill, width=width)
 
 
 def _around(x: float, y: float, radius: float) -> tuple[float, float, float, float]:

@@ -12,6 +12,7 @@ from sparseshot.images import open_slide
 from sparseshot.images.dicom_series import one_per_series
 from sparseshot.images.ngff import is_ome_zarr
 from sparseshot.images.opening import IMAGE_SUFFIXES
+from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Slide
 from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.engine import DEFAULT_PACE, Progress, Throughput
@@ -36,6 +37,7 @@ class PredictionOptions:
         measuring: what is measured of each cell.
         only_tissue: predict tissue only.
         force: replace results of another model.
+        force_mpp: use ``mpp`` for slides that state another, too.
     """
 
     mpp: float | None = None
@@ -44,6 +46,11 @@ class PredictionOptions:
     measuring: Measuring = DEFAULT_MEASURING
     only_tissue: bool = True
     force: bool = False
+    force_mpp: bool = False
+
+    def open(self, path: Path) -> PyramidSlide:
+        """Open a slide by its pixel size."""
+        return open_slide(path, mpp=self.mpp, force_mpp=self.force_mpp)
 
 
 DEFAULT_OPTIONS = PredictionOptions()
@@ -89,6 +96,7 @@ def predict_slides(
     out: Path,
     *,
     options: PredictionOptions = DEFAULT_OPTIONS,
+    wait_s: float = 0.0,
     begin: Callable[[Path], Callable[[Progress], None] | None] = lambda _: None,
 ) -> list[Outcome]:
     """Predict slides, each into its own folder inside ``out``.
@@ -98,6 +106,7 @@ def predict_slides(
         model: the model.
         out: folder of all results; created if missing.
         options: the same for all slides.
+        wait_s: how long to wait for another process that works on a slide.
         begin: called with each path before it is opened; what it returns receives the progress.
     """
     make_folder(out)
@@ -105,7 +114,7 @@ def predict_slides(
 
     def predicted(path: Path) -> Outcome:
         report = begin(path)
-        with open_slide(path, mpp=options.mpp) as slide:
+        with options.open(path) as slide:
             folder = slide_folder_inside(out, slide, taken)
             taken.add(folder)
             summary = predict_slide(
@@ -117,6 +126,7 @@ def predict_slides(
                 measuring=options.measuring,
                 only_tissue=options.only_tissue,
                 force=options.force,
+                wait_s=wait_s,
                 report=report,
             )
         return Outcome(path, summary)

@@ -25,6 +25,7 @@ def predict(
     slides: options.SlideFiles,
     out: Annotated[Path, Option(help="Folder for the results, with a subfolder for each slide.")],
     mpp: options.Mpp = None,
+    force_mpp: options.ForceMpp = False,
     threshold: options.Threshold = None,
     radius_um: options.RadiusUm = None,
     device: options.Device = "auto",
@@ -33,9 +34,9 @@ def predict(
     threads: Annotated[int, Option(min=1, help="Threads that read tiles ahead of the network.")] = 2,
     tile_px: Annotated[
         int, Option(min=64, max=4096, help="Side of a tile. Does not change the cells that are found.")
-    ] = 1024,
+    ] = 1536,
     batch: Annotated[int, Option(min=1, help="Tiles in one batch; raise it for a GPU.")] = 1,
-    everywhere: Annotated[bool, Option("--everywhere", help="Search glass as well as tissue.")] = False,
+    everywhere: options.Everywhere = False,
     measure: Annotated[
         Literal["none", "basic", "all"],
         Option(help="Measure nothing, shape and stains (basic), or also the neighbours of each cell (all)."),
@@ -97,7 +98,7 @@ def predict(
     if dry_run:
         estimates = []
         for path in paths:
-            with open_slide(path, mpp=mpp) as slide:
+            with open_slide(path, mpp=mpp, force_mpp=force_mpp) as slide:
                 estimates.append(
                     estimate_slide(slide, model, out, tile_px=tile_px, pace=pace, only_tissue=only_tissue)
                 )
@@ -107,7 +108,7 @@ def predict(
             _show_estimates(estimates)
         return
     measuring = Measuring(measure, STAINS[stains], estimate_stains)
-    how = PredictionOptions(mpp, tile_px, pace, measuring, only_tissue, force)
+    how = PredictionOptions(mpp, tile_px, pace, measuring, only_tissue, force, force_mpp)
     if cluster is None:
         with resumable(), progress_bars(keep=True) as begin:
             outcomes = predict_slides(paths, model, out, options=how, begin=partial(_reporter, begin))
