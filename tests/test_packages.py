@@ -10,6 +10,7 @@ import sparseshot
 PACKAGES = (
     "errors",
     "files",
+    "work",
     "compiled",
     "terminal",
     "pages",
@@ -24,7 +25,6 @@ PACKAGES = (
     "prediction",
     "active",
     "experiments",
-    "demo",
     "studio",
     "cli",
 )

@@ -5,18 +5,17 @@ import re
 
 import pytest
 
-from sparseshot.pages import Picture, code, escape, table, to_html, to_markdown
+from sparseshot.pages import Parts, Picture, code, escape, table, to_html, to_markdown
 
 
 def page(markdown: str, **pictures: bytes) -> str:
-    files = {name.replace("_", "."): content for name, content in pictures.items()}
-    return to_html(markdown, title="a < b", pictures=files)
+    return to_html([markdown, *(Picture(name.replace("_", "."), "c", c) for name, c in pictures.items())])
 
 
 def test_headings_become_links_at_the_top() -> None:
-    html = page("# T\n\nintro\n\n## A & B\n\ntext\n\n## A & B\n")
-    assert "<title>a &lt; b</title>" in html
-    assert html.index("<h1>T</h1>") < html.index("<nav>") < html.index("<h2 ")
+    html = page("# T \\< U\n\nintro\n\n## A & B\n\ntext\n\n## A & B\n")
+    assert "<title>T &lt; U</title>" in html
+    assert html.index("<h1>T &lt; U</h1>") < html.index("<nav>") < html.index("<h2 ")
     anchors = re.findall(r'<a href="#([^"]*)">A &amp; B</a>', html)
     assert len(set(anchors)) == 2
     assert all(f'<h2 id="{anchor}">' in html for anchor in anchors)
@@ -24,9 +23,10 @@ def test_headings_become_links_at_the_top() -> None:
 
 def test_pictures_are_inside_the_page_and_others_are_not_loaded() -> None:
     html = page("![a](a.svg) ![b](http://example.org/b.png) ![c](javascript:x)", a_svg=b"<svg/>")
-    (source,) = re.findall(r'src="([^"]*)"', html)
+    source, again = re.findall(r'src="([^"]*)"', html)
     assert base64.b64decode(source.removeprefix("data:image/svg+xml;base64,")) == b"<svg/>"
-    assert "data:image/svg+xml" in to_html("![a](Tumör.svg)", title="", pictures={"Tumör.svg": b"<svg/>"})
+    assert again == source
+    assert "data:image/svg+xml" in to_html([Picture("Tumör.svg", "a", lambda: b"<svg/>")])
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,13 @@ def test_text_from_files_is_shown_literally(text: str, show: object) -> None:
 
 
 def test_markdown_links_its_pictures_or_leaves_them_out() -> None:
-    parts: list[str | Picture] = ["# T", Picture("a.svg", "A caption", lambda: b"<svg/>")]
+    parts: Parts = ["# T", Picture("a.svg", "A caption", lambda: b"<svg/>")]
     assert to_markdown(parts, pictures="pics") == "# T\n\n![A caption](pics/a.svg)\n\n*A caption*\n"
     assert to_markdown(parts, pictures=None) == "# T\n"
+
+
+def test_pictures_stand_side_by_side_under_their_captions() -> None:
+    parts: Parts = [(Picture("a.svg", "A [x](y)", b"<svg/>"), None)]
+    assert to_markdown(parts, pictures="") == ("| A [x](y) |  |\n|---|---|\n| ![A [x](y)](a.svg) |  |\n")
+    assert 'alt="A x"' in to_html(parts)
+    assert to_markdown(parts, pictures=None) == "\n"

@@ -187,14 +187,14 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
+def locked(folder: Path, *, wait_s: float = 1.0) -> Iterator[None]:
     """Lock a folder, created if missing, against other processes until the block ends or the process dies.
 
     Without effect on Windows and on file systems without locks.
 
     Args:
         folder: to lock.
-        wait_s: how long to wait for another process that has it.
+        wait_s: how long to wait for another process that has it; it may only look, as :func:`is_locked` does.
     """
     make_folder(folder)
     try:
@@ -225,3 +225,17 @@ def locked(folder: Path, *, wait_s: float = 0.0) -> Iterator[None]:
             finally:
                 path.unlink(missing_ok=True)
             return
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether another process holds the lock of a folder; False where there are no locks."""
+    try:
+        import fcntl  # noqa: PLC0415  missing on Windows
+
+        with (folder / ".lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):
+        pass
+    return False

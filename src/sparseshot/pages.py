@@ -1,4 +1,4 @@
-"""Markdown as one HTML page that needs no other file.
+"""Pages of slides, cohorts, experiments and the demo: Markdown as one HTML file that needs no other.
 
 Pages are written in Markdown and rendered by markdown-it with HTML switched off. Text that comes from files
 goes through :func:`escape` or :func:`code`, so that it is shown as it is.
@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape as escape_html
 from importlib.resources import files
+from pathlib import Path
 from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from sparseshot.files import replacing
 
 _TYPES = {"svg": "image/svg+xml", "jpg": "image/jpeg", "png": "image/png"}
 
@@ -25,22 +28,24 @@ class Picture:
 
     Attributes:
         file: its file name; the suffix tells the format: svg, jpg or png.
-        caption: Markdown, shown below the picture and as its alternative text.
-        draw: returns the file's bytes; called once, when they are first needed.
+        caption: Markdown, shown beside the picture and as its alternative text.
+        draw: the file's bytes, or a function that returns them, called once, when they are first needed.
     """
 
     file: str
     caption: str
-    draw: Callable[[], bytes] = field(repr=False)
+    draw: Callable[[], bytes] | bytes = field(repr=False)
 
     @cached_property
     def content(self) -> bytes:
         """The file's bytes."""
-        return self.draw()
+        return self.draw if isinstance(self.draw, bytes) else self.draw()
 
 
-Parts = list[str | Picture]
-"""A page as Markdown blocks and pictures."""
+Part = str | Picture | tuple[Picture | None, ...]
+"""A Markdown block, a picture above its caption, or pictures side by side; None leaves a gap."""
+Parts = list[Part]
+"""A page; it begins with its heading."""
 
 
 def escape(text: object) -> str:
@@ -81,28 +86,48 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
-def to_markdown(parts: Sequence[str | Picture], *, pictures: str | None) -> str:
+def to_markdown(parts: Sequence[Part], *, pictures: str | None) -> str:
     """Join the parts of a page; ``pictures`` is the folder the pictures are linked in, None omits them."""
     texts = []
     for part in parts:
         if isinstance(part, str):
             texts.append(part)
-        elif pictures is not None:
-            place = f"{pictures}/{part.file}" if pictures else part.file
-            texts += [f"![{part.caption}]({place})", f"*{part.caption}*"]
+        elif pictures is None:
+            continue
+        elif isinstance(part, Picture):
+            texts += [_link(part, pictures), f"*{part.caption}*"]
+        else:
+            captions = [each.caption if each else "" for each in part]
+            links = [_link(each, pictures) if each else "" for each in part]
+            texts.append(table(captions, [links], text_columns=len(part)))
     return "\n\n".join(texts) + "\n"
 
 
-def to_html(markdown: str, *, title: str, pictures: Mapping[str, bytes]) -> str:
-    """Render Markdown as a page, with its pictures inside and links to its headings of level 2 at the top.
+def _link(picture: Picture, folder: str) -> str:
+    return f"![{picture.caption}]({folder}{'/' if folder else ''}{picture.file})"
 
-    Args:
-        markdown: the text; it links pictures by their file names.
-        title: of the browser's window.
-        pictures: the bytes of each linked picture, by file name. Other pictures are not loaded.
+
+def pictures_of(parts: Sequence[Part]) -> dict[str, Picture]:
+    """Return the pictures of a page by file name."""
+    groups = [part if isinstance(part, tuple) else (part,) for part in parts]
+    return {each.file: each for group in groups for each in group if isinstance(each, Picture)}
+
+
+def write_page(parts: Sequence[Part], path: Path) -> None:
+    """Write a page as HTML."""
+    with replacing(path) as temporary:
+        temporary.write_text(to_html(parts), encoding="utf-8", errors="replace")
+
+
+def to_html(parts: Sequence[Part]) -> str:
+    """Return a page as HTML, with its pictures inside and links to its headings of level 2 at the top.
+
+    Pictures that the Markdown links to elsewhere are not loaded.
     """
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = parser.parse(markdown)
+    tokens = parser.parse(to_markdown(parts, pictures=""))
+    pictures = pictures_of(parts)
+    title = _text(tokens[1]) if tokens and tokens[0].tag == "h1" else ""
     sections: dict[str, str] = {}
     first = len(tokens)
     for place, token in enumerate(tokens):
@@ -111,7 +136,7 @@ def to_html(markdown: str, *, title: str, pictures: Mapping[str, bytes]) -> str:
                 _embed(child, pictures)
         if token.type == "heading_open" and token.tag == "h2":
             first = min(first, place)
-            text = "".join(child.content for child in tokens[place + 1].children or ())
+            text = _text(tokens[place + 1])
             anchor = f"{len(sections) + 1}-{re.sub(r'[^a-z0-9]+', '-', text.casefold()).strip('-')}"
             token.attrSet("id", anchor)
             sections[anchor] = text
@@ -128,10 +153,14 @@ def to_html(markdown: str, *, title: str, pictures: Mapping[str, bytes]) -> str:
     )
 
 
-def _embed(image: Token, pictures: Mapping[str, bytes]) -> None:
+def _text(token: Token) -> str:
+    return "".join(child.content for child in token.children or ())
+
+
+def _embed(image: Token, pictures: Mapping[str, Picture]) -> None:
     file = unquote(str(image.attrGet("src")))
     if file in pictures:
-        data = base64.b64encode(pictures[file]).decode()
+        data = base64.b64encode(pictures[file].content).decode()
         image.attrSet("src", f"data:{_TYPES[file.rpartition('.')[2]]};base64,{data}")
     else:
         image.attrs.pop("src")

@@ -1,9 +1,12 @@
 """What people see while a command works: bars on a terminal, a plain line every 30 seconds elsewhere."""
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
+
+from sparseshot.work.progress import Event
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,6 +77,26 @@ def progress_bars(*, keep: bool = False, in_bytes: bool = False, show: bool = Tr
             yield begin
     else:
         yield _Lines(console, seconds=LINE_SECONDS if show else float("inf")).begin
+
+
+@contextmanager
+def shown_events(*, keep: bool = False) -> Iterator[Callable[[Event], None]]:
+    """Yield a function that shows events on standard error: stages with a total as bars, others as lines.
+
+    ``keep`` leaves the bars on the terminal at the end.
+    """
+    with progress_bars(keep=keep) as begin:
+        bars: dict[str, Report] = {}
+
+        def report(event: Event) -> None:
+            if event.total is None:
+                print(printable(event.message), file=sys.stderr)
+                return
+            if event.stage not in bars:
+                bars[event.stage] = begin(event.stage, event.total, done=event.done)
+            bars[event.stage](event.done, event.total, note=event.message)
+
+        yield report
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def test_bad_marks_and_parents_are_named_and_nothing_is_lost(
 ) -> None:
     (tmp_path / "tiny.toml").write_text("width = 4\nsteps = 2\nbatch = 2\ncrop_px = 64\nvalidations = 1\n")
     cells = read_cells(place / "a.geojson")
-    denied = Cells(cells.xy[:1], classes=("Rejected",), mpp=0.5, regions=[shapely.box(-90, -90, -10, -10)])
+    denied = Cells(cells.xy[:1], classes=("Rejected",), mpp=0.5, regions=[shapely.box(-90, -90, 1, 1)])
     marks = Cells.concatenate([Cells(cells.xy, mpp=0.5), denied])
     marks.write(tmp_path / "a.geojson")
     written = (tmp_path / "a.geojson").read_bytes()

@@ -29,7 +29,8 @@ def test_the_properties_of_a_slide(slide: Path, capsys: pytest.CaptureFixture[st
 
 def test_json_and_picture(slide: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "tissue.png"
-    assert main(["slide", str(slide), "--json", "--mpp", "8", "--picture", str(picture)]) == 0
+    size = ["--mpp", "8", "--force-mpp"]
+    assert main(["slide", str(slide), "--json", *size, "--picture", str(picture)]) == 0
     known = json.loads(capsys.readouterr().out)
     assert (known["width"], known["height"], known["mpp"]) == (800, 600, 8.0)
     assert [level["mpp"] for level in known["levels"]] == [8.0, 32.0, 128.0]

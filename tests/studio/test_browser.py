@@ -18,7 +18,7 @@ from sparseshot.active import ReviewNote, Suggestion
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import write_pyramid
-from sparseshot.demo.demo_folder import QUICK
+from sparseshot.experiments.demo import QUICK
 from sparseshot.files import write_json
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import Project

@@ -17,7 +17,7 @@ from sparseshot.studio import slide_results
 from sparseshot.studio.jobs import FOUND, JOB, RUN, Job, Jobs, State
 from sparseshot.studio.slide_results import FoundIndexes, SlideResult
 from sparseshot.studio.studio import Studio
-from sparseshot.training.starting import MODEL
+from sparseshot.work.run_files import MODEL
 
 
 @pytest.fixture

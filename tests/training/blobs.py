@@ -9,6 +9,8 @@ from sparseshot.images import Box, Grid
 from sparseshot.images.slide import SlideDefaults
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.config import TrainConfig
+from sparseshot.training.runs import PREPARING
+from sparseshot.work import Event, Report
 
 
 class ArraySlide(SlideDefaults):
@@ -70,3 +72,13 @@ def tiny_config(task: str = "segment", **changes: object) -> TrainConfig:
         "precision": "32",
     }
     return TrainConfig(**(small | changes))  # type: ignore[arg-type]
+
+
+def saying(lines: list[str]) -> Report:
+    """Return a report that adds what a run chose to a list."""
+
+    def report(event: Event) -> None:
+        if event.stage == PREPARING:
+            lines.append(event.message)
+
+    return report

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shapely
 from PIL import Image
-from tests.training.blobs import blobs, tiny_config
+from tests.training.blobs import blobs, saying, tiny_config
 
 from sparseshot.cells import Cells
 from sparseshot.datasets import load_dataset
@@ -237,9 +237,9 @@ def test_a_finished_run_is_loaded_without_opening_its_slides(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
-    first = train_run(config, data, tmp_path / "run", show=False)
+    first = train_run(config, data, tmp_path / "run")
     monkeypatch.setattr(TrainingData, "load", lambda _: pytest.fail("it was opened"))
-    assert train_run(config, data, tmp_path / "run", show=False).step == first.step
+    assert train_run(config, data, tmp_path / "run").step == first.step
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -248,7 +248,7 @@ def test_changed_inputs_of_a_run_are_refused(
     changed: str, finished: bool, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
     config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
-    train_run(config, data, tmp_path / "run", show=False)
+    train_run(config, data, tmp_path / "run")
     if not finished:
         (tmp_path / "run" / "model.pt").rename(tmp_path / "run" / "last.pt")  # as if it had been killed
     slide, truth = blobs(1)
@@ -259,7 +259,7 @@ def test_changed_inputs_of_a_run_are_refused(
     weak = WeakSupervision(2 if changed == "rounds" else 1)
     expected = "rounds" if changed == "rounds" else pair[changed == "marks"].name
     with pytest.raises(OutputError, match=expected):
-        train_run(config, data, tmp_path / "run", weak=weak, show=False)
+        train_run(config, data, tmp_path / "run", weak=weak)
 
 
 def test_every_round_holds_out_the_same_marks(
@@ -280,14 +280,15 @@ def test_every_round_holds_out_the_same_marks(
     monkeypatch.setattr("sparseshot.training.rounds.promoted", found_all)
     monkeypatch.setattr("sparseshot.training.runs.prepare", watched)
     config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
-    train_run(config, data, tmp_path / "run", weak=WeakSupervision(2), show=False)
+    train_run(config, data, tmp_path / "run", weak=WeakSupervision(2))
     assert len(held) == 2
     assert held[0] == held[1]
 
 
 def test_unclassified_marks_are_counted_once() -> None:
     cells = Cells([[0, 0]] * 3, classes=("a",), label=[0, -1, -1])
-    assert "unclassified (2 marks)" in describe_classes(Labelling(), [cells], own_marks=True)
+    told = describe_classes(Labelling(), [cells], own_marks=True)
+    assert "a (1 mark), unclassified (2 marks)" in told
 
 
 def test_marks_in_micrometres_are_placed_by_the_slide(pair: tuple[Path, Path]) -> None:
@@ -315,13 +316,13 @@ def test_marks_outside_the_slide_are_left_out_or_refused(pair: tuple[Path, Path]
 def test_marks_that_are_refused_claim_no_folder(pair: tuple[Path, Path], tmp_path: Path) -> None:
     data, config = TrainingData(pairs=(pair,), mpp=0.5), tiny_config("detect", steps=2, validations=1)
     with pytest.raises(InputError, match="no mark is of class 'tumor'"):
-        train_run(replace(config, classes=("tumor",)), data, tmp_path / "run", show=False)
+        train_run(replace(config, classes=("tumor",)), data, tmp_path / "run")
     whole = pair[1].read_bytes()
     Cells(np.empty((0, 2))).write(pair[1])
     with pytest.raises(InputError, match="a mark to learn from"):
-        train_run(config, data, tmp_path / "run", show=False)
+        train_run(config, data, tmp_path / "run")
     pair[1].write_bytes(whole)
-    train_run(config, data, tmp_path / "run", show=False)
+    train_run(config, data, tmp_path / "run")
 
 
 def test_marks_of_one_slide_in_two_files_are_put_together(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -336,7 +337,7 @@ def test_marks_of_one_slide_in_two_files_are_put_together(pair: tuple[Path, Path
     canvases, held_out = prepare([item], [], config)
     assert held_out
     assert all((canvases[0].cut(part.box, BlockCache(0)).label == IGNORED).all() for part in held_out)
-    train_run(config, data, tmp_path / "run", show=False)
+    train_run(config, data, tmp_path / "run")
 
 
 def test_an_outline_larger_than_a_cell_is_no_cell(pair: tuple[Path, Path]) -> None:
@@ -370,24 +371,24 @@ def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, P
     label = (np.arange(len(truth)) % 3 == 0).astype(np.int16)
     config, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
     lines: list[str] = []
-    checkpoint = train_run(config, data, tmp_path / "points", show=False, say=lines.append)
+    checkpoint = train_run(config, data, tmp_path / "points", report=saying(lines))
     assert checkpoint.config.task == "detect"
     assert lines[0].startswith("task detect, because all 30 marks are points")
     assert lines[1].startswith("one detection within 4 µm")
     assert checkpoint.config.radius_um == 4
     assert "learning cell (30 marks)" in lines[2]
     assert lines[3] == "from random weights, 2 steps"
-    again = train_run(config, data, tmp_path / "points", show=False)
+    again = train_run(config, data, tmp_path / "points")
     assert again.config == checkpoint.config
     Cells(truth.xy, outline=truth.outline, classes=("Tumor", "Debris"), label=label).write(pair[1])
     lines.clear()
     with pytest.warns(TrainingWarning, match="class 'Debris' are learned as cells.*--negative Debris"):
-        checkpoint = train_run(config, data, tmp_path / "outlines", show=False, say=lines.append)
+        checkpoint = train_run(config, data, tmp_path / "outlines", report=saying(lines))
     assert checkpoint.config.task == "segment"
     assert lines[1] == "learning Tumor (20 marks), Debris (10 marks) as one class, cell"
     config = replace(config, negative_classes=("Debris",), task="detect")
     lines.clear()
-    checkpoint = train_run(config, data, tmp_path / "negatives", show=False, say=lines.append)
+    checkpoint = train_run(config, data, tmp_path / "negatives", report=saying(lines))
     assert lines[-2] == "learning Tumor (20 marks); certain negatives: Debris (10 marks)"
     assert checkpoint.classes == ("Tumor",)
     assert checkpoint.config.radius_um == pytest.approx(3, abs=0.1)  # 0.6 of discs of 5 µm
@@ -400,15 +401,15 @@ def test_a_model_keeps_the_class_and_colour_of_its_marks(pair: tuple[Path, Path]
         pair[1]
     )
     config, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
-    checkpoint = train_run(config, data, tmp_path / "run", show=False)
+    checkpoint = train_run(config, data, tmp_path / "run")
     assert (checkpoint.classes, checkpoint.config.colors) == (("Nucleus",), ("#00aaff",))
     assert checkpoint.config.radius_um == 4
     ((item,), _) = TrainingData(pairs=(pair,), mpp=0.5).load()
     found = item.look_at(checkpoint.network(), checkpoint.config, threshold=0.01).cells
     assert (found.classes, found.colors) == (("Nucleus",), ((0, 170, 255),))
-    assert train_run(config, data, tmp_path / "run", show=False).config == checkpoint.config
+    assert train_run(config, data, tmp_path / "run").config == checkpoint.config
     with pytest.raises(OutputError, match=r"another configuration.*classes"):
-        train_run(replace(config, classes=("Nucleus", "other")), data, tmp_path / "run", show=False)
+        train_run(replace(config, classes=("Nucleus", "other")), data, tmp_path / "run")
 
 
 @pytest.mark.parametrize("given", [{"classes": ("Tumor",)}, {"task": "segment"}, {"radius_um": 2.0}])
@@ -420,10 +421,10 @@ def test_a_run_is_resumed_with_the_settings_that_were_given(
     Cells(truth.xy, classes=("Tumor", "Stroma"), label=label).write(pair[1])
     plain, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
     config, run = replace(plain, **given), tmp_path / "run"
-    checkpoint = train_run(config, data, run, show=False)
-    assert train_run(config, data, run, show=False).config == checkpoint.config
+    checkpoint = train_run(config, data, run)
+    assert train_run(config, data, run).config == checkpoint.config
     with pytest.raises(OutputError, match=f"another configuration.*{next(iter(given))}"):
-        train_run(plain, data, run, show=False)
+        train_run(plain, data, run)
     (run / "model.pt").unlink()  # not finished
     with pytest.raises(OutputError, match=f"another configuration.*{next(iter(given))}"):
-        train_run(plain, data, run, show=False)
+        train_run(plain, data, run)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.training.blobs import blobs, tiny_config
+from tests.training.blobs import blobs, saying, tiny_config
 
 from sparseshot.cells import Cells
 from sparseshot.errors import CheckpointError, FormatError
@@ -40,11 +40,16 @@ def test_a_run_records_its_parents_and_its_marks(tmp_path: Path) -> None:
     said: list[str] = []
     config = tiny_config("detect", steps=2, validations=1)
     grandparent, parent, child = (tmp_path / name for name in ("one", "two", "three"))
-    train_run(config, image_with_marks(tmp_path, keep=12), grandparent, show=False)
+    train_run(config, image_with_marks(tmp_path, keep=12), grandparent)
     assert recorded_parents(grandparent) == []
     for folder, start, keep in ((parent, grandparent, 15), (child, parent, 14)):
         again = tiny_config("detect", steps=2, validations=1, start=str(start))
-        train_run(again, image_with_marks(tmp_path, keep=keep), folder, show=False, say=said.append)
+        train_run(
+            again,
+            image_with_marks(tmp_path, keep=keep),
+            folder,
+            report=saying(said),
+        )
     assert [line for line in said if "since" in line] == [
         "marks since then: 3 new",
         "marks since then: 1 gone",
@@ -55,7 +60,7 @@ def test_a_run_records_its_parents_and_its_marks(tmp_path: Path) -> None:
     assert second.fingerprint == fingerprint(Checkpoint.load(grandparent / "model.pt"))
 
     shutil.rmtree(parent)
-    train_run(again, image_with_marks(tmp_path, keep=14), child, show=False)  # finished: needs no parent
+    train_run(again, image_with_marks(tmp_path, keep=14), child)  # finished: needs no parent
     (tmp_path / "a.png").unlink()  # nothing is loaded before the parent is looked for
     with pytest.raises(CheckpointError, match="no such run or model to start from"):
         train_run(again, TrainingData(pairs=((tmp_path / "a.png", tmp_path / "b"),)), tmp_path / "four")
@@ -68,32 +73,32 @@ def test_a_run_records_its_parents_and_its_marks(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_is_short_and_resumes(tmp_path: Path) -> None:
     said: list[str] = []
     first = tiny_config("detect", steps=2, validations=1, loss="adaptive")
-    train_run(first, image_with_marks(tmp_path, keep=12), tmp_path / "one", show=False)
+    train_run(first, image_with_marks(tmp_path, keep=12), tmp_path / "one")
     more = tiny_config("detect", steps=0, validations=3, loss="adaptive", start=str(tmp_path / "one"))
     data = image_with_marks(tmp_path, keep=15)
-    checkpoint = train_run(more, data, tmp_path / "two", show=False, say=said.append)
+    checkpoint = train_run(more, data, tmp_path / "two", report=saying(said))
     assert said[-1] == f"from {tmp_path / 'one'}, 25 steps"
     config = checkpoint.config
     assert (config.steps, config.validations) == (25, 1)
     assert config.loss_options["warm_up"] == 0
     assert config.loss_options["first_alpha"] <= 0.05, "few marks do not unlearn what is unmarked"
-    again = train_run(more, data, tmp_path / "two", show=False)  # the same command finds its choices
+    again = train_run(more, data, tmp_path / "two")  # the same command finds its choices
     assert fingerprint(again) == fingerprint(checkpoint)
 
 
 def test_a_run_goes_on_at_the_resolution_of_its_parent(tmp_path: Path) -> None:
     data = image_with_marks(tmp_path, keep=12)
     parent = tiny_config("detect", steps=2, validations=1, mpp=1.0)
-    train_run(parent, data, tmp_path / "one", show=False)
+    train_run(parent, data, tmp_path / "one")
     child = tiny_config("detect", steps=2, validations=1, start=str(tmp_path / "one"))
     for _ in range(2):  # the same command finds its choices
-        assert train_run(child, data, tmp_path / "two", show=False).mpp == 1
+        assert train_run(child, data, tmp_path / "two").mpp == 1
 
 
 def test_the_starter_is_a_parent(tmp_path: Path) -> None:
     data = image_with_marks(tmp_path, keep=12)
     config = tiny_config("detect", steps=1, validations=1, start="starter", width=16, depth=3)
-    train_run(config, data, tmp_path / "run", show=False)
+    train_run(config, data, tmp_path / "run")
     (parent,) = recorded_parents(tmp_path / "run")
     assert parent.path == "starter"
     assert len(parent.fingerprint) == 64
@@ -103,21 +108,21 @@ def test_a_run_from_a_relative_path_is_resumed_from_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = image_with_marks(tmp_path, keep=12)
-    train_run(tiny_config("detect", steps=2, validations=1), data, tmp_path / "parent", show=False)
+    train_run(tiny_config("detect", steps=2, validations=1), data, tmp_path / "parent")
     child = tmp_path / "child"
     monkeypatch.chdir(tmp_path)
-    train_run(tiny_config("detect", steps=2, validations=1, start="parent"), data, child, show=False)
+    train_run(tiny_config("detect", steps=2, validations=1, start="parent"), data, child)
     (child / "model.pt").unlink()  # as if it had been killed before its first checkpoint
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     again = tiny_config("detect", steps=2, validations=1, start="../parent")
-    train_run(again, data, child, show=False)
+    train_run(again, data, child)
     assert (child / "model.pt").exists()
 
 
 def test_the_model_to_start_from_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, config = image_with_marks(tmp_path, keep=12), tiny_config("detect", steps=2, validations=1)
-    train_run(config, data, tmp_path / "parent", show=False)
+    train_run(config, data, tmp_path / "parent")
     loaded: list[Path | str] = []
 
     def watched(name: Path | str) -> Checkpoint:
@@ -125,7 +130,7 @@ def test_the_model_to_start_from_is_loaded_once(tmp_path: Path, monkeypatch: pyt
         return load_model(name)
 
     monkeypatch.setattr("sparseshot.training.starting.load_model", watched)
-    train_run(replace(config, start=str(tmp_path / "parent")), data, tmp_path / "child", show=False)
+    train_run(replace(config, start=str(tmp_path / "parent")), data, tmp_path / "child")
     assert loaded == [str(tmp_path / "parent")]
 
 

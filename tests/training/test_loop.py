@@ -31,7 +31,7 @@ from sparseshot.training.prepare import prepare
 
 def run(config: TrainConfig, folder: Path, network: nn.Module | None = None) -> Checkpoint:
     canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
-    return train(config, canvases, held_out, folder, network=network, show=False)
+    return train(config, canvases, held_out, folder, network=network)
 
 
 def assert_same_weights(one: Checkpoint, other: Checkpoint) -> None:
@@ -75,7 +75,7 @@ torch.set_num_threads(int(sys.argv[4]))
 options = make_loss(sys.argv[3]).fine_tuned(areas=True)
 config = tiny_config(sys.argv[1], loss=sys.argv[3], loss_options=options)
 canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
-loop.train(config, canvases, held_out, Path(sys.argv[2]), show=False)
+loop.train(config, canvases, held_out, Path(sys.argv[2]))
 """
 
 
@@ -120,7 +120,7 @@ loop._Run.learn = recorded
 config = tiny_config()
 canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
 fabric = make_fabric("32", device="cpu")
-loop.train(config, canvases, held_out, Path(sys.argv[1]), fabric=fabric, show=False)
+loop.train(config, canvases, held_out, Path(sys.argv[1]), fabric=fabric)
 torch.save(steps, Path(sys.argv[1], f"rank {fabric.global_rank} of {fabric.world_size}.pt"))
 """
 
@@ -238,7 +238,7 @@ def test_it_learns_from_exhaustive_regions_alone(task: str, tmp_path: Path) -> N
     item = AnnotatedSlide(slide, marks, truth)
     config = tiny_config(task, steps=80, batch=8, width=8, validations=1, log_every=80)
     canvases, held_out = prepare([item], [item], config)
-    checkpoint = train(config, canvases, held_out, tmp_path, show=False)
+    checkpoint = train(config, canvases, held_out, tmp_path)
     assert float(read_log(tmp_path / "log.csv")[-1]["alpha"]) < 0.05  # first 0.2
     unseen = blobs(1, count=60)
     assert evaluate(checkpoint, [AnnotatedSlide(*unseen)]).half.pooled > 0.8
@@ -252,7 +252,7 @@ def test_several_classes_and_certain_negatives(tmp_path: Path) -> None:
     for task in ("segment", "detect"):
         config = tiny_config(task, steps=3, classes=("a", "b"), negative_classes=("dust",), validations=1)
         canvases, held_out = prepare([AnnotatedSlide(slide, marks)], [AnnotatedSlide(slide, marks)], config)
-        checkpoint = train(config, canvases, held_out, tmp_path / task, show=False)
+        checkpoint = train(config, canvases, held_out, tmp_path / task)
         assert checkpoint.classes == ("a", "b")
         assert checkpoint.network()(torch.zeros(1, 3, 32, 32)).shape[1] == (3 if task == "segment" else 5)
 
@@ -296,7 +296,7 @@ def test_one_mark_is_enough_but_warns(tmp_path: Path) -> None:
     slide, truth = blobs(0)
     with pytest.warns(TrainingWarning, match="too few marks"):
         canvases, held_out = prepare([AnnotatedSlide(slide, truth[:1])], [], tiny_config(steps=2))
-    assert train(tiny_config(steps=2), canvases, held_out, tmp_path, show=False).threshold is not None
+    assert train(tiny_config(steps=2), canvases, held_out, tmp_path).threshold is not None
 
 
 def test_no_marks_and_unknown_classes_are_errors() -> None:

@@ -8,7 +8,7 @@ import pytest
 import shapely
 from PIL import Image
 from scipy.spatial import cKDTree
-from tests.training.blobs import blobs, tiny_config
+from tests.training.blobs import blobs, saying, tiny_config
 from tests.training.test_known_network import DarkestOfEight
 from torch import nn
 
@@ -82,10 +82,10 @@ def test_a_run_keeps_them_for_when_it_resumes(tmp_path: Path, monkeypatch: pytes
     item.marks.write(tmp_path / "a.geojson")
     data = TrainingData(pairs=((tmp_path / "a.png", tmp_path / "a.geojson"),), mpp=0.5)
     parent = tiny_config("detect", steps=30, validations=1)
-    trained = train_run(parent, data, tmp_path / "parent", show=False)
+    trained = train_run(parent, data, tmp_path / "parent")
     child = tiny_config("detect", steps=2, validations=1, start=str(tmp_path / "parent"))
     said: list[str] = []
-    train_run(child, data, tmp_path / "child", show=False, say=said.append)
+    train_run(child, data, tmp_path / "child", report=saying(said))
     slides, _ = data.load()
     (expected,) = find_pseudo_labels(trained, slides, trained.config)
     (kept,) = kept_pseudo_labels(tmp_path / "child", slides)

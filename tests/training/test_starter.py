@@ -37,10 +37,10 @@ def test_the_shipped_starter_finds_the_cells_of_a_slide_it_has_not_seen(name: st
 def test_a_starter_is_made_and_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparseshot.training.starter._SIZE_PX", 128)
     monkeypatch.setattr("sparseshot.training.starter._HELD_OUT", 2)
-    first = make_starter("detect", tmp_path, slides=2, steps=2, show=False)
+    first = make_starter("detect", tmp_path, slides=2, steps=2)
     assert first.threshold is not None
     assert 0 < first.threshold < 1
-    again = make_starter("detect", tmp_path, slides=2, steps=2, show=False)  # only loaded
+    again = make_starter("detect", tmp_path, slides=2, steps=2)  # only loaded
     assert again.threshold == first.threshold
     read = load_starter("detect", path=tmp_path / "detect.safetensors")
     assert read.threshold == first.threshold
@@ -67,7 +67,7 @@ def test_few_steps_from_the_starter_beat_many_from_scratch(tmp_path: Path) -> No
     scores = {}
     for start in ("starter", "scratch"):
         config = TrainConfig(task="detect", start=start, steps=20, validations=1)
-        checkpoint = train_run(config, data, tmp_path / start, show=False)
+        checkpoint = train_run(config, data, tmp_path / start)
         scores[start] = evaluate(checkpoint, truth).best.pooled
     assert scores["starter"] > scores["scratch"] + 0.1
 

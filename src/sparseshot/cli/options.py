@@ -9,6 +9,12 @@ from sparseshot.errors import DataNotFoundError
 
 Json = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Mpp = Annotated[float | None, Option(min=0.01, max=100, help="µm per pixel, for files that do not say.")]
+ForceMpp = Annotated[
+    bool, Option("--force-mpp", help="Use --mpp also for files that state another pixel size.")
+]
+Everywhere = Annotated[
+    bool, Option("--everywhere", help="Take glass for tissue, where tissue is not recognised.")
+]
 Dataset = Annotated[str | None, Option(help="Benchmark data set, as in `sparseshot data list`.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 
@@ -35,14 +41,14 @@ Seed = Annotated[int, _seed]
 OptionalSeed = Annotated[int | None, _seed]
 
 _precision = Option(
-    help="bf16 is faster where the hardware supports it; int8, for prediction on CPUs, is faster still.",
+    help="bf16 is faster where the hardware supports it.",
     show_default="auto",
 )
-PredictionPrecision = Annotated[Literal["auto", "32", "bf16", "int8"], _precision]
+PredictionPrecision = Annotated[Literal["auto", "32", "bf16"], _precision]
 OptionalPrecision = Annotated[Literal["auto", "32", "bf16"] | None, _precision]
 
 Engine = Annotated[
-    Literal["auto", "eager", "openvino", "compile"],
+    Literal["auto", "eager", "openvino"],
     Option(help="What runs the network; auto: OpenVINO for slides on a CPU, if it is installed."),
 ]
 

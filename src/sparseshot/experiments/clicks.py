@@ -15,7 +15,7 @@ from sparseshot.active.annotator import Annotation, Opportunity, first_marks, sp
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.experiments.experiment import SYNTHETIC, Run
-from sparseshot.experiments.results import ROUNDS, RUN, RunFile
+from sparseshot.experiments.results import RUN, RunFile
 from sparseshot.files import make_folder, read_as, replacing, write_json
 from sparseshot.images import Box, Grid, open_slide
 from sparseshot.prediction.model import Model
@@ -23,10 +23,11 @@ from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import SCRATCH, TrainConfig
 from sparseshot.training.evaluation import evaluate
-from sparseshot.training.loop import CONFIG, train
+from sparseshot.training.loop import train
 from sparseshot.training.prepare import prepare
 from sparseshot.training.pseudo_labels import find_pseudo_labels, with_pseudo_labels
-from sparseshot.training.starting import MODEL, continue_run, rate_for, steps_for
+from sparseshot.training.starting import continue_run, rate_for, steps_for
+from sparseshot.work.run_files import CONFIG, MODEL, ROUNDS
 
 FIRST_CLICKS = 20
 _GROWTH = 3
@@ -99,7 +100,7 @@ def _round(
     labelled = marked
     if parent is not None:
         labelled = with_pseudo_labels(marked, find_pseudo_labels(parent, marked, config), config)
-    checkpoint = train(config, *prepare(labelled, [], config, by_people=marked), folder, show=False)
+    checkpoint = train(config, *prepare(labelled, [], config, by_people=marked), folder)
     trained = time.perf_counter()
     record = asdict(evaluate(checkpoint, test)) | {
         "clicks": annotation.clicks,

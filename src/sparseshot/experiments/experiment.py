@@ -43,6 +43,15 @@ LOSS_TITLES: Mapping[str, str] = MappingProxyType(
 """Names of the losses in reports."""
 
 
+def loss_title(loss: str) -> str:
+    """Return the name of a loss in reports: its own if it has no other.
+
+    >>> loss_title("ce"), loss_title("mine:Loss")
+    ('cross-entropy', 'mine:Loss')
+    """
+    return LOSS_TITLES.get(loss, loss)
+
+
 @dataclass(frozen=True)
 class OwnData:
     """The user's own images.

@@ -15,7 +15,6 @@ from sparseshot.datasets import CATALOGUE, dataset_info
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, unknown_name
 from sparseshot.experiments.clicks import FIRST_CLICKS
 from sparseshot.experiments.experiment import (
-    LOSS_TITLES,
     SYNTHETIC,
     Experiment,
     Method,
@@ -23,6 +22,7 @@ from sparseshot.experiments.experiment import (
     Run,
     Subject,
     grid_of_runs,
+    loss_title,
 )
 from sparseshot.experiments.paper import TABLES, paper_table
 from sparseshot.files import read_toml
@@ -129,7 +129,7 @@ def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
     _check_settings(check, "[settings]", file.settings, profile)
     for name, method in file.losses.items():
         _check_settings(check, f"[losses.{name}.settings]", method.settings, profile)
-    methods = {name: Method(name, name, LOSS_TITLES[name]) for name in LOSSES} | dict(file.losses)
+    methods = {name: Method(name, name, loss_title(name)) for name in LOSSES} | dict(file.losses)
     _check_losses(check, file)
     own = {name: _own_data(check, name, data) for name, data in file.data.items()}
     if not file.grid:

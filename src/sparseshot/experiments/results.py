@@ -21,9 +21,10 @@ from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.files import read_as
 from sparseshot.models.tasks import TASKS
 from sparseshot.training.logs import numbers_of, read_log
+from sparseshot.work.run_files import LOG
 
 RUN, METRICS, ERROR = "run.json", "metrics.json", "error.json"
-OUTPUT, LOG, ROUNDS = "output.txt", "log.csv", "rounds"
+OUTPUT = "output.txt"
 
 Point = Literal["half", "calibrated"]
 POINTS: Mapping[Point, str] = {"half": "threshold 0.5", "calibrated": "calibrated threshold"}

@@ -16,10 +16,8 @@ from sparseshot.errors import InputError, OutputError
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.results import (
     ERROR,
-    LOG,
     METRICS,
     OUTPUT,
-    ROUNDS,
     RUN,
     Result,
     RunFile,
@@ -28,10 +26,9 @@ from sparseshot.experiments.results import (
 )
 from sparseshot.files import locked, make_folder, read_as, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
-from sparseshot.training.lineage import SOURCE
 from sparseshot.training.logs import read_log
-from sparseshot.training.loop import CONFIG
 from sparseshot.training.runs import with_choices_of
+from sparseshot.work.run_files import CONFIG, LOG, ROUNDS, SOURCE
 
 _REPORT_SECONDS = 1.0  # between two reads of the logs, which take a while in long runs
 
@@ -183,4 +180,4 @@ def _changes(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]
 
 
 def _command(folder: Path) -> Sequence[str]:
-    return (sys.executable, "-m", "sparseshot.experiments.performing", str(folder))
+    return (sys.executable, "-m", "sparseshot.experiments.run_worker", str(folder))

@@ -16,7 +16,7 @@ from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import Project
 from sparseshot.studio.slide_results import SlideResult
 from sparseshot.training.logs import read_log
-from sparseshot.training.starting import MODEL
+from sparseshot.work.run_files import LOG, MODEL
 
 FEW_MARKS_THRESHOLD = 0.5
 """Threshold of a run whose marks are too few to calibrate one."""
@@ -145,7 +145,7 @@ class Jobs:
 
     def log(self, number: int) -> list[dict[str, str]]:
         """Return the lines of a run's log."""
-        return read_log(self.folder(number) / RUN / "log.csv")
+        return read_log(self.folder(number) / RUN / LOG)
 
     def train(self, slide: str, view: Area | None = None, *, start: int | None = None) -> Job:
         """Begin a run on all marks of the project.

@@ -11,7 +11,6 @@ from threading import Lock
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, utf8
 from sparseshot.files import locked, read_as, write_json
 from sparseshot.images import open_slide
-from sparseshot.images.pixel_size import image_mpp
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import check_mpp
 from sparseshot.prediction.manifest import MANIFEST, Manifest
@@ -247,5 +246,5 @@ def needs_mpp(project: Project, slide: str) -> bool:
 
 def _states_mpp(path: Path) -> bool:
     """Return whether a slide states its pixel size; raise if it is no slide."""
-    with open_slide(path, mpp=1.0) as opened:
-        return bool(opened.stated_mpp or image_mpp(path))
+    with open_slide(path, mpp=1.0, force_mpp=True) as opened:
+        return opened.stated_mpp is not None

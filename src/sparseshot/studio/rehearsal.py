@@ -45,7 +45,7 @@ def rehearse(project: Project, *, is_wanted: Callable[[], bool]) -> None:
             data = TrainingData(pairs=pairs, mpp=project.entry(slide).mpp)
             if is_wanted():
                 config = TrainConfig(task="detect", steps=1, validations=1)
-                checkpoint = train_run(config, data, Path(folder, "run"), show=False)
+                checkpoint = train_run(config, data, Path(folder, "run"))
             if is_wanted():
                 model = Model.load(checkpoint, threshold=0.5, device="cpu")
                 predict_area(opened, model, (x.min(), y.min(), x.max(), y.max()))

@@ -24,7 +24,7 @@ from sparseshot.studio.slide_results import FoundIndexes, SlideResult
 from sparseshot.studio.slide_tiles import ByteCache, SlideTiles
 from sparseshot.studio.suggesting import NextRegions, read_next
 from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.starting import MODEL
+from sparseshot.work.run_files import MODEL
 
 _OVERLAY_BYTES = 32 * 2**20
 _THUMBNAIL_BYTES = 8 * 2**20

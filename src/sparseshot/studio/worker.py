@@ -46,10 +46,10 @@ from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import STARTER, TrainConfig
 from sparseshot.training.labelling import REJECTED, Labelling
 from sparseshot.training.logs import read_log
-from sparseshot.training.loop import CONFIG
 from sparseshot.training.mark_checks import task_of_marks
 from sparseshot.training.runs import run_data, train_run
 from sparseshot.training.starting import load_model, steps_for, steps_in
+from sparseshot.work.run_files import CONFIG, LOG
 
 _NICE = 10
 _WATCH_S = 0.3
@@ -115,7 +115,7 @@ class Worker:
             if (self.folder / STOP).exists():
                 self._publish("stopped", "stopped")
                 os._exit(0)  # every file is written whole, and a run resumes from its last checkpoint
-            config, log = self.folder / RUN / CONFIG, read_log(self.folder / RUN / "log.csv")
+            config, log = self.folder / RUN / CONFIG, read_log(self.folder / RUN / LOG)
             if self.state.stage == "training" and config.is_file() and log:
                 steps, step = int(read_json(config)["steps"]), int(log[-1]["step"])
                 self._publish("training", f"step {step} of {steps}", share=min(1.0, step / steps))
@@ -148,7 +148,7 @@ class Worker:
             config = replace(config, steps=steps)
         mpps = tuple(self.project.entry(path.stem).mpp for _, path in pairs)
         data = TrainingData(pairs=pairs, mpp=mpps[0] if len(set(mpps)) == 1 else mpps)
-        return train_run(config, data, self.folder / RUN, show=False)
+        return train_run(config, data, self.folder / RUN)
 
     def _predict(self, checkpoint: Checkpoint) -> None:
         """Predict the part in view, then its slide, then the others; leave out what cannot be read."""

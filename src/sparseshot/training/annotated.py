@@ -82,6 +82,8 @@ class TrainingData:
         seed: of the choice of marks.
         marking: how marks are chosen, one of :data:`sparseshot.cells.MARKINGS`.
         mpp: µm per pixel of slides that carry no resolution: one for all, or one or None for each pair.
+        force_mpp: use it for slides that state another, too.
+        everywhere: take glass for tissue.
         exhaustive_class: annotations of this class are regions in which every cell is marked.
         keep_large: keep outlines far larger than a cell, which are otherwise left out with a warning.
     """
@@ -95,6 +97,8 @@ class TrainingData:
     mpp: float | tuple[float | None, ...] | None = None
     exhaustive_class: str = "Exhaustive"
     keep_large: bool = False
+    force_mpp: bool = False
+    everywhere: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction < math.inf:
@@ -141,15 +145,17 @@ class TrainingData:
     def _open(self, image: Path, mpp: float | None, files: Sequence[Path]) -> AnnotatedSlide:
         """Open an image or slide, read its marks, and find the tissue.
 
-        Marks of several files are put together: the cells of one file are not background to another.
+        Marks of several files are put together: the cells of one file are not background to another. Where
+        somebody marked is tissue.
         """
-        slide = open_slide(image, mpp=mpp)
-        marks = Cells.concatenate([self._read_marks(file, slide) for file in files])
-        return AnnotatedSlide(slide, marks, tissue=tissue_mask(slide))
+        slide = open_slide(image, mpp=mpp, force_mpp=self.force_mpp)
+        tissue = TissueMask.everywhere(slide) if self.everywhere else tissue_mask(slide)
+        marks = Cells.concatenate([self._read_marks(file, slide, tissue) for file in files])
+        return AnnotatedSlide(slide, marks, tissue=tissue.including(marks.xy))
 
-    def _read_marks(self, file: Path, slide: Slide) -> Cells:
+    def _read_marks(self, file: Path, slide: Slide, tissue: TissueMask) -> Cells:
         cells = read_cells(file, slide_mpp=slide.mpp, exhaustive_class=self.exhaustive_class)
-        marks = marks_on(slide, without_suggestions(cells), file)
+        marks = marks_on(slide, without_suggestions(cells), file, tissue)
         return marks if self.keep_large else without_large_outlines(marks, str(file))
 
     def _thinned(
@@ -166,7 +172,7 @@ class TrainingData:
         """Return a hash of each file of the pairs, by its path; a file that is missing has none."""
         files: dict[str, str] = {}
         for image, marks in self.pairs:
-            if image.is_file():
+            if image.exists():  # OME-Zarr is a folder
                 files[str(image)] = file_fingerprint(image)
             if marks.is_file():
                 with marks.open("rb") as file:
@@ -193,4 +199,7 @@ class TrainingData:
 
 def open_samples(samples: Iterable[Sample]) -> list[AnnotatedSlide]:
     """Open images of a benchmark set; all their cells are marked."""
-    return [AnnotatedSlide(open_slide(sample.image, mpp=sample.mpp), sample.cells) for sample in samples]
+    return [
+        AnnotatedSlide(open_slide(sample.image, mpp=sample.mpp, force_mpp=True), sample.cells)
+        for sample in samples
+    ]

@@ -15,11 +15,9 @@ from sparseshot.files import read_json
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint, fingerprint
 from sparseshot.training.config import SCRATCH, STARTER_NAMES, TrainConfig
-from sparseshot.training.loop import LAST
 from sparseshot.training.mark_checks import class_of
-from sparseshot.training.starting import MODEL
+from sparseshot.work.run_files import LAST, MARKS, MODEL, SOURCE
 
-SOURCE, MARKS = "source.json", "marks"
 _SAME_CELL_UM = 3.0
 """How far a mark may have moved and still be that of the same cell."""
 

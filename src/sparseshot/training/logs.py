@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.files import replacing
+from sparseshot.work.run_files import BOARD, LOG
 
 COLUMNS = (
     "step",
@@ -30,13 +31,13 @@ class RunLog:
     def __init__(self, folder: Path, *, start: int) -> None:
         from tensorboardX import SummaryWriter  # noqa: PLC0415  it loads protobuf, which only a run needs
 
-        self._path = folder / "log.csv"
+        self._path = folder / LOG
         kept = [row for row in read_log(self._path) if int(row["step"]) <= start]
         with replacing(self._path) as temporary, temporary.open("w", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")  # another version's columns
             writer.writeheader()
             writer.writerows(kept)
-        self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
+        self._board = SummaryWriter(str(folder / BOARD), purge_step=start + 1)
 
     def write(self, step: int, values: Mapping[str, float | None]) -> None:
         """Add one line; values that are None or no number stay empty."""

@@ -15,7 +15,6 @@ from sparseshot.files import make_folder, read_text, replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
 from sparseshot.metrics import Interval
 from sparseshot.models.colour import jittered_network_input
-from sparseshot.terminal import progress_bars
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
@@ -24,12 +23,13 @@ from sparseshot.training.exclusion_watch import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, calibrate, gather_evidence
 from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.training.machine import make_fabric
-from sparseshot.training.starting import MODEL, begin_from, find_start, rate_for
+from sparseshot.training.starting import begin_from, find_start, rate_for
+from sparseshot.work import Event, Report, ignore
+from sparseshot.work.run_files import BEST, CONFIG, LAST, MODEL
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-LAST, BEST, CONFIG = "last.pt", "best.pt", "config.json"
 _LARGEST_GRADIENT = 5.0
 
 
@@ -42,7 +42,7 @@ def train(
     start: Checkpoint | None = None,
     network: nn.Module | None = None,
     fabric: "Fabric | None" = None,
-    show: bool = True,
+    report: Report = ignore,
 ) -> Checkpoint:
     """Train or resume the run in ``folder``, and return the finished model.
 
@@ -54,7 +54,7 @@ def train(
         start: the model that the configuration names, if it is loaded already.
         network: a custom one, ``(N, 3, H, W)`` to the task's channels; None for the task's.
         fabric: a custom one, for other machines and strategies.
-        show: show the progress.
+        report: receives an event of the stage ``training`` with each line of the log.
     """
     fabric = fabric or make_fabric(config.precision)
     fabric.launch()
@@ -84,22 +84,20 @@ def train(
     source = CropSource(canvases, config)
     log = RunLog(folder, start=run.step) if main else None
     validation_steps = {round(config.steps * (k + 1) / config.validations) for k in range(config.validations)}
-    with progress_bars(show=show and main) as begin:
-        report = begin(f"{config.task} {config.loss}", config.steps, done=run.step)
-        clock, since = time.perf_counter(), run.step
-        for batch in source.ahead(range(run.step, config.steps), items):
-            logged = (run.step + 1) % config.log_every == 0 or run.step + 1 == config.steps
-            values = run.learn(batch.to(fabric.device), watch=logged)
-            if run.step in validation_steps:
-                values |= run.validate(held_out, folder)
-            if logged and log is not None:
-                now = time.perf_counter()
-                values["crops_per_second"] = (run.step - since) * config.batch / (now - clock)
-                clock, since = now, run.step
-                log.write(run.step, values)
-                report(run.step, note=progress_note(values))
-            if main and (run.step in validation_steps or run.step % config.checkpoint_every == 0):
-                run.checkpoint().save(folder / LAST)
+    clock, since = time.perf_counter(), run.step
+    for batch in source.ahead(range(run.step, config.steps), items):
+        logged = (run.step + 1) % config.log_every == 0 or run.step + 1 == config.steps
+        values = run.learn(batch.to(fabric.device), watch=logged)
+        if run.step in validation_steps:
+            values |= run.validate(held_out, folder)
+        if logged and log is not None:
+            now = time.perf_counter()
+            values["crops_per_second"] = (run.step - since) * config.batch / (now - clock)
+            clock, since = now, run.step
+            log.write(run.step, values)
+            report(Event("training", run.step, config.steps, values, progress_note(values)))
+        if main and (run.step in validation_steps or run.step % config.checkpoint_every == 0):
+            run.checkpoint().save(folder / LAST)
     if log is not None:
         log.close()
         (folder / BEST).replace(folder / MODEL)

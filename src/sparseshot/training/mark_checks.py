@@ -10,57 +10,120 @@ from typing import Literal
 
 import numpy as np
 import shapely
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
-from sparseshot.images import Slide
+from sparseshot.images import Slide, TissueMask
+from sparseshot.images.pixel_size import SAME_MPP
 from sparseshot.training.labelling import NEGATIVE, SUGGESTED, Labelling
 
 _NEGATIVE_NAME = re.compile(r"debris|art[ei]fact|other|ignore|negative|background|\bnot?\b", re.IGNORECASE)
-
-_SAME_MPP = 0.05
-"""Programs write the size of a pixel differently, by a few percent."""
 
 _SAME_MARK_UM = 1.0
 """Two marks this near are one cell, marked twice."""
 
 _MOST_NAMED = 5
 
+_MOST_ON_GLASS = 0.1
+"""The tissue mask may miss some pale tissue."""
 
-def marks_on(slide: Slide, marks: Cells, file: object) -> Cells:
-    """Return the marks that lie on a slide; warn of the others, and raise if most are of another slide.
+_LEAST_EXPLAINED = 0.8
+_LEAST_MARKS = 10
+"""A mistake is named if it puts this share of the marks on tissue, and certain with this many marks."""
+_ANOTHER = "these look like the marks of another slide"
+
+
+def marks_on(slide: Slide, marks: Cells, file: object, tissue: TissueMask) -> Cells:
+    """Return the marks and regions that lie on a slide.
+
+    Warn of those beside it and of marks on glass. Raise if more than half of the marks lie there, and say
+    what they look like: µm, pixels of a smaller image, swapped axes, or another slide.
 
     Args:
         slide: the slide.
         marks: in level-0 pixels.
         file: name of their file, for messages.
+        tissue: of the slide.
     """
-    if marks.mpp is not None and not math.isclose(marks.mpp, slide.mpp, rel_tol=_SAME_MPP):
+    if marks.mpp is not None and not math.isclose(marks.mpp, slide.mpp, rel_tol=SAME_MPP):
         raise InputError(
             f"{file}: its marks are of a slide with {marks.mpp:g} µm per pixel, and {slide.name} has "
             f"{slide.mpp:g}; give the marks of this slide, or the right --mpp"
         )
     marks = replace(marks, mpp=slide.mpp)
-    inside = ((marks.xy >= 0) & (marks.xy <= slide.size)).all(axis=1)
-    outside = int((~inside).sum())
-    if not outside:
-        return marks
     width, height = slide.size
     where = f"outside {slide.name}, which has {width:,} × {height:,} pixels"
-    if outside > len(marks) / 2:
-        raise InputError(
-            f"{file}: {outside:,} of {len(marks):,} marks lie {where}; these look like the marks of another "
-            "slide"
+    inside = _on_slide(marks.xy, slide)
+    if outside := int((~inside).sum()):
+        if outside > len(marks) / 2:
+            raise InputError(
+                f"{file}: {_marks(outside, len(marks))} {where}; {_likely_cause(slide, marks.xy, tissue)}"
+            )
+        x, y = marks.xy[~inside][0]
+        _warn(
+            f"{file}: {_marks(outside, len(marks))} {where}, and are left out; "
+            f"the first is at ({x:.0f}, {y:.0f})"
         )
-    x, y = marks.xy[~inside][0]
-    warnings.warn(
-        f"{file}: {outside:,} of {len(marks):,} marks lie {where}, and are left out; "
-        f"the first is at ({x:.0f}, {y:.0f})",
-        TrainingWarning,
-        stacklevel=2,
-    )
-    return marks[inside]
+        marks = marks[inside]
+    _check_tissue(slide, marks, file, tissue)
+    beside = ~shapely.intersects(marks.regions, shapely.box(0, 0, width, height))
+    if beside.any():
+        number = int(beside.sum())
+        what = "1 exhaustive region lies" if number == 1 else f"{number:,} exhaustive regions lie"
+        _warn(f"{file}: {what} {where}, left out")
+        notes = None if marks.region_notes is None else marks.region_notes[~beside]
+        marks = replace(marks, regions=marks.regions[~beside], region_notes=notes)
+    return marks
+
+
+def _check_tissue(slide: Slide, marks: Cells, file: object, tissue: TissueMask) -> None:
+    """Warn of marks on glass; raise if a mistake explains them. Marks of what is no cell may be anywhere."""
+    negative = [number for number, name in enumerate(marks.classes) if _NEGATIVE_NAME.search(name)]
+    xy = marks.xy[~np.isin(marks.label, negative)]
+    on_glass = int((~tissue.contains(xy)).sum())
+    if not tissue.mask.any() or on_glass <= _MOST_ON_GLASS * len(xy):
+        return
+    told = f"{file}: {_marks(on_glass, len(xy))} on glass of {slide.name}"
+    if on_glass <= len(xy) / 2:
+        _warn(f"{told}; they are learned, but compare them with `sparseshot slide --picture`")
+        return
+    cause = _likely_cause(slide, xy, tissue)
+    if cause != _ANOTHER and len(xy) >= _LEAST_MARKS:
+        raise InputError(f"{told}; {cause}. If the marks are right, add --everywhere")
+    _warn(f"{told}; {cause}, or its tissue is not recognised: compare them with `sparseshot slide --picture`")
+
+
+def _likely_cause(slide: Slide, xy: NDArray[np.float64], tissue: TissueMask) -> str:
+    """Return which mistake would put most marks on tissue."""
+    readings = {
+        "they look like µm; convert them to pixels": xy / slide.mpp,
+        "they look like pixels of an image half as large; export them at full size": xy * 2,
+        "they look like pixels of an image a quarter as large; export them at full size": xy * 4,
+        "they look like pixels of an image twice as large; give the marks of this one": xy / 2,
+        "their x and y look swapped; exchange them": xy[:, ::-1],
+    }
+    shares = {
+        cause: float((_on_slide(places, slide) & tissue.contains(places)).mean())
+        for cause, places in readings.items()
+    }
+    best = max(shares.values())
+    if best < _LEAST_EXPLAINED:
+        return _ANOTHER
+    return ", or ".join(cause for cause, share in shares.items() if share > best - 0.02)
+
+
+def _on_slide(xy: NDArray[np.float64], slide: Slide) -> NDArray[np.bool_]:
+    return np.asarray(((xy >= 0) & (xy <= slide.size)).all(axis=1))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, TrainingWarning, stacklevel=3)
+
+
+def _marks(count: int, total: int) -> str:
+    return f"{count:,} of {total:,} marks " + ("lies" if count == 1 else "lie")
 
 
 def check_marks(tables: Sequence[Cells], labelling: Labelling) -> None:
@@ -244,4 +307,6 @@ def describe_classes(labelling: Labelling, tables: Sequence[Cells], *, own_marks
 
 
 def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} ({count:,} marks)" for name, count in counts.items())
+    return ", ".join(
+        f"{name} ({count:,} {'mark' if count == 1 else 'marks'})" for name, count in counts.items()
+    )

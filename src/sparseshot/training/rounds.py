@@ -15,6 +15,7 @@ from sparseshot.training.canvas import BlockCache
 from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import TrainConfig
 from sparseshot.training.prepare import LARGEST_WHOLE_PX, make_canvas
+from sparseshot.work.run_files import ROUNDS
 
 Trainer = Callable[[Sequence[AnnotatedSlide], Path], Checkpoint]
 
@@ -57,7 +58,7 @@ def train_in_rounds(
     """
     marked = list(training)
     for number in range(1, weak.rounds):
-        checkpoint = trainer(marked, folder / "rounds" / str(number))
+        checkpoint = trainer(marked, folder / ROUNDS / str(number))
         network = checkpoint.network()
         marked = [promoted(item, network, config, tau=weak.tau) for item in training]
     return trainer(marked, folder)

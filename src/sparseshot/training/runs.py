@@ -1,7 +1,7 @@
 """Runs: configure, train, evaluate."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -16,14 +16,13 @@ from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import PROFILES, SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.lineage import (
-    SOURCE,
     Parent,
     changes_since_parent,
     check_parent,
     keep_marks,
     parents_of,
 )
-from sparseshot.training.loop import CONFIG, claim, train
+from sparseshot.training.loop import claim, train
 from sparseshot.training.machine import find_device, make_fabric
 from sparseshot.training.mark_checks import (
     check_marks,
@@ -44,7 +43,6 @@ from sparseshot.training.pseudo_labels import (
 )
 from sparseshot.training.rounds import WeakSupervision, train_in_rounds
 from sparseshot.training.starting import (
-    MODEL,
     at_resolution_of,
     continue_run,
     find_start,
@@ -55,9 +53,14 @@ from sparseshot.training.starting import (
     steps_for,
     steps_in,
 )
+from sparseshot.work import Event, Report, ignore
+from sparseshot.work.run_files import CONFIG, MODEL, SOURCE
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+PREPARING = "preparing"
+"""Stage of the events that say what the marks and the start decided."""
 
 _CHOSEN = (
     "task",
@@ -96,8 +99,7 @@ def train_run(
     weak: WeakSupervision | None = None,
     minutes: float | None = None,
     fabric: "Fabric | None" = None,
-    show: bool = True,
-    say: Callable[[str], None] = lambda _: None,
+    report: Report = ignore,
 ) -> Checkpoint:
     """Train on the data, or resume the run in ``folder``; a finished run is only loaded.
 
@@ -109,13 +111,14 @@ def train_run(
         minutes: about how long to train, where the configuration leaves the steps open; None: as long as the
             marks are worth.
         fabric: a custom one, for other machines and strategies.
-        show: show the progress.
-        say: called with the task, if it is chosen here, and with the classes that are learned.
+        report: receives what is chosen here as messages of the stage ``preparing``, then the training.
     """
     weak = weak or WeakSupervision(1)
     check_parent(config, folder)
     if (folder / MODEL).exists():
-        _claimed(config, data, [], folder, weak=weak, minutes=minutes, device=torch.device("cpu"), say=say)
+        _claimed(
+            config, data, [], folder, weak=weak, minutes=minutes, device=torch.device("cpu"), report=report
+        )
         return Checkpoint.load(folder / MODEL)
     fabric = fabric or make_fabric(config.precision)
     fabric.launch()
@@ -124,7 +127,7 @@ def train_run(
     main = fabric.is_global_zero
     if main:  # one process chooses and speaks for all
         config, start = _claimed(
-            config, data, training, folder, weak=weak, minutes=minutes, device=fabric.device, say=say
+            config, data, training, folder, weak=weak, minutes=minutes, device=fabric.device, report=report
         )
     fabric.barrier()
     if not main:
@@ -133,7 +136,7 @@ def train_run(
     def trainer(slides: Sequence[AnnotatedSlide], where: Path) -> Checkpoint:
         slides = with_pseudo_labels(slides, kept_pseudo_labels(folder, slides), config)
         canvases, held_out = prepare(slides, validation, config, by_people=training)
-        return train(config, canvases, held_out, where, start=start, fabric=fabric, show=show)
+        return train(config, canvases, held_out, where, start=start, fabric=fabric, report=report)
 
     with locked(folder) if main else nullcontext():
         if main and data.dataset is None:
@@ -150,7 +153,7 @@ def _claimed(
     weak: WeakSupervision,
     minutes: float | None,
     device: torch.device,
-    say: Callable[[str], None],
+    report: Report,
 ) -> tuple[TrainConfig, Checkpoint | None]:
     """Choose what the configuration leaves open, and record it in the folder, or check it against the record.
 
@@ -159,28 +162,37 @@ def _claimed(
     given = [name for name in _CHOSEN if getattr(config, name) != getattr(TrainConfig(), name)]
     config = with_choices_of(folder, config)
     if training:
-        config = _announced(config, data, training, say)
+        config = _announced(config, data, training, report)
     start: Checkpoint | None = None
     begins = not (folder / MODEL).exists() and not (folder / SOURCE).exists()
     if begins:
         start, sentence = find_start(config)
         if not (folder / CONFIG).exists():
             config = _with_start(
-                config, start, data, training, sentence=sentence, minutes=minutes, device=device, say=say
+                config,
+                start,
+                data,
+                training,
+                sentence=sentence,
+                minutes=minutes,
+                device=device,
+                report=report,
             )
     claim(folder, config)
     if start is not None and config.start not in STARTER_NAMES and has_same_classes(start, config):
         found = find_pseudo_labels(start, training, config)
         keep_pseudo_labels(folder, found)
         if count := sum(map(len, found)):
-            say(f"{count:,} confident predictions are learned as cells, because others were rejected")
+            _say(
+                report, f"{count:,} confident predictions are learned as cells, because others were rejected"
+            )
     parents = parents_of(start, config) if begins else []
     _claim_data(folder / SOURCE, data, weak, given, parents)
     return config, start
 
 
 def _announced(
-    config: TrainConfig, data: TrainingData, training: Sequence[AnnotatedSlide], say: Callable[[str], None]
+    config: TrainConfig, data: TrainingData, training: Sequence[AnnotatedSlide], report: Report
 ) -> TrainConfig:
     """Choose the task by the marks where it is not given, and say what is learned."""
     tables = [item.marks for item in training]
@@ -188,17 +200,17 @@ def _announced(
     if config.task == "auto":
         task, reason = task_of_marks([config.labelling.positives(cells) for cells in tables])
         config = replace(config, task=task)
-        say(f"task {task}, because {reason}; --task overrides it")
+        _say(report, f"task {task}, because {reason}; --task overrides it")
     if not config.radius_um and config.task == "detect" and data.dataset is None:
         positives = [config.labelling.positives(cells) for cells in tables]
         config = replace(config, radius_um=suppression_radius_um(positives))
-        say(f"one detection within {config.radius_um:g} µm, by the marks; --radius-um overrides it")
+        _say(report, f"one detection within {config.radius_um:g} µm, by the marks; --radius-um overrides it")
     if data.dataset is None:
         for item in training:
             warn_of_contradictions(item.marks, config.labelling, item.slide.name)
         classes = classes_of_marks(config.labelling, tables)
         config = replace(config, classes=classes, colors=config.colors or colors_of_marks(classes, tables))
-    say(describe_classes(config.labelling, tables, own_marks=data.dataset is None))
+    _say(report, describe_classes(config.labelling, tables, own_marks=data.dataset is None))
     return config
 
 
@@ -211,7 +223,7 @@ def _with_start(
     sentence: str,
     minutes: float | None,
     device: torch.device,
-    say: Callable[[str], None],
+    report: Report,
 ) -> TrainConfig:
     """Choose the start, its resolution, the steps and the learning rate where not given, and say so."""
     config = replace(config, start=SCRATCH) if start is None else at_resolution_of(start, config)
@@ -220,15 +232,19 @@ def _with_start(
     changes = None
     if start is not None and data.dataset is None and (start.path.parent / SOURCE).is_file():
         changes = changes_since_parent(start.path.parent, training)
-        say(f"marks since then: {changes or 'unknown, because that run kept none'}")
+        _say(report, f"marks since then: {changes or 'unknown, because that run kept none'}")
     knows_cells = start is not None and has_same_classes(start, config)
     if start is not None and changes is not None and knows_cells:
         config = continue_run(config, start, changes.total)
     marks = sum(len(config.labelling.positives(item.marks)) for item in training)
     steps = config.steps or steps_for(marks, from_scratch=start is None)
-    say(f"{sentence}, {steps} steps")
+    _say(report, f"{sentence}, {steps} steps")
     rate = config.learning_rate or rate_for(marks, from_scratch=start is None)
     return replace(fine_tune(config, knows_cells=knows_cells), steps=steps, learning_rate=rate)
+
+
+def _say(report: Report, message: str) -> None:
+    report(Event(PREPARING, message=message))
 
 
 def with_choices_of(folder: Path, config: TrainConfig) -> TrainConfig:

@@ -20,6 +20,7 @@ from sparseshot.training.evaluation import evaluate
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import make_canvas, whole
 from sparseshot.training.starting import save_starter
+from sparseshot.work import Report, ignore
 
 _SIZE_PX = 512
 _HELD_OUT = 16
@@ -34,7 +35,7 @@ def make_starter(
     steps: int,
     seed: int = 0,
     tune_on: Path | None = None,
-    show: bool = True,
+    report: Report = ignore,
 ) -> Checkpoint:
     """Train a starter, or resume; write ``TASK.safetensors`` into the folder.
 
@@ -46,7 +47,7 @@ def make_starter(
         seed: of slides, weights and crops.
         tune_on: folder of the data sets :data:`TUNING_SETS`, whose training patients choose the threshold;
             None: the threshold that is best on synthetic tissue.
-        show: show the progress.
+        report: receives the progress of the training.
     """
     config = TrainConfig(
         task=task,  # type: ignore[arg-type]  # checked there
@@ -65,7 +66,7 @@ def make_starter(
             [make_canvas(item, config) for item in learned],
             [part for item in held_out for part in whole(item, config)],
             folder / task,
-            show=show,
+            report=report,
         )
         checkpoint = replace(checkpoint, threshold=_threshold(checkpoint, held_out, tune_on))
         save_starter(checkpoint, folder / f"{task}.safetensors")

@@ -18,8 +18,8 @@ from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.config import SCRATCH, STARTER, STARTER_NAMES, TrainConfig
 from sparseshot.training.labelling import Labelling
 from sparseshot.training.machine import uses_bfloat16
+from sparseshot.work.run_files import MODEL
 
-MODEL = "model.pt"
 _VERSION = "1"
 _FORMAT = "sparseshot starter"
 _HEAD = "head."

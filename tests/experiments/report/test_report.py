@@ -20,7 +20,7 @@ from sparseshot.experiments.report import make_report, raw_metrics, write_raw_me
 from sparseshot.experiments.report.comparisons import compare
 from sparseshot.experiments.results import plan_path
 from sparseshot.files import write_json
-from sparseshot.pages import Picture, to_html, to_markdown
+from sparseshot.pages import Part, Picture, pictures_of, to_html, to_markdown
 
 FRACTIONS = [0.1, 0.3, 0.6, 1.0]
 
@@ -37,23 +37,23 @@ def sweep(
     return Experiment(name, "A sweep", "What it shows.", tuple(runs))
 
 
-def report_of(out: Path, **options: Any) -> list[str | Picture]:
+def report_of(out: Path, **options: Any) -> list[Part]:
     return make_report(Results.read(out), **options)
 
 
-def text_of(parts: list[str | Picture]) -> str:
+def text_of(parts: list[Part]) -> str:
     return to_markdown(parts, pictures=None).replace("\xa0", " ")
 
 
-def tables(parts: list[str | Picture], *, first: str) -> list[list[list[str]]]:
+def tables(parts: list[Part], *, first: str) -> list[list[list[str]]]:
     """Return the tables whose first column has this title, as rows of cells."""
     texts = [part for part in parts if isinstance(part, str) and part.startswith(f"| {first} |")]
     found = [[re.split(r"\s*\|\s*", line)[1:-1] for line in text.splitlines()] for text in texts]
     return [[table[0], *table[2:]] for table in found]
 
 
-def pictures(parts: list[str | Picture]) -> dict[str, Picture]:
-    return {part.file: part for part in parts if isinstance(part, Picture)}
+def pictures(parts: list[Part]) -> dict[str, Picture]:
+    return pictures_of(parts)
 
 
 def test_the_numbers_on_the_page_are_those_of_the_metrics(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_numbers_on_the_page_are_those_of_the_metrics(tmp_path: Path) -> Non
     assert table[4][5] == "**0.80**"
     area = ((0.5 + 0.7123) / 2 * 0.2 + (0.7123 + 0.5) / 2 * 0.3 + 0.5 * 0.4) / 0.9
     assert table[1][6:] == [f"{area:.3f}", "4"]
-    page = to_html(to_markdown(report_of(tmp_path), pictures=None), title="x", pictures={})
+    page = to_html(report_of(tmp_path))
     assert "<strong>0.71</strong>" in page
 
 
@@ -93,7 +93,7 @@ def test_missing_and_failed_runs_are_shown_as_such(tmp_path: Path) -> None:
     assert "failed" in headline[2]
     text = text_of(parts)
     assert "6 of 8 runs are done, **1 failed**, 1 are missing and shown as –" in text
-    assert "not enough &lt;memory&gt;" in to_html(text, title="x", pictures={})
+    assert "not enough &lt;memory&gt;" in to_html([text])
     assert "`tnbc-segment-ece-0.6-s0`" in text
 
 
@@ -149,7 +149,7 @@ def test_estimates_of_how_much_was_marked_stand_beside_the_truth(tmp_path: Path)
     write_results(tmp_path / "adaptive", sweep(losses=("adaptive", "ce")))
     figure = pictures(report_of(tmp_path / "adaptive"))["marked-share.svg"]
     assert b"<svg" in figure.content
-    (estimates,) = figure.draw.args[0].values()  # type: ignore[attr-defined]
+    (estimates,) = figure.draw.args[0].values()  # type: ignore[union-attr]
     assert [estimate["true"] for estimate in estimates] == pytest.approx(FRACTIONS)
     assert [estimate["found"] for estimate in estimates] == pytest.approx([0.9 * f for f in FRACTIONS])
 

@@ -12,7 +12,7 @@ from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.terminal import progress_bars
 
 if TYPE_CHECKING:
-    from sparseshot.demo import Demo
+    from sparseshot.experiments.demo import Demo
 
 
 @app.command(rich_help_panel=options.TRAINING)
@@ -31,7 +31,7 @@ def demo(
 
     Takes a few minutes on two cores. Run the same command again to resume an interrupted demo.
     """
-    from sparseshot.demo import FULL, QUICK, run_demo
+    from sparseshot.experiments.demo import FULL, QUICK, run_demo
 
     with resumable(), progress_bars() as begin:
         done = run_demo(out, QUICK if quick else FULL, begin=begin)
@@ -53,19 +53,19 @@ def _show(done: "Demo") -> None:
     ]
     print_table(("", "threshold 0.5", "calibrated"), rows)
     echo()
-    best = folder.of_loss(folder.plan.losses[-1])
+    best = folder.run(folder.plan.losses[-1])
     files = {
         "page": folder.page,
         "slide": folder.slide,
         "marks": folder.marks,
-        "QuPath": best.found / "qupath.zip",
-        "GeoParquet": best.cells,
+        "QuPath": best / "found" / "qupath.zip",
+        "GeoParquet": best / "cells.parquet",
     }
     print_table((), list(files.items()))
-    slide, model = shlex.quote(str(folder.slide)), shlex.quote(str(best.run))
+    slide, model, found = (shlex.quote(str(path)) for path in (folder.slide, best, best / "found"))
     echo()
     echo("Open the page in a browser, and drag the marks and the QuPath file onto the slide in QuPath. Then:")
     echo()
     echo(f"  sparseshot predict {model} {slide} --out found     # or any other slide")
     echo("  sparseshot train --slide YOURS.svs --marks YOURS.geojson --task detect --out run")
-    echo(f"  sparseshot studio {slide} {shlex.quote(str(best.found))}     # mark and train in the browser")
+    echo(f"  sparseshot studio {slide} {found}     # mark and train in the browser")

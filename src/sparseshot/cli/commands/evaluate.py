@@ -26,6 +26,8 @@ def evaluate(
     exhaustive_class: options.ExhaustiveClass = "Exhaustive",
     keep_large: options.KeepLarge = False,
     mpp: options.Mpp = None,
+    force_mpp: options.ForceMpp = False,
+    everywhere: options.Everywhere = False,
     out: Annotated[Path | None, Option(help="Folder for the results; default: the run.")] = None,
     device: options.Device = "auto",
     as_json: options.Json = False,
@@ -55,7 +57,12 @@ def evaluate(
     if slide:
         pairs = find_pairs(slide, marks or [], None)
         images, _ = TrainingData(
-            pairs=tuple(pairs), mpp=mpp, exhaustive_class=exhaustive_class, keep_large=keep_large
+            pairs=tuple(pairs),
+            mpp=mpp,
+            force_mpp=force_mpp,
+            everywhere=everywhere,
+            exhaustive_class=exhaustive_class,
+            keep_large=keep_large,
         ).load()
     else:
         data = run_data(run)

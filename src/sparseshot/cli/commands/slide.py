@@ -14,6 +14,7 @@ from sparseshot.cli.output import echo, print_json
 def show_slide(
     file: Annotated[Path, Argument(help="Whole slide, OME-TIFF or plain image.")],
     mpp: options.Mpp = None,
+    force_mpp: options.ForceMpp = False,
     picture: Annotated[Path | None, Option(help="Write a PNG of the slide with its tissue outlined.")] = None,
     as_json: options.Json = False,
 ) -> None:
@@ -23,7 +24,7 @@ def show_slide(
     """
     from sparseshot.images import open_slide, tissue_mask
 
-    with open_slide(file, mpp=mpp) as slide:
+    with open_slide(file, mpp=mpp, force_mpp=force_mpp) as slide:
         tissue = tissue_mask(slide)
         width, height = slide.size
         levels = [

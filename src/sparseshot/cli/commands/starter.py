@@ -8,6 +8,7 @@ from typer import Option
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import echo, print_json
+from sparseshot.terminal import shown_events
 
 
 @app.command(rich_help_panel=options.TRAINING)
@@ -36,8 +37,10 @@ def starter(
 
     made = {}
     for each in ("detect", "segment") if task == "both" else (task,):
-        with resumable():
-            checkpoint = make_starter(each, out, slides=slides, steps=steps, seed=seed, tune_on=tune_on)
+        with resumable(), shown_events() as report:
+            checkpoint = make_starter(
+                each, out, slides=slides, steps=steps, seed=seed, tune_on=tune_on, report=report
+            )
         made[each] = checkpoint.threshold
         if not as_json:
             echo(f"{out / each}.safetensors: {checkpoint.step} steps, threshold {checkpoint.threshold:.3f}")

@@ -33,6 +33,7 @@ def suggest(
         int, Option(min=1, max=100_000, help="Most regions that the network looks at.")
     ] = 2000,
     mpp: options.Mpp = None,
+    force_mpp: options.ForceMpp = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
     as_json: options.Json = False,
@@ -52,11 +53,12 @@ def suggest(
     from sparseshot.prediction.naming import safe_name
     from sparseshot.prediction.slides import find_slides
     from sparseshot.terminal import progress_bars
-    from sparseshot.training.lineage import SOURCE, marks_by_slide
+    from sparseshot.training.lineage import marks_by_slide
     from sparseshot.training.runs import run_data
+    from sparseshot.work.run_files import SOURCE
 
     model = Model.load(run, device=device)
-    opened = [open_slide(path, mpp=mpp) for path in find_slides(slides)]
+    opened = [open_slide(path, mpp=mpp, force_mpp=force_mpp) for path in find_slides(slides)]
     names = [slide.name for slide in opened]
     predicted = {}
     for folder in found or []:

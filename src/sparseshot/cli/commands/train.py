@@ -1,6 +1,5 @@
 """``sparseshot train``: from images and a few marks to a model."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +9,7 @@ from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import complain, echo, print_json
 from sparseshot.errors import InputError
+from sparseshot.terminal import shown_events
 
 
 @app.command(rich_help_panel=options.TRAINING)
@@ -54,6 +54,8 @@ def train(
     keep_large: options.KeepLarge = False,
     radius_um: options.RadiusUm = None,
     mpp: options.Mpp = None,
+    force_mpp: options.ForceMpp = False,
+    everywhere: options.Everywhere = False,
     profile: Annotated[
         Literal["standard", "quick", "paper"],
         Option(help="Settings: the defaults, or as in the paper, small (quick) or at full size."),
@@ -91,7 +93,9 @@ def train(
     if steps is not None and minutes is not None:
         raise InputError("--steps and --minutes both say how long to train; give one of them")
     parent = None if from_ in {None, "starter", "scratch"} else Path(str(from_))
-    begun = (out / "config.json").exists()  # then it may no longer need its parent
+    from sparseshot.work.run_files import CONFIG, LOG, MODEL
+
+    begun = (out / CONFIG).exists()  # then it may no longer need its parent
     options.check_paths(None if begun else parent, root, *(slide or []), *(marks or []), pairs, config)
     from sparseshot.training.annotated import TrainingData
     from sparseshot.training.logs import numbers_of, read_log
@@ -122,11 +126,13 @@ def train(
         marking=marking,
         seed=configuration.seed,
         mpp=mpp,
+        force_mpp=force_mpp,
+        everywhere=everywhere,
         exhaustive_class=exhaustive_class,
         keep_large=keep_large,
     )
     fabric = make_fabric(configuration.precision, device=device)
-    with resumable():
+    with resumable(), shown_events() as report:
         weak = WeakSupervision(rounds, tau)
         checkpoint = train_run(
             configuration,
@@ -135,9 +141,9 @@ def train(
             weak=weak,
             minutes=minutes,
             fabric=fabric,
-            say=partial(echo, err=True),
+            report=report,
         )
-    estimates = numbers_of(read_log(out / "log.csv"), "marked_share")
+    estimates = numbers_of(read_log(out / LOG), "marked_share")
     marked = estimates[-1] if estimates else None
     evidence = checkpoint.evidence
     if evidence is not None and evidence.is_uncertain:
@@ -148,13 +154,13 @@ def train(
             "mark more cells, in other places",
         )
     if as_json:
-        model = {"model": out / "model.pt", "steps": checkpoint.step, "threshold": checkpoint.threshold}
+        model = {"model": out / MODEL, "steps": checkpoint.step, "threshold": checkpoint.threshold}
         print_json(model | {"criterion": checkpoint.criterion, "marked_share": marked})
         return
     threshold = "none: no marks were held out"
     if checkpoint.threshold is not None:
         threshold = f"{checkpoint.threshold:.3f}"
-    echo(f"{out / 'model.pt'}: {checkpoint.step} steps, calibrated threshold {threshold}")
+    echo(f"{out / MODEL}: {checkpoint.step} steps, calibrated threshold {threshold}")
     if marked is not None:
         echo(f"about {marked:.0%} of the cells are marked, as estimated by the loss")
 

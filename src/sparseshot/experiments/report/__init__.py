@@ -1,7 +1,6 @@
 """The report on an output folder: one HTML page, one Markdown file, the figures, the raw metrics."""
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from sparseshot.experiments.report.raw import raw_metrics, write_raw_metrics
 from sparseshot.experiments.report.scores import comparison_section, paper_table_section, summary_section
 from sparseshot.experiments.results import Results
 from sparseshot.files import make_folder, replacing
-from sparseshot.pages import Parts, Picture, to_html, to_markdown
+from sparseshot.pages import Part, Parts, pictures_of, to_markdown, write_page
 
 __all__ = ["make_report", "raw_metrics", "write_raw_metrics", "write_report"]
 
@@ -48,21 +47,19 @@ def make_report(
     return parts + provenance_section(results)
 
 
-def write_report(parts: Sequence[str | Picture], page: Path, *, figures: Path | None = None) -> list[Path]:
+def write_report(parts: Sequence[Part], page: Path, *, figures: Path | None = None) -> list[Path]:
     """Write the page, a Markdown file of the same name beside it and, if asked, the figures as files.
 
     Without ``figures`` the Markdown has text and tables only.
     """
     make_folder(page.parent)
-    pictures = {part.file: part.content for part in parts if isinstance(part, Picture)}
-    title = re.sub(r"\\(\W|_)", r"\1", str(parts[0]).lstrip("# "))  # without the escapes of Markdown
+    write_page(parts, page)
     folder = None if figures is None else Path(os.path.relpath(figures, page.parent)).as_posix()
-    html = to_html(to_markdown(parts, pictures=""), title=title, pictures=pictures)
-    contents = {page: html.encode(), page.with_suffix(".md"): to_markdown(parts, pictures=folder).encode()}
+    contents = {page.with_suffix(".md"): to_markdown(parts, pictures=folder).encode()}
     if figures is not None:
         make_folder(figures)
-        contents |= {figures / file: content for file, content in pictures.items()}
+        contents |= {figures / file: picture.content for file, picture in pictures_of(parts).items()}
     for path, content in contents.items():
         with replacing(path) as temporary:
             temporary.write_bytes(content)
-    return list(contents)
+    return [page, *contents]

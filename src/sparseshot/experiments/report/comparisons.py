@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 
 from sparseshot.errors import InputError
 from sparseshot.experiments.experiment import Experiment, Method, Run, Subject
@@ -17,7 +18,7 @@ FEW = (0.1, 0.2, 0.3, 0.4)
 
 @dataclass(frozen=True)
 class Spread:
-    """A score over seeds.
+    """A score over seeds: its mean, its range, and the standard error of the mean.
 
     >>> str(Spread.of([0.7, 0.74])), str(Spread.of([0.7]))
     ('0.72 ±0.02', '0.70')
@@ -26,16 +27,16 @@ class Spread:
     mean: float
     low: float
     high: float
-    seeds: int
+    error: float | None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Return the mean and the range."""
-        return cls(sum(values) / len(values), min(values), max(values), len(values))
+        """Return the spread of some values; one value has no standard error."""
+        error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
+        return cls(fmean(values), min(values), max(values), error)
 
     def __str__(self) -> str:
-        spread = f" ±{(self.high - self.low) / 2:.2f}" if self.seeds > 1 else ""
-        return f"{self.mean:.2f}{spread}"
+        return f"{self.mean:.2f}" + ("" if self.error is None else f" ±{self.error:.2f}")
 
 
 Curve = Mapping[float, Spread]

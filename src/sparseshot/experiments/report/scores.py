@@ -40,7 +40,7 @@ def summary_section(results: Results, comparisons: Sequence[Comparison], focus: 
     state += f", {missing} are missing and shown as –" if missing else ""
     parts.append(
         f"{state}. Scores are given at threshold 0.5, as in the paper, and at the threshold calibrated from "
-        "held-out marks; ± is half the range over seeds."
+        "held-out marks; ± is the standard error of the mean over seeds."
     )
     return parts + _headline(comparisons, focus)
 

@@ -13,14 +13,13 @@ import pytest
 
 from sparseshot.cells import read_cells
 from sparseshot.cli import main
-from sparseshot.demo import QUICK, Demo, DemoPlan, run_demo, stages
-from sparseshot.demo.demo_folder import DemoFolder
-from sparseshot.demo.demo_page import make_page
-from sparseshot.demo.judging import judge
-from sparseshot.demo.loss_worker import find_cells
 from sparseshot.errors import OutputError, SparseshotError
+from sparseshot.experiments import running
+from sparseshot.experiments.demo import QUICK, Demo, DemoFolder, DemoPlan, find_on_slide, run_demo
+from sparseshot.experiments.demo_page import make_page
 from sparseshot.files import locked
 from sparseshot.images import open_slide
+from sparseshot.pages import to_html
 from sparseshot.prediction import read_prediction
 from sparseshot.terminal import Begin, Report
 
@@ -66,7 +65,7 @@ def copy(made: tuple[Demo, list[Step]], tmp_path: Path) -> DemoFolder:
 @pytest.fixture
 def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        stages, "worker_command", lambda loss: (sys.executable, "-c", "raise SystemExit('started')")
+        running, "_command", lambda folder: (sys.executable, "-c", "raise SystemExit('started')")
     )
 
 
@@ -92,10 +91,10 @@ def test_everything_is_there(made: tuple[Demo, list[Step]]) -> None:
         assert slide.size == (700, 500)
         assert slide.mpp == pytest.approx(0.25)
     for loss in TINY.losses:
-        own = folder.of_loss(loss)
-        cells = read_cells(own.cells)
-        assert len(cells) == len(read_prediction(own.found)) == len(read_cells(own.found / "qupath.zip"))
-    assert {title for title, _, _ in steps} == {"slide", "ce", "ece", "page"}
+        own = folder.run(loss)
+        cells, found = read_cells(own / "cells.parquet"), own / "found"
+        assert len(cells) == len(read_prediction(found)) == len(read_cells(found / "qupath.zip"))
+    assert {title for title, _, _ in steps} == {"slide", "runs", "page"}
     assert all(total is None or 0 <= done <= total for _, done, total in steps)
     assert half_written(folder.path) == []
 
@@ -104,10 +103,10 @@ def test_the_scores_are_of_what_was_found(made: tuple[Demo, list[Step]]) -> None
     demo, _ = made
     truth = read_cells(demo.folder.truth)
     for loss, numbers in demo.numbers["losses"].items():
-        own = demo.folder.of_loss(loss)
+        own = demo.folder.run(loss)
         for point, cells in (
-            ("calibrated", read_prediction(own.found)),
-            ("half", read_prediction(own.candidates)),
+            ("calibrated", read_prediction(own / "found")),
+            ("half", read_prediction(own / "candidates")),
         ):
             score = numbers[point]
             assert cells.score is not None
@@ -172,8 +171,8 @@ def test_only_what_is_missing_is_made(copy: DemoFolder) -> None:
 @pytest.mark.usefixtures("no_worker")
 def test_a_worker_that_fails_is_an_error(copy: DemoFolder) -> None:
     copy.page.unlink()
-    copy.of_loss("ece").speed.unlink()
-    with pytest.raises(SparseshotError, match=r"ece: ended with code 1: started; more is in .*output\.txt"):
+    (copy.run("ece") / "metrics.json").unlink()
+    with pytest.raises(SparseshotError, match=r"ece: .*ended with code 1: started; more is in .*output\.txt"):
         run_demo(copy.path, TINY)
     assert not copy.page.exists()
 
@@ -199,25 +198,26 @@ def test_a_demo_of_another_size_is_left_alone(copy: DemoFolder) -> None:
 
 
 def test_a_broken_plan_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "demo.json").write_text('{"what": 1}')
-    with pytest.raises(SparseshotError, match=r"demo\.json"):
+    (tmp_path / "plan.json").write_text('{"what": 1}')
+    with pytest.raises(SparseshotError, match=r"plan\.json"):
         run_demo(tmp_path, TINY)
 
 
 # Replaces a training that is writing a file, and that ends when its standard input closes.
 BUSY = """
-import os, pathlib
-pathlib.Path("ece/.model.x.part.pt").write_bytes(b"half a model")
-pathlib.Path("ece/pid").write_text(str(os.getpid()))
+import os, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+(folder / ".model.x.part.pt").write_bytes(b"half a model")
+(folder / "pid").write_text(str(os.getpid()))
 os.read(0, 1)
 """
 
 
 def test_ctrl_c_leaves_nothing_half_written(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     copy.page.unlink()
-    copy.of_loss("ece").speed.unlink()
-    monkeypatch.setattr(stages, "worker_command", lambda loss: (sys.executable, "-c", BUSY))
-    pid = copy.of_loss("ece").path / "pid"
+    (copy.run("ece") / "metrics.json").unlink()
+    monkeypatch.setattr(running, "_command", lambda folder: (sys.executable, "-c", BUSY, str(folder)))
+    pid = copy.run("ece") / "pid"
 
     def press(done: int, total: int | None = None, note: str = "") -> None:
         if pid.exists():
@@ -231,16 +231,16 @@ def test_ctrl_c_leaves_nothing_half_written(copy: DemoFolder, monkeypatch: pytes
     assert not copy.page.exists()
 
 
-def test_a_killed_loss_resumes(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = copy.of_loss("ece")
-    before = contents(own.found)
-    for path in (own.speed, own.cells):
-        path.unlink()
-    shutil.rmtree(own.found)
-    monkeypatch.chdir(copy.path)
-    find_cells(DemoFolder.open(Path()), "ece")
-    assert contents(own.found) == before
-    assert own.speed.is_file()
+def test_a_killed_loss_resumes(made: tuple[Demo, list[Step]], tmp_path: Path) -> None:
+    shutil.copytree(made[0].folder.path, tmp_path / "out")
+    folder = DemoFolder.open(tmp_path / "out")
+    own = folder.run("ece")
+    before = contents(own / "found")
+    (own / "cells.parquet").unlink()
+    shutil.rmtree(own / "found")
+    metrics = find_on_slide(TINY.run("ece"), made[0].folder.path, own)
+    assert contents(own / "found") == before
+    assert metrics["evaluation"]["half"]["pooled"] == made[0].numbers["losses"]["ece"]["half"]["f1"]
 
 
 def test_only_one_process_works_in_a_folder(copy: DemoFolder) -> None:
@@ -252,7 +252,7 @@ def test_only_one_process_works_in_a_folder(copy: DemoFolder) -> None:
 def test_the_command(
     copy: DemoFolder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparseshot.demo.QUICK", TINY)
+    monkeypatch.setattr("sparseshot.experiments.demo.QUICK", TINY)
     copy.page.unlink()
     assert main(["demo", "--quick", "--out", str(copy.path), "--json"]) == 0
     numbers = json.loads(capsys.readouterr().out)
@@ -261,15 +261,17 @@ def test_the_command(
     said = capsys.readouterr()
     assert "finished before" in said.out
     assert said.err == ""
-    for path in (copy.page, copy.slide, copy.marks, copy.of_loss("ece").cells):
+    for path in (copy.page, copy.slide, copy.marks, copy.run("ece") / "cells.parquet"):
         assert str(path) in said.out
     for each in numbers["losses"].values():
         assert f"{each['half']['f1']:.3f}" in said.out
 
 
-def test_three_losses_fit_on_the_page(copy: DemoFolder) -> None:
-    shutil.copytree(copy.of_loss("ece").path, copy.of_loss("adaptive").path)
+def test_three_losses_fit_on_the_page(copy: DemoFolder, made: tuple[Demo, list[Step]]) -> None:
     folder = DemoFolder(copy.path, replace(copy.plan, losses=("ce", "ece", "adaptive")))
-    page = make_page(folder, judge(folder, seconds=1.0, resumed=False))
+    shutil.copytree(folder.run("ece"), folder.run("adaptive"))
+    numbers = made[0].numbers
+    losses = numbers["losses"] | {"adaptive": {**numbers["losses"]["ece"], "title": "Adaptive"}}
+    page = to_html(make_page(folder, {**numbers, "losses": losses}))
     assert page.count("<img ") == 3 + 3 + 8 + 2
-    assert "Adaptive exclusive cross-entropy, calibrated: " in page
+    assert "Adaptive, calibrated: " in page

@@ -1,6 +1,6 @@
 """One run: train, evaluate, draw panels, write metrics.
 
-Each run has a process, ``python -m sparseshot.experiments.performing FOLDER``.
+Each run has a process, ``python -m sparseshot.experiments.run_worker FOLDER``.
 """
 
 import json
@@ -20,16 +20,17 @@ import torch
 from sparseshot.cluster.executor import end_with_parent
 from sparseshot.errors import SparseshotWarning
 from sparseshot.experiments.clicks import spend_clicks
-from sparseshot.experiments.experiment import Run
+from sparseshot.experiments.demo import find_on_slide
+from sparseshot.experiments.experiment import SYNTHETIC, Run
 from sparseshot.experiments.panels import write_panels
-from sparseshot.experiments.results import ERROR, METRICS, ROUNDS, RUN, RunFile
+from sparseshot.experiments.results import ERROR, METRICS, RUN, RunFile
 from sparseshot.files import read_as, write_json
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.checkpoint import Checkpoint, versions
 from sparseshot.training.evaluation import evaluate
-from sparseshot.training.loop import LAST
 from sparseshot.training.runs import train_run
+from sparseshot.work.run_files import LAST, ROUNDS
 
 
 def main(folder: Path) -> int:
@@ -51,7 +52,7 @@ def perform(run: Run, root: Path | None, folder: Path) -> None:
     """Perform a run, or finish an interrupted one; its metrics are written last."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
-        metrics = (_with_clicks if run.method.policy else _with_marks)(run, root, folder)
+        metrics = _metrics(run, root, folder)
     for warning in caught:
         warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
     texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
@@ -59,11 +60,19 @@ def perform(run: Run, root: Path | None, folder: Path) -> None:
     write_json(folder / METRICS, {"run": run, **metrics, **circumstances, "warnings": list(texts)})
 
 
+def _metrics(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
+    if run.method.policy:
+        return _with_clicks(run, root, folder)
+    if run.subject.dataset == SYNTHETIC and root is not None:
+        return find_on_slide(run, root, folder)
+    return _with_marks(run, root, folder)
+
+
 def _with_marks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     start = time.perf_counter()
     resumed = (folder / LAST).exists()
     source = run.subject.source(root, fraction=run.fraction, seed=run.seed)
-    checkpoint = train_run(run.config(), source, folder, weak=run.method.weak, show=False)
+    checkpoint = train_run(run.config(), source, folder, weak=run.method.weak)
     trained = time.perf_counter()
     test = run.subject.test_images(root)
     evaluation = evaluate(checkpoint, test)

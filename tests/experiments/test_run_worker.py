@@ -10,8 +10,8 @@ from tests.training.blobs import blobs
 
 from sparseshot.experiments import Experiment, read_experiment, run_experiment
 from sparseshot.experiments.panels import read_panel
-from sparseshot.experiments.performing import exclusive_recalls, perform
 from sparseshot.experiments.results import Result, run_folder
+from sparseshot.experiments.run_worker import exclusive_recalls, perform
 from sparseshot.files import make_folder
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.starting import load_starter
