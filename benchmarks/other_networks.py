@@ -29,10 +29,10 @@ from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.images.slide import Grid
+from sparseshot.models.device import uses_bfloat16
 from sparseshot.models.inference import TILE_PX, forward
 from sparseshot.prediction import Model
 from sparseshot.prediction.compiled_network import STREAMS, compiled_network, import_openvino
-from sparseshot.training.machine import uses_bfloat16
 
 NUCLEUS_UM = 8
 """Diameter of a nucleus that Cellpose would rescale."""

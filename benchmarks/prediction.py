@@ -32,13 +32,13 @@ from sparseshot.cells.suppression import settle
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import TissueMask, open_slide, read_region
 from sparseshot.images.slide import Box, Grid, Slide, SlideDefaults
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.colour import network_input
+from sparseshot.models.config import TrainConfig
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import TILE_PX
 from sparseshot.models.windows import plan
 from sparseshot.prediction import Model, Throughput, predict_slide
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
 
 SIZE_PX = 12_288
 BLOCK_PX = 2048

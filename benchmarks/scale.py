@@ -20,9 +20,9 @@ from benchmarks.timing import print_table
 from sparseshot.cells import subset
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.metrics import match_cells
+from sparseshot.models.config import TrainConfig
 from sparseshot.prediction import Model, Progress, predict_slide, read_prediction
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import prepare
 

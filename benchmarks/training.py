@@ -12,8 +12,8 @@ from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.losses import make_loss
 from sparseshot.models.colour import network_input
+from sparseshot.models.config import TrainConfig
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import prepare

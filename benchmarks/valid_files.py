@@ -18,12 +18,12 @@ from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.variant import Variant
 from sparseshot.experiments.experiment_file import read_experiment
 from sparseshot.experiments.results import Results
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import TrainConfig
 from sparseshot.models.windows import WindowLayout
 from sparseshot.prediction.manifest import MANIFEST, File, Manifest, Shard
 from sparseshot.prediction.summary import SUMMARY, read_summary
 from sparseshot.training.annotated import TrainingData
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.logs import COLUMNS, read_log
 from sparseshot.training.loop import claim
 from sparseshot.training.pairs import pairs_in_csv

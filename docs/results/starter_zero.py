@@ -7,9 +7,10 @@ from pathlib import Path
 from tables import HERE
 
 from sparseshot.datasets import load_dataset
+from sparseshot.models.config import STARTER_NAMES
+from sparseshot.models.model_files import load_model
 from sparseshot.training.annotated import open_samples
 from sparseshot.training.evaluation import evaluate
-from sparseshot.training.starting import STARTER_NAMES, load_model
 
 SETS = {"detect": ("tnbc", "monuseg", "brca_m2c", "wbc_zheng"), "segment": ("tnbc", "monuseg", "wbc_zheng")}
 

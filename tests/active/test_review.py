@@ -11,7 +11,7 @@ import shapely
 from sparseshot.active.review import ReviewNote, add_review, is_proposed, is_rejected, review_region
 from sparseshot.cells import Cells, read_cells
 from sparseshot.errors import InputError, TrainingWarning
-from sparseshot.training.labelling import REJECTED, Labelling
+from sparseshot.models.labelling import REJECTED, Labelling
 from sparseshot.training.mark_checks import warn_of_contradictions
 
 REGION = shapely.box(0, 0, 100, 100)

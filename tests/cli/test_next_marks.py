@@ -15,7 +15,7 @@ from sparseshot.cells import Cells, read_cells
 from sparseshot.cli import main
 from sparseshot.metrics import Evidence, ScoreHistogram
 from sparseshot.metrics.intervals import Interval
-from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training.lineage import kept_marks
 
 

@@ -53,7 +53,7 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert half_written(tmp_path) == []
     assert not (tmp_path / "run" / "model.pt").exists()
     # The tests of the loop resume it; here it is enough that the steps were kept.
-    from sparseshot.training.checkpoint import Checkpoint
+    from sparseshot.models.checkpoint import Checkpoint
 
     assert 0 < Checkpoint.load(tmp_path / "run" / "last.pt").step < 3000
 

@@ -9,8 +9,8 @@ from tests.experiments.tiny_data import own_images
 
 from sparseshot.cli import main
 from sparseshot.files import locked
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training import TrainConfig
-from sparseshot.training.checkpoint import Checkpoint
 
 # One value other than the default for each setting, as TOML.
 SETTINGS = {

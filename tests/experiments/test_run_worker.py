@@ -13,8 +13,8 @@ from sparseshot.experiments.panels import read_panel
 from sparseshot.experiments.results import Result, run_folder
 from sparseshot.experiments.run_worker import exclusive_recalls, perform
 from sparseshot.files import make_folder
+from sparseshot.models.model_files import load_starter
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.starting import load_starter
 
 
 def experiment(tmp_path: Path, **grid: object) -> Experiment:

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import SlideError
 from sparseshot.images.slide import Box, Grid, SlideDefaults, read_region
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.colour import network_input
+from sparseshot.models.config import TrainConfig
 from sparseshot.prediction.model import Model
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
 
 
 class Darkness(nn.Module):

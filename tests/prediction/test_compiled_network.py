@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import InputError, OutputError
 from sparseshot.images.slide import Grid
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import TrainConfig
+from sparseshot.models.model_files import load_model
 from sparseshot.prediction import Model, predict_slide, read_prediction
 from sparseshot.prediction import compiled_network as engines
 from sparseshot.prediction.manifest import MANIFEST, Manifest
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
-from sparseshot.training.starting import load_model
 
 SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1100), tissue_fraction=0.8)
 SMALL, LARGE = Grid(512, 512, 1.0, 0.5), Grid(40_000, 40_000, 1.0, 0.5)

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import InputError
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import TrainConfig
+from sparseshot.models.model_files import load_model
 from sparseshot.prediction import Model, onnx_file, predict_slide, read_prediction
 from sparseshot.prediction.onnx_file import write_onnx
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
-from sparseshot.training.starting import load_model
 
 SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1100), tissue_fraction=0.8)
 

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid
 from sparseshot.images.slide import SlideDefaults
+from sparseshot.models.config import TrainConfig
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.runs import PREPARING
 from sparseshot.work import Event, Report
 

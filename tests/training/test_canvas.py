@@ -11,10 +11,10 @@ from tests.training.blobs import ArraySlide, tiny_config
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
+from sparseshot.models.labelling import Labelling
 from sparseshot.models.task import CERTAIN_BACKGROUND, IGNORED
 from sparseshot.training.canvas import BlockCache, Canvas
 from sparseshot.training.crops import CropSource
-from sparseshot.training.labelling import Labelling
 
 
 def noise(width: int, height: int) -> NDArray[np.uint8]:

@@ -19,10 +19,10 @@ from sparseshot.errors import (
     SparseshotWarning,
     TrainingWarning,
 )
+from sparseshot.models.labelling import SUGGESTED, Labelling
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.canvas import BlockCache
-from sparseshot.training.labelling import SUGGESTED, Labelling
 from sparseshot.training.mark_checks import describe_classes
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
 from sparseshot.training.prepare import prepare

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from sparseshot.cells import Cells
 from sparseshot.errors import TrainingWarning
 from sparseshot.images import Box
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
-from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.held_out import calibrate, gather_evidence
 from sparseshot.training.pictures import COLOURS, TITLES, picture_row, write_picture

@@ -13,8 +13,9 @@ from tests.training.blobs import blobs, saying, tiny_config
 from sparseshot.cells import Cells
 from sparseshot.errors import CheckpointError, FormatError
 from sparseshot.images import open_slide
+from sparseshot.models.checkpoint import Checkpoint, fingerprint
+from sparseshot.models.model_files import load_model
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
-from sparseshot.training.checkpoint import Checkpoint, fingerprint
 from sparseshot.training.lineage import (
     MarkChanges,
     changes_since,
@@ -25,7 +26,6 @@ from sparseshot.training.lineage import (
     recorded_parents,
 )
 from sparseshot.training.runs import train_run
-from sparseshot.training.starting import load_model
 
 
 def image_with_marks(folder: Path, *, keep: int) -> TrainingData:

@@ -17,11 +17,11 @@ from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, TrainingWarning
 from sparseshot.losses import LOSSES, make_loss
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import TrainConfig
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.crops import CropSource
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.logs import RunLog, numbers_of, read_log
@@ -107,7 +107,7 @@ import sys
 from pathlib import Path
 import torch
 from sparseshot.training import loop
-from sparseshot.training.machine import make_fabric
+from sparseshot.models.device import make_fabric
 from sparseshot.training.prepare import prepare
 from tests.training.blobs import marked_blobs, tiny_config
 learn, steps = loop._Run.learn, []

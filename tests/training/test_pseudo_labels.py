@@ -13,11 +13,11 @@ from tests.training.test_known_network import DarkestOfEight
 from torch import nn
 
 from sparseshot.cells import Cells
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.labelling import REJECTED
 from sparseshot.training import pseudo_labels
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.canvas import BlockCache
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.labelling import REJECTED
 from sparseshot.training.prepare import make_canvas
 from sparseshot.training.pseudo_labels import find_pseudo_labels, kept_pseudo_labels, with_pseudo_labels
 from sparseshot.training.runs import train_run

@@ -13,11 +13,11 @@ from sparseshot.cells import Cells
 from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import Box
+from sparseshot.models.config import STARTER_NAMES
+from sparseshot.models.model_files import load_model, load_starter
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.config import STARTER_NAMES
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.starter import make_starter
-from sparseshot.training.starting import load_model, load_starter
 
 SLIDE = SyntheticTissue(seed=11, size_px=(700, 600), mpp=0.5, tissue_fraction=1.0)
 

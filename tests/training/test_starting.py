@@ -9,18 +9,16 @@ from tests.training.blobs import tiny_config
 
 from sparseshot.cli import options
 from sparseshot.errors import CheckpointError, SparseshotError, TrainingWarning
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import SCRATCH, STARTER_NAMES, TrainConfig
+from sparseshot.models.model_files import load_model, load_starter, save_starter
 from sparseshot.models.tasks import TASKS
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.starting import (
     at_resolution_of,
     begin_from,
     find_start,
     fine_tune,
     has_same_classes,
-    load_model,
-    load_starter,
-    save_starter,
     steps_for,
     steps_in,
 )
@@ -80,7 +78,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_starter_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparseshot.training.starting._VERSION", "0")
+    monkeypatch.setattr("sparseshot.models.model_files._VERSION", "0")
     save_starter(random_model(tiny_config("detect")), tmp_path / "detect.safetensors")
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="not a starter of this version"):

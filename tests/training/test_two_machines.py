@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from tests.experiments.tiny_data import TINY_SETTINGS, own_images
 
-from sparseshot.training.checkpoint import Checkpoint
+from sparseshot.models.checkpoint import Checkpoint
 
 CHOOSE_APART = """
 import sys, time
 from pathlib import Path
 from sparseshot.training import runs
 from sparseshot.training.annotated import TrainingData
-from sparseshot.training.machine import make_fabric
+from sparseshot.models.device import make_fabric
 from tests.training.blobs import saying, tiny_config
 fabric, said, folder = make_fabric("32", device="cpu"), [], Path(sys.argv[1])
 def timed(*_):

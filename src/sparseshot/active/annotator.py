@@ -21,9 +21,9 @@ from sparseshot.errors import InputError, unknown_name
 from sparseshot.images import Box, TileGrid
 from sparseshot.metrics import match_cells
 from sparseshot.models.detect import MATCH_RADIUS_UM
+from sparseshot.models.labelling import REJECTED
 from sparseshot.prediction.model import Model
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.labelling import REJECTED
 
 REGION_UM = 64.0
 """Side of the regions that are marked or reviewed as a whole."""

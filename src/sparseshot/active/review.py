@@ -13,7 +13,7 @@ from sparseshot.cells import Cells
 from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
 from sparseshot.models.detect import MATCH_RADIUS_UM
-from sparseshot.training.labelling import REJECTED
+from sparseshot.models.labelling import REJECTED
 
 HIGHEST_PROPOSED = 0.9999
 """Highest score of a mark that a model proposed; marks made by hand have 1."""
@@ -59,7 +59,7 @@ def review_region(
     """Return the marks of a region that a person has declared done, and the region as exhaustive.
 
     Accepted predictions keep their score, below 1; marks made by hand have a score of 1, and rejected
-    predictions are of class :data:`~sparseshot.training.labelling.REJECTED`. A rejected prediction
+    predictions are of class :data:`~sparseshot.models.labelling.REJECTED`. A rejected prediction
     within 3 µm of an added mark was moved, and is left out. So is what lies outside of the region.
 
     Args:

@@ -19,12 +19,12 @@ from sparseshot.errors import InputError
 from sparseshot.files import write_json
 from sparseshot.images import Box, Grid, Slide, TileGrid, tissue_mask
 from sparseshot.models.detect import MATCH_RADIUS_UM
+from sparseshot.models.labelling import SUGGESTED
 from sparseshot.prediction.export import read_shards
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import slide_identity
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.labelling import SUGGESTED
 
 SIDE_UM = 150.0
 MOST_CANDIDATES = 2000

@@ -18,10 +18,10 @@ from sparseshot.experiments.experiment import SYNTHETIC, Run
 from sparseshot.experiments.results import RUN, RunFile
 from sparseshot.files import make_folder, read_as, replacing, write_json
 from sparseshot.images import Box, Grid, open_slide
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import SCRATCH, TrainConfig
 from sparseshot.prediction.model import Model
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import SCRATCH, TrainConfig
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import prepare

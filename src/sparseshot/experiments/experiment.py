@@ -12,8 +12,8 @@ from typing import Any
 from sparseshot.datasets import dataset_info, load_dataset
 from sparseshot.datasets.layout import find_layout
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
+from sparseshot.models.config import TrainConfig
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData, open_samples
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.pairs import pairs_in_csv
 from sparseshot.training.rounds import WeakSupervision
 from sparseshot.training.runs import make_config
@@ -194,7 +194,7 @@ class Method:
         rounds: trainings in a row; 1 is ordinary training.
         tau: probability from which a prediction becomes a mark of the next round.
         paper: its row in the paper's table, if the experiment reproduces one.
-        settings: of :class:`~sparseshot.training.config.TrainConfig`; they override those of the experiment.
+        settings: of :class:`~sparseshot.models.config.TrainConfig`; they override those of the experiment.
         policy: how a simulated annotator spends clicks, a name of
             :data:`sparseshot.active.annotator.POLICIES`; empty: marks are chosen once, at random.
     """
@@ -225,8 +225,8 @@ class Run:
         method: the loss and its options.
         fraction: of the marks that are kept; above 1 their number; with a policy, the number of clicks.
         seed: of the choice of marks, the weights and everything else that is random.
-        profile: a name of :data:`sparseshot.training.config.PROFILES`.
-        settings: of :class:`~sparseshot.training.config.TrainConfig`; they override the profile.
+        profile: a name of :data:`sparseshot.models.config.PROFILES`.
+        settings: of :class:`~sparseshot.models.config.TrainConfig`; they override the profile.
     """
 
     subject: Subject

@@ -9,8 +9,8 @@ from PIL import Image
 
 from sparseshot.files import replacing
 from sparseshot.images import Grid
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.training.pictures import picture_row
 
 FOLDER = "panels"

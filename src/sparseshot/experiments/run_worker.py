@@ -26,8 +26,8 @@ from sparseshot.experiments.panels import write_panels
 from sparseshot.experiments.results import ERROR, METRICS, RUN, RunFile
 from sparseshot.files import read_as, write_json
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
+from sparseshot.models.checkpoint import Checkpoint, versions
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.checkpoint import Checkpoint, versions
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.runs import train_run
 from sparseshot.work.run_files import LAST, ROUNDS

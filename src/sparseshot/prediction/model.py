@@ -13,8 +13,11 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from sparseshot.errors import InputError, SparseshotError
 from sparseshot.images import Grid, TissueMask
 from sparseshot.metrics import ExpectedQuality, expected_quality
+from sparseshot.models.checkpoint import Checkpoint, fingerprint
+from sparseshot.models.device import Precision, find_device, uses_bfloat16
 from sparseshot.models.finder import Finder, SlideFrame
 from sparseshot.models.inference import forward
+from sparseshot.models.model_files import load_model
 from sparseshot.models.task import Task
 from sparseshot.prediction.compiled_network import (
     STREAMS,
@@ -23,9 +26,6 @@ from sparseshot.prediction.compiled_network import (
     compiled_network,
     is_worthwhile,
 )
-from sparseshot.training.checkpoint import Checkpoint, fingerprint
-from sparseshot.training.machine import Precision, find_device, uses_bfloat16
-from sparseshot.training.starting import load_model
 
 
 @dataclass(frozen=True, eq=False)

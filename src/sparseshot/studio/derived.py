@@ -6,9 +6,9 @@ from sparseshot.cells import Cells
 from sparseshot.cells.near import is_inside, is_near
 from sparseshot.losses.adaptive import exclusion_probability
 from sparseshot.metrics.matching import match_points
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.studio.found_cells import FoundCells
-from sparseshot.training.checkpoint import Checkpoint
 
 COMPARED = ("found by both", "only the first", "only the second")
 _COMPARED_COLORS = ((255, 255, 255), (230, 159, 0), (86, 180, 233))

@@ -11,8 +11,8 @@ import numpy as np
 import shapely
 
 from sparseshot.cells import Cells
+from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.journal import Event, Journal
-from sparseshot.training.labelling import REJECTED
 
 NEGATIVE = "not a cell"
 """Class of the marks that say where no cell is."""

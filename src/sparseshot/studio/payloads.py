@@ -7,9 +7,9 @@ from fastapi import Path as InPath
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sparseshot.errors import InputError
+from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.found_cells import Area
 from sparseshot.studio.marks import NEGATIVE, Item
-from sparseshot.training.labelling import REJECTED
 
 SlideId = Annotated[str, InPath(pattern="^[0-9]{1,9}$")]
 ResultId = Annotated[str, InPath(pattern="^[rf][0-9]{1,9}(x|-[rf][0-9]{1,9})?$")]

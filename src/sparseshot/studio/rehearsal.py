@@ -12,11 +12,11 @@ import numpy as np
 
 from sparseshot.cells import Cells
 from sparseshot.errors import SparseshotError
+from sparseshot.models.config import TrainConfig
 from sparseshot.prediction import Model
 from sparseshot.prediction.area import predict_area
 from sparseshot.studio.project import Project
 from sparseshot.training.annotated import TrainingData
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.runs import train_run
 
 _APART_UM = 100.0

@@ -9,9 +9,9 @@ from sparseshot.active import add_review, is_proposed, review_region
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_near
 from sparseshot.models.detect import MATCH_RADIUS_UM
+from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.journal import Event
 from sparseshot.studio.marks import NEGATIVE, Item, MarkBook, items_of, place_of
-from sparseshot.training.labelling import REJECTED
 
 
 def judged(book: MarkBook, slide: str, found: Cells, *, accept: bool) -> list[Item]:

@@ -15,6 +15,7 @@ from sparseshot.cells import Cells, read_cells
 from sparseshot.errors import DataNotFoundError, InputError, SparseshotError
 from sparseshot.images import tissue_mask
 from sparseshot.metrics import ExpectedQuality, expected_quality
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.studio.derived import compared, excluded, exclusion
 from sparseshot.studio.found_cells import Area, FoundCells
 from sparseshot.studio.jobs import FEW_MARKS_THRESHOLD, MARKS, RUN, Jobs
@@ -23,7 +24,6 @@ from sparseshot.studio.project import Project
 from sparseshot.studio.slide_results import FoundIndexes, SlideResult
 from sparseshot.studio.slide_tiles import ByteCache, SlideTiles
 from sparseshot.studio.suggesting import NextRegions, read_next
-from sparseshot.training.checkpoint import Checkpoint
 from sparseshot.work.run_files import MODEL
 
 _OVERLAY_BYTES = 32 * 2**20

@@ -19,7 +19,11 @@ import torch
 from sparseshot.cells import read_cells
 from sparseshot.errors import OutputError, SlideError, SparseshotError
 from sparseshot.files import locked, read_as, read_json, write_json
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import STARTER, TrainConfig
 from sparseshot.models.finder import LOWEST_SCORE
+from sparseshot.models.labelling import REJECTED, Labelling
+from sparseshot.models.model_files import load_model
 from sparseshot.prediction import Measuring, Model, Progress, Throughput, predict_slide
 from sparseshot.prediction.area import predict_area
 from sparseshot.studio.jobs import (
@@ -42,13 +46,10 @@ from sparseshot.studio.rehearsal import rehearse
 from sparseshot.studio.slide_results import SlideResult
 from sparseshot.studio.suggesting import Superseded, write_next
 from sparseshot.training.annotated import TrainingData
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import STARTER, TrainConfig
-from sparseshot.training.labelling import REJECTED, Labelling
 from sparseshot.training.logs import read_log
 from sparseshot.training.mark_checks import task_of_marks
 from sparseshot.training.runs import run_data, train_run
-from sparseshot.training.starting import load_model, steps_for, steps_in
+from sparseshot.training.starting import steps_for, steps_in
 from sparseshot.work.run_files import CONFIG, LOG
 
 _NICE = 10

@@ -1,8 +1,8 @@
 """Training from annotated slides: crops, the loop, checkpoints, thresholds, evaluation."""
 
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import TrainConfig
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.loop import train
 from sparseshot.training.rounds import WeakSupervision

@@ -17,9 +17,9 @@ from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import read_json
 from sparseshot.images import Box, Slide, TissueMask, open_slide, tissue_mask
 from sparseshot.images.fingerprint import file_fingerprint
+from sparseshot.models.config import TrainConfig
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import Region, look_at
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.mark_checks import marks_on, without_suggestions
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid, Slide
+from sparseshot.models.labelling import UNUSED, Labelling
 from sparseshot.models.task import CERTAIN_BACKGROUND, IGNORED, UNANNOTATED, Points
-from sparseshot.training.labelling import UNUSED, Labelling
 
 BLOCK_PX = 512
 WHITE = 255

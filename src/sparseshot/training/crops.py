@@ -13,9 +13,9 @@ from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.images.readahead import work_ahead
 from sparseshot.models.colour import draw_stain_jitter
+from sparseshot.models.config import TrainConfig
 from sparseshot.models.task import Points
 from sparseshot.training.canvas import BlockCache, Canvas
-from sparseshot.training.config import TrainConfig
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 _AHEAD = 3  # batches prepared while the network works

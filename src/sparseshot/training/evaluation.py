@@ -21,9 +21,9 @@ from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.files import write_json
 from sparseshot.images import Box, Grid
 from sparseshot.metrics import AreaCounts, Counts, bootstrap_interval, f1_score
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.checkpoint import Checkpoint
 
 LADDER = np.unique(np.concatenate([np.linspace(0.01, 0.99, 99), 1 / (1 + np.exp(-np.arange(-8, 8.01, 0.1)))]))
 """Thresholds among which the best is chosen."""

@@ -15,11 +15,11 @@ from torch import nn
 
 from sparseshot.images import Box
 from sparseshot.metrics import Calibration, Evidence, ScoreHistogram, calibrate_threshold
+from sparseshot.models.config import TrainConfig
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.inference import CONTEXT_PX, Region
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.config import TrainConfig
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from scipy.spatial import cKDTree
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.errors import CheckpointError, FormatError
 from sparseshot.files import read_json
+from sparseshot.models.checkpoint import Checkpoint, fingerprint
+from sparseshot.models.config import SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.checkpoint import Checkpoint, fingerprint
-from sparseshot.training.config import SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.mark_checks import class_of
 from sparseshot.work.run_files import LAST, MARKS, MODEL, SOURCE
 

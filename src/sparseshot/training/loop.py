@@ -14,15 +14,15 @@ from sparseshot.errors import CheckpointError, InputError, OutputError, Sparsesh
 from sparseshot.files import make_folder, read_text, replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
 from sparseshot.metrics import Interval
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.colour import jittered_network_input
+from sparseshot.models.config import TrainConfig
+from sparseshot.models.device import make_fabric
 from sparseshot.training.canvas import Canvas
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.crops import CropBatch, CropSource
 from sparseshot.training.exclusion_watch import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, calibrate, gather_evidence
 from sparseshot.training.logs import RunLog, progress_note
-from sparseshot.training.machine import make_fabric
 from sparseshot.training.starting import begin_from, find_start, rate_for
 from sparseshot.work import Event, Report, ignore
 from sparseshot.work.run_files import BEST, CONFIG, LAST, MODEL

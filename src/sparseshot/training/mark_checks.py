@@ -17,7 +17,7 @@ from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.images import Slide, TissueMask
 from sparseshot.images.pixel_size import SAME_MPP
-from sparseshot.training.labelling import NEGATIVE, SUGGESTED, Labelling
+from sparseshot.models.labelling import NEGATIVE, SUGGESTED, Labelling
 
 _NEGATIVE_NAME = re.compile(r"debris|art[ei]fact|other|ignore|negative|background|\bnot?\b", re.IGNORECASE)
 

@@ -11,9 +11,9 @@ from sparseshot.cells import Cells
 from sparseshot.files import replacing
 from sparseshot.images import Box, Grid
 from sparseshot.metrics import match_points
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.checkpoint import Checkpoint
 
 COLOURS = {
     "marks": (255, 200, 0),

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import TrainingWarning
 from sparseshot.images import Box, Grid, TileGrid, TissueMask
+from sparseshot.models.config import TrainConfig
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache, Canvas
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.held_out import HeldOut
 from sparseshot.training.mark_checks import check_marks
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.near import is_inside, is_near
 from sparseshot.images import Grid
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import TrainConfig
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.inference import CONTEXT_PX
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.prepare import squares_around
 
 PER_NEGATIVE = 2

@@ -9,11 +9,11 @@ from torch import nn
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import TrainConfig
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import TrainConfig
 from sparseshot.training.prepare import LARGEST_WHOLE_PX, make_canvas
 from sparseshot.work.run_files import ROUNDS
 

@@ -11,9 +11,11 @@ import torch
 
 from sparseshot.errors import DataNotFoundError, InputError, OutputError, unknown_name
 from sparseshot.files import locked, make_folder, read_json, read_text, read_toml, write_json
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import PROFILES, SCRATCH, STARTER_NAMES, TrainConfig
+from sparseshot.models.device import find_device, make_fabric
+from sparseshot.models.model_files import load_model
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import PROFILES, SCRATCH, STARTER_NAMES, TrainConfig
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.lineage import (
     Parent,
@@ -23,7 +25,6 @@ from sparseshot.training.lineage import (
     parents_of,
 )
 from sparseshot.training.loop import claim, train
-from sparseshot.training.machine import find_device, make_fabric
 from sparseshot.training.mark_checks import (
     check_marks,
     classes_of_marks,
@@ -48,7 +49,6 @@ from sparseshot.training.starting import (
     find_start,
     fine_tune,
     has_same_classes,
-    load_model,
     rate_for,
     steps_for,
     steps_in,

@@ -13,13 +13,13 @@ import numpy as np
 from sparseshot.datasets import load_dataset
 from sparseshot.datasets.synthetic import varied_tissue
 from sparseshot.files import locked
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import SCRATCH, TrainConfig
+from sparseshot.models.model_files import save_starter
 from sparseshot.training.annotated import AnnotatedSlide, open_samples
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import SCRATCH, TrainConfig
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import make_canvas, whole
-from sparseshot.training.starting import save_starter
 from sparseshot.work import Report, ignore
 
 _SIZE_PX = 512

@@ -1,93 +1,25 @@
 """What a run starts from: the starter, another run, or random weights; and how long it then learns."""
 
-import json
 import math
 import time
 import warnings
 from dataclasses import replace
-from importlib.resources import files
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from sparseshot.errors import CheckpointError, SparseshotError, TrainingWarning
-from sparseshot.files import replacing
+from sparseshot.errors import SparseshotError, TrainingWarning
 from sparseshot.losses import make_loss
-from sparseshot.training.checkpoint import Checkpoint
-from sparseshot.training.config import SCRATCH, STARTER, STARTER_NAMES, TrainConfig
-from sparseshot.training.labelling import Labelling
-from sparseshot.training.machine import uses_bfloat16
-from sparseshot.work.run_files import MODEL
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import SCRATCH, STARTER, STARTER_NAMES, TrainConfig
+from sparseshot.models.device import uses_bfloat16
+from sparseshot.models.labelling import Labelling
+from sparseshot.models.model_files import load_model, load_starter
 
-_VERSION = "1"
-_FORMAT = "sparseshot starter"
 _HEAD = "head."
 _MANY_MARKS = 3000
 _SHARE_OF_STEPS = 0.8
 """Share of the time of a run that goes into steps; the rest is validation."""
-
-
-def load_model(name: Path | str) -> Checkpoint:
-    """Load a model: a run by its folder, a model file, or a starter by its name."""
-    path = Path(name)
-    if str(name) in STARTER_NAMES and not path.exists():
-        return load_starter(STARTER_NAMES[str(name)])
-    return Checkpoint.load(path / MODEL if path.is_dir() else path)
-
-
-def load_starter(task: str, *, path: Path | None = None) -> Checkpoint:
-    """Load the starter of a task from the package, or from a file."""
-    from safetensors import SafetensorError, safe_open  # noqa: PLC0415  only when a starter is used
-
-    path = path or Path(str(files("sparseshot") / "models" / "starters" / f"{task}.safetensors"))
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            weights = {name: _widened(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(path, f"cannot be read as a starter ({error})") from error
-    if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
-        raise CheckpointError(
-            path,
-            f"is not a starter of this version ({metadata.get('format')} {metadata.get('version')}, not "
-            f"{_FORMAT} {_VERSION}); install sparseshot again",
-        )
-    checkpoint = Checkpoint(
-        TrainConfig.from_json(metadata["config"], source=path),
-        weights,
-        int(metadata["step"]),
-        threshold=float(metadata["threshold"]),
-        versions=json.loads(metadata["versions"]),
-        path=path,
-    )
-    checkpoint.network()  # raises if the network has changed since
-    return checkpoint
-
-
-def save_starter(checkpoint: Checkpoint, path: Path) -> None:
-    """Write a model as a starter, in half precision."""
-    from safetensors.torch import save_file  # noqa: PLC0415
-
-    weights = {
-        name: (weight.half() if weight.is_floating_point() else weight).contiguous()
-        for name, weight in checkpoint.weights.items()
-    }
-    metadata = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "config": checkpoint.config.to_json(),
-        "step": str(checkpoint.step),
-        "threshold": str(checkpoint.threshold),
-        "versions": json.dumps(checkpoint.versions),
-        "licence": "Apache-2.0",
-    }
-    with replacing(path) as temporary:
-        save_file(weights, temporary, metadata=metadata)
-
-
-def _widened(weight: Tensor) -> Tensor:
-    return weight.float() if weight.is_floating_point() else weight
 
 
 def find_start(config: TrainConfig) -> tuple[Checkpoint | None, str]:

@@ -27,10 +27,10 @@ def quality(
     """
     options.check_paths(run, *(found or []))
     from sparseshot.metrics import expected_quality
+    from sparseshot.models.checkpoint import fingerprint
+    from sparseshot.models.model_files import load_model
     from sparseshot.prediction.manifest import MANIFEST, Manifest
     from sparseshot.prediction.summary import expected_on_slide, read_summary
-    from sparseshot.training.checkpoint import fingerprint
-    from sparseshot.training.starting import load_model
 
     checkpoint = load_model(run)
     evidence, threshold = checkpoint.evidence, checkpoint.threshold

@@ -97,9 +97,9 @@ def train(
 
     begun = (out / CONFIG).exists()  # then it may no longer need its parent
     options.check_paths(None if begun else parent, root, *(slide or []), *(marks or []), pairs, config)
+    from sparseshot.models.device import make_fabric
     from sparseshot.training.annotated import TrainingData
     from sparseshot.training.logs import numbers_of, read_log
-    from sparseshot.training.machine import make_fabric
     from sparseshot.training.pairs import find_pairs
     from sparseshot.training.rounds import WeakSupervision
     from sparseshot.training.runs import make_config, train_run

@@ -13,8 +13,8 @@ from tests.prediction.networks import random_detector, save
 
 from sparseshot.cli import main
 from sparseshot.errors import CheckpointError
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training import TrainConfig
-from sparseshot.training.checkpoint import Checkpoint
 
 KEYS = ("format", "version", "config", "weights", "step", "threshold", "criterion", "state", "versions")
 NEEDED = tuple(key for key in KEYS if key not in {"threshold", "criterion"})

@@ -11,10 +11,10 @@ from typing import Any, Literal, Self, get_args
 
 from sparseshot.errors import FormatError, InputError
 from sparseshot.losses import make_loss
+from sparseshot.models.device import Precision
+from sparseshot.models.labelling import Labelling
 from sparseshot.models.task import Task
 from sparseshot.models.tasks import TASKS
-from sparseshot.training.labelling import Labelling
-from sparseshot.training.machine import Precision
 
 _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {

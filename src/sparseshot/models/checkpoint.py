@@ -17,7 +17,7 @@ from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.metrics import Evidence, Interval, ScoreHistogram
 from sparseshot.metrics.score_histogram import BINS
-from sparseshot.training.config import TrainConfig
+from sparseshot.models.config import TrainConfig
 
 _FORMAT = "sparseshot checkpoint"
 _VERSION = 1

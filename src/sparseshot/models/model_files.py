@@ -1,0 +1,78 @@
+"""Model files: those of runs, and the starters in the package."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+from torch import Tensor
+
+from sparseshot.errors import CheckpointError
+from sparseshot.files import replacing
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import STARTER_NAMES, TrainConfig
+from sparseshot.work.run_files import MODEL
+
+_VERSION = "1"
+_FORMAT = "sparseshot starter"
+
+
+def load_model(name: Path | str) -> Checkpoint:
+    """Load a model: a run by its folder, a model file, or a starter by its name."""
+    path = Path(name)
+    if str(name) in STARTER_NAMES and not path.exists():
+        return load_starter(STARTER_NAMES[str(name)])
+    return Checkpoint.load(path / MODEL if path.is_dir() else path)
+
+
+def load_starter(task: str, *, path: Path | None = None) -> Checkpoint:
+    """Load the starter of a task from the package, or from a file."""
+    from safetensors import SafetensorError, safe_open  # noqa: PLC0415  only when a starter is used
+
+    path = path or Path(str(files("sparseshot") / "models" / "starters" / f"{task}.safetensors"))
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            weights = {name: _widened(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(path, f"cannot be read as a starter ({error})") from error
+    if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
+        raise CheckpointError(
+            path,
+            f"is not a starter of this version ({metadata.get('format')} {metadata.get('version')}, not "
+            f"{_FORMAT} {_VERSION}); install sparseshot again",
+        )
+    checkpoint = Checkpoint(
+        TrainConfig.from_json(metadata["config"], source=path),
+        weights,
+        int(metadata["step"]),
+        threshold=float(metadata["threshold"]),
+        versions=json.loads(metadata["versions"]),
+        path=path,
+    )
+    checkpoint.network()  # raises if the network has changed since
+    return checkpoint
+
+
+def save_starter(checkpoint: Checkpoint, path: Path) -> None:
+    """Write a model as a starter, in half precision."""
+    from safetensors.torch import save_file  # noqa: PLC0415
+
+    weights = {
+        name: (weight.half() if weight.is_floating_point() else weight).contiguous()
+        for name, weight in checkpoint.weights.items()
+    }
+    metadata = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "config": checkpoint.config.to_json(),
+        "step": str(checkpoint.step),
+        "threshold": str(checkpoint.threshold),
+        "versions": json.dumps(checkpoint.versions),
+        "licence": "Apache-2.0",
+    }
+    with replacing(path) as temporary:
+        save_file(weights, temporary, metadata=metadata)
+
+
+def _widened(weight: Tensor) -> Tensor:
+    return weight.float() if weight.is_floating_point() else weight
