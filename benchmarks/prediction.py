@@ -33,7 +33,7 @@ from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import TissueMask, open_slide, read_region
 from sparseshot.images.slide import Box, Grid, Slide, SlideDefaults
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.colour import network_input
+from sparseshot.models.color import network_input
 from sparseshot.models.config import TrainConfig
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import TILE_PX

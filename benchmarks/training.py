@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.losses import make_loss
-from sparseshot.models.colour import network_input
+from sparseshot.models.color import network_input
 from sparseshot.models.config import TrainConfig
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.logs import numbers_of, read_log

@@ -15,7 +15,7 @@ from tests.images import slide_files
 from tests.images.hostile_files import read_slide
 
 from sparseshot.cells import Cells, read_cells, write_cells
-from sparseshot.cells.variant import Variant
+from sparseshot.cells.simulation import Variant
 from sparseshot.experiments.experiment_file import read_experiment
 from sparseshot.experiments.results import Results
 from sparseshot.models.checkpoint import Checkpoint

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sparseshot.cells import Cells, Variant, choose_marks, nested_subsets, subset
 from sparseshot.cells.keys import keys_of
-from sparseshot.cells.variant import source_hash
+from sparseshot.cells.simulation import source_hash
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 
 TENTHS = [k / 10 for k in range(1, 11)]

@@ -20,7 +20,7 @@ from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.held_out import calibrate, gather_evidence
-from sparseshot.training.pictures import COLOURS, TITLES, picture_row, write_picture
+from sparseshot.training.pictures import COLORS, TITLES, picture_row, write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, promoted, train_in_rounds
 
@@ -196,7 +196,7 @@ def test_the_picture_is_written(task: str, tmp_path: Path) -> None:
 def test_a_colour_has_one_meaning_and_no_panel_is_empty(task: str, tmp_path: Path) -> None:
     from PIL import Image
 
-    assert len(set(COLOURS.values())) == len(COLOURS)
+    assert len(set(COLORS.values())) == len(COLORS)
     network: nn.Module = DarkIsCell() if task == "segment" else DarkestOfEight()
     config = tiny_config(task)
     checkpoint = _Known(config, network.state_dict(), 1)

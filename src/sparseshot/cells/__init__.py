@@ -2,12 +2,10 @@
 
 from sparseshot.cells.formats.registry import read_cells, write_cells
 from sparseshot.cells.large import without_large_outlines
-from sparseshot.cells.marking import MARKINGS, choose_marks
 from sparseshot.cells.raster import rasterise
-from sparseshot.cells.subsets import nested_subsets, subset
+from sparseshot.cells.simulation import MARKINGS, Variant, choose_marks, nested_subsets, subset
 from sparseshot.cells.table import Cells
 from sparseshot.cells.trace import trace
-from sparseshot.cells.variant import Variant
 
 __all__ = [
     "MARKINGS",

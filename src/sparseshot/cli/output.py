@@ -19,8 +19,8 @@ def echo(line: object = "", *, err: bool = False) -> None:
 
 def complain(kind: Literal["error", "warning"], line: object) -> None:
     """Print an error or a warning to standard error, in colour on a terminal."""
-    colour = typer.colors.RED if kind == "error" else typer.colors.YELLOW
-    typer.secho(f"{kind}: {printable(line)}", fg=colour, err=True)
+    color = typer.colors.RED if kind == "error" else typer.colors.YELLOW
+    typer.secho(f"{kind}: {printable(line)}", fg=color, err=True)
 
 
 def print_json(value: object) -> None:

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.experiments.demo import CURVE_THRESHOLDS, DemoFolder, matched
-from sparseshot.experiments.report.drawing import COLOURS, STYLE, as_svg
+from sparseshot.experiments.report.drawing import COLORS, STYLE, as_svg
 from sparseshot.experiments.results import METRICS
 from sparseshot.files import read_as
 from sparseshot.images import Box, Slide, open_slide
@@ -24,10 +24,10 @@ from sparseshot.terminal import duration
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.work.run_files import LOG
 
-_COLOURS = {"found": (0, 168, 102), "missed": (245, 163, 0), "false": (18, 56, 255)}
+_COLORS = {"found": (0, 168, 102), "missed": (245, 163, 0), "false": (18, 56, 255)}
 _SHAPES: tuple[Shape, ...] = ("ring", "dot", "cross")
 """They differ too, for readers who cannot tell the colours apart."""
-_OTHER_COLOUR = "#009E73"
+_OTHER_COLOR = "#009E73"
 _CHART_INCHES = (5.2, 3.2)
 _OVERVIEW_PX, _CLOSE_PX = 1000, 560
 _POINTS = ("half", "calibrated")
@@ -93,7 +93,7 @@ def _scores(numbers: Mapping[str, Any]) -> str:
 
 def _slide_section(folder: DemoFolder, numbers: Mapping[str, Any]) -> Parts:
     """Return the slide, its marks, and the cells that each loss found and missed."""
-    truth, marks = (_coloured(read_cells(path).xy) for path in (folder.truth, folder.marks))
+    truth, marks = (_colored(read_cells(path).xy) for path in (folder.truth, folder.marks))
     titles = {loss: each["title"] for loss, each in numbers["losses"].items()}
     seen = {
         (loss, point): _judged(read_cells(folder.truth), folder.run(loss), point)
@@ -137,13 +137,13 @@ def _judged(truth: Cells, run: Path, point: str) -> Cells:
     """Return the true and the predicted cells with the classes found, missed and false."""
     cells, matching = matched(run, point, truth)
     missed, false = np.delete(truth.xy, matching.truth, 0), np.delete(cells.xy, matching.found, 0)
-    return _coloured(truth.xy[matching.truth], missed, false)
+    return _colored(truth.xy[matching.truth], missed, false)
 
 
-def _coloured(*places: NDArray[np.float64]) -> Cells:
+def _colored(*places: NDArray[np.float64]) -> Cells:
     """Return found, missed and false cells, by their places; marks look like found cells."""
     label = np.repeat(range(len(places)), [len(xy) for xy in places])
-    return Cells(np.concatenate(places), label=label, classes=_COLOURS, colors=_COLOURS.values())
+    return Cells(np.concatenate(places), label=label, classes=_COLORS, colors=_COLORS.values())
 
 
 def _counts(cells: Cells) -> str:
@@ -185,12 +185,12 @@ def _draw_f1(folder: DemoFolder, numbers: Mapping[str, Any]) -> bytes:
         axis = canvas.subplots()
         axis.axvline(0.5, color="#9aa3ad", lw=1, ls=":")
         for loss, own in numbers["losses"].items():
-            colour = COLOURS.get(loss, _OTHER_COLOUR)
+            color = COLORS.get(loss, _OTHER_COLOR)
             f1 = read_as(folder.run(loss) / METRICS, dict[str, Any])["f1"]
-            axis.plot(CURVE_THRESHOLDS, f1, color=colour, lw=2, label=own["title"])
+            axis.plot(CURVE_THRESHOLDS, f1, color=color, lw=2, label=own["title"])
             for point, marker in zip(_POINTS, "so", strict=True):
                 x, y = own[point]["threshold"], own[point]["f1"]
-                line = axis.plot(x, y, marker, color=colour, markeredgecolor="white", markersize=9, zorder=3)
+                line = axis.plot(x, y, marker, color=color, markeredgecolor="white", markersize=9, zorder=3)
                 line[0].set_clip_on(False)
         axis.set_xlabel("threshold")
         axis.set_ylabel("F1")
@@ -208,7 +208,7 @@ def _draw_excluded(folder: DemoFolder) -> bytes:
         for loss in folder.plan.losses:
             lines = [line for line in read_log(folder.run(loss) / LOG) if line.get("excluded")]
             share = [100 * value for value in numbers_of(lines, "excluded")]
-            axis.plot(numbers_of(lines, "step"), share, color=COLOURS.get(loss, _OTHER_COLOUR), lw=2)
+            axis.plot(numbers_of(lines, "step"), share, color=COLORS.get(loss, _OTHER_COLOR), lw=2)
         axis.set_xlabel("training step")
         axis.set_ylabel("excluded, %")
         axis.set_ylim(bottom=0)

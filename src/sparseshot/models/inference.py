@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Slide, TissueMask
-from sparseshot.models.colour import network_input
+from sparseshot.models.color import network_input
 from sparseshot.models.finder import Finder, Part, SlideFrame
 from sparseshot.models.task import Task
 from sparseshot.models.windows import Window, window_over

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells.formats.geoparquet import measurement_names
 from sparseshot.cells.formats.points_csv import with_apostrophe
-from sparseshot.cells.shape_measures import ORIENTATION
+from sparseshot.cells.measures.shape_measures import ORIENTATION
 from sparseshot.errors import FormatError, utf8
 from sparseshot.files import replacing
 from sparseshot.prediction.manifest import Manifest

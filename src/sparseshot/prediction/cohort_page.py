@@ -30,7 +30,7 @@ _ACROSS = 3
 _BLUR_BINS = 1.2
 _SHOWN = ("Area µm^2", "Circularity", "Hematoxylin OD mean", "Eosin OD mean", "DAB OD mean", "within 50 µm")
 """Ends of the names of the measurements whose distributions are drawn; all are in the table."""
-_COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
+_COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
 
 
 def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
@@ -183,9 +183,9 @@ def _thumbnail(slide: CohortSlide, density: NDArray[np.float32], top: float) -> 
         overview = file.convert("RGB")
     scale = _THUMBNAIL_PX / max(overview.size)
     size = (max(1, round(overview.width * scale)), max(1, round(overview.height * scale)))
-    colours = colormaps["inferno"](np.clip(density / top, 0, 1), bytes=True)[..., :3]
+    colors = colormaps["inferno"](np.clip(density / top, 0, 1), bytes=True)[..., :3]
     both = Image.new("RGB", (2 * _THUMBNAIL_PX + 8, _THUMBNAIL_PX), "white")
-    for k, image in enumerate((overview, Image.fromarray(np.ascontiguousarray(colours)))):
+    for k, image in enumerate((overview, Image.fromarray(np.ascontiguousarray(colors)))):
         small = image.resize(size, Image.Resampling.BILINEAR if k else Image.Resampling.BOX)
         place = k * (_THUMBNAIL_PX + 8) + (_THUMBNAIL_PX - size[0]) // 2, (_THUMBNAIL_PX - size[1]) // 2
         both.paste(small, place)
@@ -210,7 +210,7 @@ def _draw_distributions(slides: Sequence[CohortSlide]) -> bytes:
         left = np.zeros(len(slides))
         for k, name in enumerate(classes):
             width = np.array([slide.summary.per_mm2(slide.summary.counts.get(name, 0)) for slide in slides])
-            axes[0].barh(place, width, left=left, height=0.7, color=_COLOURS[k % len(_COLOURS)])
+            axes[0].barh(place, width, left=left, height=0.7, color=_COLORS[k % len(_COLORS)])
             left += width
         axes[0].set_title("cells per mm²", fontsize=8)
         for axis, name in zip(axes[1:], names, strict=True):

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from sparseshot.errors import InputError
 from sparseshot.images import Grid
-from sparseshot.models.colour import network_input
+from sparseshot.models.color import network_input
 from sparseshot.models.inference import evaluating, forward
 
 EngineName = Literal["auto", "eager", "openvino"]

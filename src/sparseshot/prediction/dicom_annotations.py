@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sparseshot import __version__
 from sparseshot.cells import Cells
 from sparseshot.cells.formats.options import optional
-from sparseshot.cells.shape_measures import AREA, LENGTH
+from sparseshot.cells.measures.shape_measures import AREA, LENGTH
 from sparseshot.errors import FormatError, InputError, SparseshotWarning
 from sparseshot.files import replacing
 from sparseshot.images.dicom_series import series_files, series_uid

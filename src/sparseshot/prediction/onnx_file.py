@@ -13,7 +13,7 @@ from torch import nn
 
 from sparseshot.errors import InputError
 from sparseshot.files import replacing
-from sparseshot.models.colour import network_input
+from sparseshot.models.color import network_input
 from sparseshot.models.inference import evaluating
 from sparseshot.prediction.model import Model
 

@@ -16,7 +16,7 @@ from sparseshot.images import Box, Grid, Slide
 from sparseshot.images.tissue import read_overview
 from sparseshot.pages import Parts, Picture, code, escape, table
 from sparseshot.prediction.density import Density
-from sparseshot.prediction.slide_pictures import PNG_LEVEL, class_colours, draw_cells, jpeg
+from sparseshot.prediction.slide_pictures import PNG_LEVEL, class_colors, draw_cells, jpeg
 from sparseshot.prediction.summary import PredictionSummary
 
 DENSITY_PICTURE = "density.png"
@@ -49,9 +49,9 @@ class Overview:
 
     def add(self, cells: Cells) -> None:
         """Draw cells in the colours of their classes."""
-        colours = class_colours(cells)[:_GREYS]
-        self._palette[: len(colours)] = colours
-        number = (cells.label % len(colours)).astype(np.uint8)
+        colors = class_colors(cells)[:_GREYS]
+        self._palette[: len(colors)] = colors
+        number = (cells.label % len(colors)).astype(np.uint8)
         x, y = self.grid.from_level0(cells.xy).astype(np.intp).T
         height, width = self.pixels.shape
         for dy, dx in self._disc.tolist():

@@ -28,18 +28,18 @@ def draw_cells(slide: Slide, box: Box, cells: Cells, *, side_px: int, shapes: Se
     """
     large, corner, scale = _square(slide, box, side_px)
     draw = ImageDraw.Draw(large)
-    colours = class_colours(cells)
+    colors = class_colors(cells)
     for index in np.flatnonzero(cells.label >= 0).tolist():
-        colour = "#" + colours[cells.label[index]].tobytes().hex()
+        color = "#" + colors[cells.label[index]].tobytes().hex()
         if cells.outline is None:
             x, y = ((cells.xy[index] - corner) * scale).tolist()
-            _draw_shape(draw, x, y, shapes[cells.label[index]] if shapes else "ring", colour)
+            _draw_shape(draw, x, y, shapes[cells.label[index]] if shapes else "ring", color)
             continue
         for part in shapely.get_parts(cells.outline[index]):
             ring = (shapely.get_coordinates(shapely.get_exterior_ring(part)) - corner) * scale
             places = [tuple(place) for place in ring.tolist()]
             draw.line(places, fill="#fff", width=7, joint="curve")
-            draw.line(places, fill=colour, width=4, joint="curve")
+            draw.line(places, fill=color, width=4, joint="curve")
     return jpeg(large.resize((side_px, side_px), Image.Resampling.LANCZOS))
 
 
@@ -55,17 +55,17 @@ def _square(slide: Slide, box: Box, side_px: int) -> tuple[Image.Image, NDArray[
     return large, grid.to_level0((x0, y0)), _FINER / grid.downsample
 
 
-def _draw_shape(draw: ImageDraw.ImageDraw, x: float, y: float, shape: Shape, colour: str) -> None:
+def _draw_shape(draw: ImageDraw.ImageDraw, x: float, y: float, shape: Shape, color: str) -> None:
     """Draw a shape with a white edge."""
     match shape:
         case "ring":
             draw.ellipse(_around(x, y, 21), outline="#fff", width=9)
-            draw.ellipse(_around(x, y, 19), outline=colour, width=5)
+            draw.ellipse(_around(x, y, 19), outline=color, width=5)
         case "dot":
             draw.ellipse(_around(x, y, 14), fill="#fff")
-            draw.ellipse(_around(x, y, 11), fill=colour)
+            draw.ellipse(_around(x, y, 11), fill=color)
         case "cross":
-            for fill, width in (("#fff", 12), (colour, 7)):
+            for fill, width in (("#fff", 12), (color, 7)):
                 draw.line((x - 13, y - 13, x + 13, y + 13), fill=fill, width=width)
                 draw.line((x - 13, y + 13, x + 13, y - 13), fill=fill, width=width)
 
@@ -79,10 +79,10 @@ def inside(xy: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:
     return np.asarray(((xy >= box[:2]) & (xy < box[2:])).all(axis=1))
 
 
-def class_colours(cells: Cells) -> NDArray[np.uint8]:
+def class_colors(cells: Cells) -> NDArray[np.uint8]:
     """Return ``(classes + 1, 3)``: the colour of each class, and grey for cells without one."""
-    colours = cells.colors or ((213, 94, 0),) * len(cells.classes)
-    return np.array([*colours, (90, 90, 90)], np.uint8)
+    colors = cells.colors or ((213, 94, 0),) * len(cells.classes)
+    return np.array([*colors, (90, 90, 90)], np.uint8)
 
 
 def jpeg(image: Image.Image) -> bytes:

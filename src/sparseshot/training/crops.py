@@ -12,7 +12,7 @@ from torch import Tensor
 from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.images.readahead import work_ahead
-from sparseshot.models.colour import draw_stain_jitter
+from sparseshot.models.color import draw_stain_jitter
 from sparseshot.models.config import TrainConfig
 from sparseshot.models.task import Points
 from sparseshot.training.canvas import BlockCache, Canvas

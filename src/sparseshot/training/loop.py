@@ -15,7 +15,7 @@ from sparseshot.files import make_folder, read_text, replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
 from sparseshot.metrics import Interval
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.colour import jittered_network_input
+from sparseshot.models.color import jittered_network_input
 from sparseshot.models.config import TrainConfig
 from sparseshot.models.device import make_fabric
 from sparseshot.training.canvas import Canvas

@@ -15,7 +15,7 @@ from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.training.annotated import AnnotatedSlide
 
-COLOURS = {
+COLORS = {
     "marks": (255, 200, 0),
     "truth": (255, 255, 255),
     "found": (0, 225, 245),
@@ -110,7 +110,7 @@ def _drawn(image: NDArray[np.uint8], cells: Cells, grid: Grid, kind: str) -> NDA
 
 def _tinted(image: NDArray[np.uint8], where: NDArray[np.bool_], kind: str) -> NDArray[np.uint8]:
     tinted = image.copy()
-    tinted[where] = (0.45 * image[where] + 0.55 * np.array(COLOURS[kind])).astype(np.uint8)
+    tinted[where] = (0.45 * image[where] + 0.55 * np.array(COLORS[kind])).astype(np.uint8)
     return tinted
 
 
@@ -118,5 +118,5 @@ def _dots(image: NDArray[np.uint8], xy: NDArray[np.float64], kind: str) -> NDArr
     picture = Image.fromarray(image)
     draw = ImageDraw.Draw(picture)
     for x, y in xy:
-        draw.ellipse((x - 3, y - 3, x + 3, y + 3), outline=COLOURS[kind], width=2)
+        draw.ellipse((x - 3, y - 3, x + 3, y + 3), outline=COLORS[kind], width=2)
     return np.asarray(picture)

@@ -432,8 +432,8 @@ def test_one_fraction_makes_bars(tmp_path: Path) -> None:
     (comparison,) = compare(Results.read(tmp_path))
     drawing = pictures(report_of(tmp_path))["tnbc-segment-curves.svg"].content.decode()
     for row in comparison.rows:
-        colour = {"ece": "#0072b2", "ce": "#d55e00"}[row.method.name]
-        bars = re.findall(rf'<path [^>]*clip-path=[^>]*style="fill: {colour}"/>', drawing)
+        color = {"ece": "#0072b2", "ce": "#d55e00"}[row.method.name]
+        bars = re.findall(rf'<path [^>]*clip-path=[^>]*style="fill: {color}"/>', drawing)
         assert len(bars) == 2, "one for each threshold"
     assert "30\xa0% of the marks" in drawing
 

@@ -71,7 +71,7 @@ def predict(
     """
     is_starter = options.is_starter(run)
     options.check_paths(None if is_starter else run, *slides)
-    from sparseshot.cells.stains import STAINS
+    from sparseshot.cells.measures.stains import STAINS
     from sparseshot.images import open_slide
     from sparseshot.prediction import Measuring, Model, Throughput
     from sparseshot.prediction.also import check_also, write_also

@@ -16,7 +16,7 @@ from sparseshot.experiments.results import POINTS, Result
 from sparseshot.training.logs import numbers_of
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; a loss has the same one everywhere.
-COLOURS = {
+COLORS = {
     "ece": "#0072B2",
     "adaptive": "#E69F00",
     "ce": "#D55E00",
@@ -63,29 +63,29 @@ def draw_curves(comparison: Comparison) -> bytes:
     # Those above 1 are numbers of marks.
     shown = [fraction for fraction in comparison.fractions if bars or fraction <= 1]
     further = iter(_FURTHER * (1 + len(comparison.rows) // len(_FURTHER)))
-    colours = [COLOURS.get(row.method.name) or next(further) for row in comparison.rows]
+    colors = [COLORS.get(row.method.name) or next(further) for row in comparison.rows]
     with rc_context(STYLE):
         height = 3.8 + 0.2 * ((len(comparison.rows) + 1) // _LEGEND_COLUMNS)
         canvas = Figure(figsize=(9.6, height), layout="constrained")
         axes = canvas.subplots(1, 2, sharey=True)
         for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
-            for place, (row, colour) in enumerate(zip(comparison.rows, colours, strict=True)):
+            for place, (row, color) in enumerate(zip(comparison.rows, colors, strict=True)):
                 curve = {f: spread for f, spread in row.curves[point].items() if f in shown}
                 paper, name = row.paper, row.method.title
                 low, high = ([getattr(s, end) for s in curve.values()] for end in ("low", "high"))
                 means = [spread.mean for spread in curve.values()]
                 if bars:
-                    axis.bar([place] * len(means), means, width=0.7, color=colour, label=name)
+                    axis.bar([place] * len(means), means, width=0.7, color=color, label=name)
                     axis.vlines([place] * len(means), low, high, color="#222222", lw=1.5)
                     values = [paper[f] for f in comparison.fractions if f in paper]
                     axis.hlines(values, place - 0.45, place + 0.45, color="#222222", lw=1.2, ls="--")
                     continue
                 x = [100 * fraction for fraction in curve]
                 marker = _MARKERS.get(row.method.name, "v")
-                axis.plot(x, means, color=colour, marker=marker, markersize=5, lw=1.8, label=name)
-                axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+                axis.plot(x, means, color=color, marker=marker, markersize=5, lw=1.8, label=name)
+                axis.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
                 x = [100 * fraction for fraction in paper]
-                axis.plot(x, list(paper.values()), color=colour, lw=1, ls="--", alpha=0.65)
+                axis.plot(x, list(paper.values()), color=color, lw=1, ls="--", alpha=0.65)
             axis.set_title(title)
             axis.set_xlabel(
                 f"{percent(comparison.fractions[0])} of the marks" if bars else "fraction of the marks, %"
@@ -109,8 +109,8 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
             for fraction, log in logs.items():
                 lines = [line for line in log if line.get(column)]
                 values = [100 * value for value in numbers_of(lines, column)]
-                colour = colormaps["viridis"](0.85 * fraction)
-                axis.plot(numbers_of(lines, "step"), values, color=colour, lw=1.4, label=percent(fraction))
+                color = colormaps["viridis"](0.85 * fraction)
+                axis.plot(numbers_of(lines, "step"), values, color=color, lw=1.4, label=percent(fraction))
             axis.set_title(title, fontsize=8.5)
             axis.set_xlabel("step")
             axis.set_ylim(bottom=0, top=None if column == "excluded" else 101)
@@ -120,15 +120,15 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
 
 def draw_shares(estimates: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
     """Draw estimated over true shares of marks, a colour for each comparison; SVG."""
-    colours = [*COLOURS.values(), *_FURTHER]
+    colors = [*COLORS.values(), *_FURTHER]
     with rc_context(STYLE):
         canvas = Figure(figsize=(6.4, 4.2), layout="constrained")
         axis = canvas.subplots()
         axis.plot([0, 100], [0, 100], color="#9aa3ad", lw=1, ls="--", label="exact")
         for number, (title, points) in enumerate(estimates.items()):
             x, y = ([100 * point[end] for point in points] for end in ("true", "found"))
-            colour, marker = colours[number % len(colours)], "os^Dv"[number % 5]
-            axis.plot(x, y, ls="none", marker=marker, color=colour, ms=6, alpha=0.85, label=title)
+            color, marker = colors[number % len(colors)], "os^Dv"[number % 5]
+            axis.plot(x, y, ls="none", marker=marker, color=color, ms=6, alpha=0.85, label=title)
         axis.set_xlabel("marked cells, %")
         axis.set_ylabel("estimate, %")
         axis.set_xlim(0, 102)

@@ -1,0 +1,1 @@
+"""Measurements of cells: the shape of outlines, stains, neighbours."""
