@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.prediction import Repeated, untrained_checkpoint
-from sparseshot.cluster.joining import RayCluster
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.images import open_slide
 from sparseshot.models.checkpoint import Checkpoint
@@ -23,6 +22,7 @@ from sparseshot.pages import table
 from sparseshot.prediction import Model
 from sparseshot.prediction.on_cluster import predict_on_cluster
 from sparseshot.prediction.slides import Outcome, predict_slides
+from sparseshot.work.ray_cluster import RayCluster
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "cluster.md"
 SMALL_PX, LARGE_PX = 4096, 8192

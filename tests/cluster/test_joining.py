@@ -12,9 +12,8 @@ from tests.prediction.networks import random_detector, save
 
 import sparseshot
 from sparseshot.cli import main
-from sparseshot.cluster.joining import RayCluster, joined
-from sparseshot.cluster.ray_tasks import Needs
 from sparseshot.errors import ClusterError, OutputError
+from sparseshot.work.ray_cluster import Needs, RayCluster, joined
 
 ray_is_there = pytest.mark.xdist_group("ray")
 

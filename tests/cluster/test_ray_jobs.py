@@ -9,10 +9,10 @@ from tests.cluster.conftest import Nodes
 from tests.experiments.test_running import Sweep, failed, ran
 
 from sparseshot.cluster import CommandJob, Executor, LocalProcesses
-from sparseshot.cluster.joining import RayCluster
 from sparseshot.cluster.ray_jobs import RayProcesses
 from sparseshot.experiments import Results
 from sparseshot.experiments.report import make_report, write_report
+from sparseshot.work.ray_cluster import RayCluster
 
 pytestmark = pytest.mark.xdist_group("ray")
 

@@ -19,7 +19,6 @@ from tests.listening import LISTENING
 from tests.prediction.agreement import content
 from tests.prediction.networks import random_detector, save
 
-from sparseshot.cluster.joining import RayCluster
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images import read_region
 from sparseshot.prediction import Model
@@ -27,6 +26,7 @@ from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.on_cluster import predict_on_cluster
 from sparseshot.prediction.slides import Outcome, PredictionOptions, predict_slides
 from sparseshot.terminal import Begin, Report, no_progress
+from sparseshot.work.ray_cluster import RayCluster
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(600)]
 

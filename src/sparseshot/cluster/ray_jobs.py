@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sparseshot.cluster.executor import MEMORY_PER_JOB, CommandJob, JobStatus, threads_environment
-from sparseshot.cluster.joining import RayCluster
 from sparseshot.cluster.local import start_process, stop_processes
 from sparseshot.cluster.ray_tasks import RemoteCall, run_tasks
+from sparseshot.work.ray_cluster import RayCluster
 
 
 @dataclass(frozen=True)

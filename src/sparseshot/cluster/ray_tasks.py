@@ -1,11 +1,9 @@
 """Functions on a Ray cluster, a bounded number at a time."""
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-RETRIES = 3
-"""Retries of a task whose worker or node was lost."""
+from sparseshot.work.ray_cluster import RETRIES, Needs
 
 _POLL_SECONDS = 0.2
 
@@ -24,26 +22,6 @@ class Ended(NamedTuple):
     key: Any
     value: Any = None
     lost: str | None = None
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What a task takes of a node.
-
-    Attributes:
-        cpus: number of CPUs.
-        gpus: number of GPUs.
-        memory_bytes: of main memory; 0 to ignore it.
-    """
-
-    cpus: int = 1
-    gpus: int = 0
-    memory_bytes: int = 0
-
-    def options(self) -> dict[str, Any]:
-        """Return the options of a Ray task."""
-        memory = {"memory": self.memory_bytes} if self.memory_bytes else {}
-        return {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": RETRIES, **memory}
 
 
 def run_tasks(

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from sparseshot.cluster.joining import RayCluster
 from sparseshot.cluster.ray_tasks import Ended, RemoteCall, run_tasks
 from sparseshot.errors import ClusterError, utf8
 from sparseshot.files import make_folder
@@ -21,6 +20,7 @@ from sparseshot.prediction.model import Model
 from sparseshot.prediction.naming import safe_name
 from sparseshot.prediction.slides import DEFAULT_OPTIONS, Outcome, PredictionOptions, predict_slides
 from sparseshot.terminal import Begin, no_progress
+from sparseshot.work.ray_cluster import RayCluster
 
 _AHEAD = 2
 """Tasks that Ray holds for each one that can run, so that no node waits for this process."""

@@ -92,9 +92,9 @@ def _executor(
     if cluster is None:
         yield None
         return
-    from sparseshot.cluster.joining import joined
     from sparseshot.cluster.ray_jobs import RayProcesses
     from sparseshot.files import make_folder
+    from sparseshot.work.ray_cluster import joined
 
     with joined(cluster) as nodes:
         make_folder(out)

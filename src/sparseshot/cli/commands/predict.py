@@ -113,9 +113,9 @@ def predict(
         with resumable(), progress_bars(keep=True) as begin:
             outcomes = predict_slides(paths, model, out, options=how, begin=partial(_reporter, begin))
     else:
-        from sparseshot.cluster.joining import joined
         from sparseshot.models.model_files import load_model
         from sparseshot.prediction.on_cluster import predict_on_cluster
+        from sparseshot.work.ray_cluster import joined
 
         with resumable(), joined(cluster, device=device) as nodes, progress_bars(keep=True) as begin:
             outcomes = predict_on_cluster(

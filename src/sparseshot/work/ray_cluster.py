@@ -12,7 +12,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from sparseshot.cluster.ray_tasks import Needs
 from sparseshot.errors import ClusterError, OutputError
 
 _CONNECT_SECONDS = 5.0
@@ -22,6 +21,30 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + _SETTINGS + bytes(5
 
 _CHECK_SECONDS = 120.0
 _REFRESH_SECONDS = 5.0
+
+
+RETRIES = 3
+"""Retries of a task whose worker or node was lost."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a task takes of a node.
+
+    Attributes:
+        cpus: number of CPUs.
+        gpus: number of GPUs.
+        memory_bytes: of main memory; 0 to ignore it.
+    """
+
+    cpus: int = 1
+    gpus: int = 0
+    memory_bytes: int = 0
+
+    def options(self) -> dict[str, Any]:
+        """Return the options of a Ray task."""
+        memory = {"memory": self.memory_bytes} if self.memory_bytes else {}
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_retries": RETRIES, **memory}
 
 
 @dataclass
@@ -83,6 +106,12 @@ class RayCluster:
             for node in self.nodes()
         )
 
+    def on_this_node(self) -> dict[str, Any]:
+        """Return the options of an actor that lives as long as this process's node."""
+        import ray  # noqa: PLC0415
+
+        return _on_node(ray.get_runtime_context().get_node_id())
+
     def check(self, out: Path, inputs: Sequence[Path] = ()) -> None:
         """Check that every node has the same versions and sees the same files.
 
@@ -95,7 +124,6 @@ class RayCluster:
             OutputError: a node does not share the folder.
         """
         import ray  # noqa: PLC0415
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
 
         probe = out / f".probe-{secrets.token_hex(8)}"
         probe.write_text(probe.name)
@@ -104,9 +132,7 @@ class RayCluster:
         try:
             answers = [
                 ray.remote(_by_value(_inspect))
-                .options(
-                    num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                )
+                .options(num_cpus=0, **_on_node(node["NodeID"]))
                 .remote(str(probe), f"{probe}-{number}", [str(path) for path in inputs])
                 for number, node in enumerate(alive)
             ]
@@ -168,6 +194,12 @@ def joined(address: str, *, device: str = "auto") -> Iterator[RayCluster]:
         yield RayCluster(device, stays=False)
     finally:
         ray.shutdown()
+
+
+def _on_node(node: str) -> dict[str, Any]:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
+
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
 
 
 def _check_address(address: str) -> None:
