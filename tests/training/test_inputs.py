@@ -394,6 +394,7 @@ def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, P
     assert checkpoint.config.radius_um == pytest.approx(3, abs=0.1)  # 0.6 of discs of 5 µm
 
 
+@pytest.mark.filterwarnings("ignore:.*20 marks are of cells that another mark is of")
 def test_a_model_keeps_the_class_and_colour_of_its_marks(pair: tuple[Path, Path], tmp_path: Path) -> None:
     _, truth = blobs(0)
     twice = np.concatenate([truth.xy, truth.xy[:20]])  # a cell that was clicked twice changes nothing

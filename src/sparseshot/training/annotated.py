@@ -21,6 +21,7 @@ from sparseshot.models.config import TrainConfig
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import Region, look_at
 from sparseshot.training.mark_checks import marks_on, without_suggestions
+from sparseshot.training.same_cells import merge_marks
 
 
 @dataclass(frozen=True)
@@ -145,12 +146,12 @@ class TrainingData:
     def _open(self, image: Path, mpp: float | None, files: Sequence[Path]) -> AnnotatedSlide:
         """Open an image or slide, read its marks, and find the tissue.
 
-        Marks of several files are put together: the cells of one file are not background to another. Where
-        somebody marked is tissue.
+        Marks of several files are put together: the cells of one file are not background to another, and a
+        cell that is marked twice counts once. Where somebody marked is tissue.
         """
         slide = open_slide(image, mpp=mpp, force_mpp=self.force_mpp)
         tissue = TissueMask.everywhere(slide) if self.everywhere else tissue_mask(slide)
-        marks = Cells.concatenate([self._read_marks(file, slide, tissue) for file in files])
+        marks = merge_marks([self._read_marks(file, slide, tissue) for file in files], slide.name)
         return AnnotatedSlide(slide, marks, tissue=tissue.including(marks.xy))
 
     def _read_marks(self, file: Path, slide: Slide, tissue: TissueMask) -> Cells:
