@@ -66,3 +66,16 @@ def test_bad_arguments_are_told() -> None:
         YOLLO(stride=5)
     with pytest.raises(InputError, match="width 0"):
         UNet(width=0)
+
+
+@torch.inference_mode()
+def test_kind_features_do_not_change_what_is_found() -> None:
+    image = torch.randn(2, 3, 64, 48)
+    for plain, with_kinds in (
+        (YOLLO(width=4), YOLLO(width=4, kind_features=5, kinds=3)),
+        (UNet(width=4, depth=2), UNet(width=4, depth=2, kind_features=5, kinds=3)),
+    ):
+        missing = with_kinds.load_state_dict(plain.state_dict(), strict=False).missing_keys
+        assert {name.split(".")[0] for name in missing} == {"features", "kind_head"}
+        expected, output = plain.eval()(image), with_kinds.eval()(image)
+        torch.testing.assert_close(output[:, : expected.shape[1]], expected)

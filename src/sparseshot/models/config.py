@@ -23,6 +23,7 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "depth": (1, 8),
         "stride": (1, 64),
         "mark_reach": (0, 0.5),
+        "kind_features": (0, 64),
         "steps": (0, 10**9),
         "batch": (1, 10**5),
         "crop_px": (1, 2**14),
@@ -66,6 +67,8 @@ class TrainConfig:
         stride: pixels per grid cell of the detector.
         mark_reach: how far over its border a grid cell of the detector also learns a mark, in grid cells.
         sizes: predict the size of cells too (detector).
+        kind_features: features for the kind of a cell that the network gives; 0: those of the start.
+        kinds: kinds that the network's own head tells apart; empty: those of the start.
         steps: optimiser steps; 0: chosen by the start and the number of marks.
         batch: crops per step, over all processes.
         crop_px: side of a crop in working pixels.
@@ -96,6 +99,8 @@ class TrainConfig:
     stride: int = 8
     mark_reach: float = 0.5
     sizes: bool = False
+    kind_features: int = 0
+    kinds: tuple[str, ...] = ()
     steps: int = 0
     batch: int = 8
     crop_px: int = 128
@@ -126,12 +131,14 @@ class TrainConfig:
             object.__setattr__(self, "start", os.path.normpath(Path(self.start).absolute()))
         make_loss(self.loss, self.loss_options)  # fails here, before any image is loaded
         object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
-        for name in ("classes", "negative_classes", "colors"):
+        for name in ("classes", "negative_classes", "colors", "kinds"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.colors and len(self.colors) != len(self.labelling.names):
             raise InputError(
                 f"{len(self.colors)} colors for {len(self.labelling.names)} classes; give one for each"
             )
+        if self.kinds and not self.kind_features:
+            raise InputError("kinds are told apart by features, and kind_features is 0; give at least 1")
         if not all(re.fullmatch("#[0-9a-fA-F]{6}", color) for color in self.colors):
             raise InputError(f"colors are {list(self.colors)}; write each as #rrggbb")
         stride = 1 if self.task == "auto" else self.make_task().stride

@@ -52,14 +52,27 @@ class Detect:
     sizes: bool = False
     mark_reach: float = 0.5
     radius_um: float = 0.0
+    kind_features: int = 0
+    kinds: tuple[str, ...] = ()
 
     def network(self) -> nn.Module:
         """Return a YOLLO-style detector."""
-        return YOLLO(out_channels=self.out_channels, width=self.width, stride=self.stride, sizes=self.sizes)
+        return YOLLO(
+            out_channels=self.out_channels,
+            width=self.width,
+            stride=self.stride,
+            sizes=self.sizes,
+            kind_features=self.kind_features,
+            kinds=len(self.kinds),
+        )
 
     def logits(self, output: Tensor) -> Tensor:
         """Return the logits of the grid cells."""
         return output[:, : self.out_channels]
+
+    def features(self, output: Tensor) -> Tensor:
+        """Return the last channels."""
+        return output[:, output.shape[1] - self.kind_features :]
 
     def place_loss(
         self, output: Tensor, target: Tensor, offset: Tensor | None, size: Tensor | None
@@ -76,7 +89,7 @@ class Detect:
         if self.sizes and size is not None:
             wanted = size[n, :, row, col]
             known = torch.isfinite(wanted) & (wanted > 0)
-            guess = size_from_channels(channels[:, k + 2 :], stride=self.stride)
+            guess = size_from_channels(channels[:, k + 2 : k + 4], stride=self.stride)
             if known.any():
                 loss = loss + F.smooth_l1_loss(guess[known].log(), wanted[known].log(), beta=0.1)
         return loss
@@ -85,25 +98,27 @@ class Detect:
         """Return the grid of the marks; regions and certain negatives are annotated background."""
         middle = slice(self.stride // 2, None, self.stride)
         ground, annotated = target_and_annotated(label[middle, middle])
-        positive = points.target > 0
         shape = (label.shape[0], label.shape[1])
-        grid, negative = (
+        positive, negative = np.flatnonzero(points.target > 0), np.flatnonzero(points.target <= 0)
+        grid, other = (
             encode(
                 points.xy[chosen],
-                label_of,
+                chosen + 1,
                 shape_px=shape,
                 stride=self.stride,
                 reach=self.mark_reach,
                 size=points.size[chosen],
             )
-            for chosen, label_of in (
-                (positive, points.target[positive]),
-                (~positive, np.ones((~positive).sum(), np.int64)),
-            )
+            for chosen in (positive, negative)
         )
-        target = np.where(ground == IGNORED, IGNORED, grid.label)
-        annotated = (annotated | (grid.label > 0) | (negative.label > 0)) & (target != IGNORED)
-        return Target(target, annotated, grid.offset, grid.size)
+        # The grid holds the number of a point from 1, so 0 in front stands for none.
+        target = np.concatenate([[0], points.target])[grid.label]
+        target = np.where(ground == IGNORED, IGNORED, target)
+        annotated = (annotated | (grid.label > 0) | (other.label > 0)) & (target != IGNORED)
+        kind = (
+            None if points.kind is None else np.concatenate([[-1], points.kind]).astype(np.int64)[grid.label]
+        )
+        return Target(target.astype(np.int64), annotated, grid.offset, grid.size, kind)
 
     def finder(
         self, frame: SlideFrame, tissue: TissueMask, *, threshold: float, margin_px: int
@@ -136,20 +151,30 @@ class Detector:
         return {"suppression_radius_um": self.radius_um}
 
     def reduce(self, output: Tensor) -> Part:
-        """Cut off the margin."""
+        """Cut off the margin, and keep features in half precision."""
         margin = self.margin_px // self.task.stride
         rows, columns = output.shape[2] - margin, output.shape[3] - margin
-        return (output[:, :, margin:rows, margin:columns].cpu(),)
+        own = output[:, :, margin:rows, margin:columns].cpu()
+        places = own.shape[1] - self.task.kind_features
+        return own[:, :places], own[:, places:].half()
 
     def find(self, window: Window, parts: Sequence[Part]) -> Cells:
         """Decode the cells of the tiles of a window, on tissue only and before any suppression."""
-        tiles = [
-            self._decoded(tile.core.meet(self.frame.grid.box), output)
-            for tile, (output,) in zip(window.tiles, parts, strict=True)
-        ]
-        return Cells.concatenate([self.frame.no_cells(), *tiles])
+        return self.find_with_features(window, parts)[0]
 
-    def _decoded(self, core: Box, output: Tensor) -> Cells:
+    def find_with_features(self, window: Window, parts: Sequence[Part]) -> tuple[Cells, NDArray[np.float32]]:
+        """Decode the cells; a cell has the features of the grid cell that found it."""
+        tiles = [
+            self._decoded(tile.core.meet(self.frame.grid.box), *part)
+            for tile, part in zip(window.tiles, parts, strict=True)
+        ]
+        none = np.empty((0, self.task.kind_features), np.float32)
+        return (
+            Cells.concatenate([self.frame.no_cells(), *(cells for cells, _ in tiles)]),
+            np.concatenate([none, *(features for _, features in tiles)]),
+        )
+
+    def _decoded(self, core: Box, output: Tensor, features: Tensor) -> tuple[Cells, NDArray[np.float32]]:
         stride, channels, grid = self.task.stride, self.task.out_channels, self.frame.grid
         output = output[:, : -(-core.height // stride), : -(-core.width // stride)].clone()
         column, row = (np.arange(size) + 0.5 for size in (output.shape[2], output.shape[1]))
@@ -163,12 +188,14 @@ class Detector:
         score = np.round(found.score.astype(np.float64), SCORE_DECIMALS)
         kept = score >= self.threshold
         sizes = None if found.size is None else np.round(found.size[kept] * grid.mpp, PLACE_DECIMALS)
-        return self.frame.cells(
+        cells = self.frame.cells(
             grid.to_level0(found.xy[kept] + (core.x0, core.y0)),
             label=found.label[kept] - 1,
             score=score[kept],
             measurements={} if sizes is None else {"Width µm": sizes[:, 0], "Height µm": sizes[:, 1]},
         )
+        row, column = found.place[kept].T
+        return cells, features.numpy()[:, row, column].T.astype(np.float32)
 
     def settle(self, cells: Cells, *, next_y0: float) -> tuple[Cells, Cells]:
         """Suppress; return the cells that are certain to stay, and those that the next band decides."""

@@ -114,12 +114,14 @@ class Detections:
         score: ``(K,)`` float32 probability of any foreground.
         label: ``(K,)`` int64, 1…C, the most probable class.
         size: ``(K, 2)`` float64 pixels, or None if the network has no size channels.
+        place: ``(K, 2)`` int64 row and column of the grid cell.
     """
 
     xy: NDArray[np.float64]
     score: NDArray[np.float32]
     label: NDArray[np.int64]
     size: NDArray[np.float64] | None
+    place: NDArray[np.int64]
 
 
 def decode(output: Tensor, *, out_channels: int, stride: int, threshold: float) -> Detections:
@@ -143,6 +145,7 @@ def decode(output: Tensor, *, out_channels: int, stride: int, threshold: float) 
         p[row, col].cpu().numpy(),
         label.cpu().numpy(),
         None if size is None else size.cpu().numpy(),
+        torch.stack([row, col], dim=1).cpu().numpy(),
     )
 
 

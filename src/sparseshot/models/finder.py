@@ -56,6 +56,10 @@ class Finder(Protocol):
         """Return the cells of a window from the parts of its tiles."""
         ...
 
+    def find_with_features(self, window: Window, parts: Sequence[Part]) -> tuple[Cells, NDArray[np.float32]]:
+        """Return the cells of a window, and ``(N, kind_features)`` features for the kind of each."""
+        ...
+
     def settle(self, cells: Cells, *, next_y0: float) -> tuple[Cells, Cells]:
         """Return the decided cells in reading order, and those that the next band decides.
 

@@ -22,6 +22,8 @@ TILE_PX = 1536
 CONTEXT_PX = 16
 """Pixels around a box in which detections are suppressed together with those inside."""
 
+_ROW = "row"
+
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
@@ -64,9 +66,22 @@ class Region:
     @property
     def cells(self) -> Cells:
         """The cells of the box, in level-0 pixels."""
-        found, _ = self.finder.settle(self.finder.find(self.window, self.parts), next_y0=float("inf"))
+        return self.cells_and_features[0]
+
+    @property
+    def cells_and_features(self) -> tuple[Cells, NDArray[np.float32]]:
+        """The cells of the box, and the features for the kind of each, ``(N, kind_features)``."""
+        found, features = self.finder.find_with_features(self.window, self.parts)
+        # Suppression and order choose rows, so each row carries its number.
+        numbered = replace(
+            found, measurements={**found.measurements, _ROW: np.arange(len(found), dtype=float)}
+        )
+        settled, _ = self.finder.settle(numbered, next_y0=float("inf"))
         low, high = self.frame.grid.to_level0(self.window.core).reshape(2, 2)
-        return found[((found.xy >= low) & (found.xy <= high)).all(axis=1)]
+        settled = settled[((settled.xy >= low) & (settled.xy <= high)).all(axis=1)]
+        measurements = dict(settled.measurements)
+        row = measurements.pop(_ROW).astype(np.intp)
+        return replace(settled, measurements=measurements), features[row]
 
 
 def look_at(

@@ -17,10 +17,12 @@ _FORMAT = "sparseshot starter"
 
 
 def load_model(name: Path | str) -> Checkpoint:
-    """Load a model: a run by its folder, a model file, or a starter by its name."""
+    """Load a model: a run by its folder, a model file, or a starter by its name or file."""
     path = Path(name)
     if str(name) in STARTER_NAMES and not path.exists():
         return load_starter(STARTER_NAMES[str(name)])
+    if path.suffix == ".safetensors":
+        return load_starter("", path=path)
     return Checkpoint.load(path / MODEL if path.is_dir() else path)
 
 

@@ -15,11 +15,11 @@ from sparseshot.cells import Cells, trace
 from sparseshot.images import TissueMask
 from sparseshot.metrics import AreaCounts, ScoredHits, area_counts, overlaps_of_outlines
 from sparseshot.models.contours import contours
-from sparseshot.models.detection_grid import foreground_probability
+from sparseshot.models.detection_grid import encode, foreground_probability
 from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Part, SlideFrame, in_reading_order
 from sparseshot.models.instances import split
 from sparseshot.models.task import IGNORED, UNANNOTATED, Points, Target, target_and_annotated
-from sparseshot.models.unet import UNet
+from sparseshot.models.unet import UNet, unpacked_features
 from sparseshot.models.windows import Window, WindowLayout
 
 WINDOW_PX = 4096
@@ -44,14 +44,33 @@ class Segment:
     width: int = 16
     depth: int = 3
     mark_radius_um: float = 3.0
+    kind_features: int = 0
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def feature_stride(self) -> int:
+        """Pixels to a set of features, in x and y."""
+        return 1 << self.depth
 
     def network(self) -> nn.Module:
         """Return a U-Net."""
-        return UNet(out_channels=self.out_channels, width=self.width, depth=self.depth)
+        return UNet(
+            out_channels=self.out_channels,
+            width=self.width,
+            depth=self.depth,
+            kind_features=self.kind_features,
+            kinds=len(self.kinds),
+        )
 
     def logits(self, output: Tensor) -> Tensor:
-        """Return the output: it is all logits."""
-        return output
+        """Return the logits of the pixels."""
+        return output[:, : self.out_channels]
+
+    def features(self, output: Tensor) -> Tensor:
+        """Return the features of squares of :attr:`feature_stride` pixels."""
+        return unpacked_features(
+            output[:, self.out_channels :], kind_features=self.kind_features, stride=self.feature_stride
+        )
 
     def place_loss(
         self,
@@ -63,15 +82,19 @@ class Segment:
         """Return zero: there are no other outputs."""
         return output.new_zeros(())
 
-    def target(self, label: NDArray[np.int16], points: Points) -> Target:  # noqa: ARG002
-        """Return the label map as a target."""
-        return Target(*target_and_annotated(label))
+    def target(self, label: NDArray[np.int16], points: Points) -> Target:
+        """Return the label map as a target; a kind stands in the square of its mark."""
+        kind = None
+        if points.kind is not None:
+            shape = (label.shape[0], label.shape[1])
+            kind = encode(points.xy, points.kind + 1, shape_px=shape, stride=self.feature_stride).label - 1
+        return Target(*target_and_annotated(label), kind=kind)
 
     def finder(
         self, frame: SlideFrame, tissue: TissueMask, *, threshold: float, margin_px: int
     ) -> "Segmenter":
         """Return the finder of outlines."""
-        return Segmenter(frame, tissue, threshold, margin_px, mark_radius_um=self.mark_radius_um)
+        return Segmenter(self, frame, tissue, threshold, margin_px, mark_radius_um=self.mark_radius_um)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +112,7 @@ class Segmenter:
         mark_radius_um: radius of the disc that stands for a true cell without outline.
     """
 
+    task: Segment
     frame: SlideFrame
     tissue: TissueMask
     threshold: float
@@ -115,17 +139,33 @@ class Segmenter:
         }
 
     def reduce(self, output: Tensor) -> Part:
-        """Cut off the margin; keep the foreground probability in steps of 0.0001, and the class."""
+        """Cut off the margin; keep p in steps of 0.0001, the class if there are several, and the features."""
         margin = self.margin_px
         rows, columns = output.shape[2] - margin, output.shape[3] - margin
-        logits = output[:, :, margin:rows, margin:columns]
+        own = output[:, :, margin:rows, margin:columns]
+        logits = self.task.logits(own)
         p = (foreground_probability(logits) * _STEPS).round_().to(torch.int16).cpu()
-        if logits.shape[1] == 1:
-            return (p,)
-        return p, logits[:, 1:].argmax(dim=1).to(torch.uint8).cpu()
+        part = (p,) if logits.shape[1] == 1 else (p, logits[:, 1:].argmax(dim=1).to(torch.uint8).cpu())
+        return (*part, self.task.features(own).half().cpu()) if self.task.kind_features else part
 
     def find(self, window: Window, parts: Sequence[Part]) -> Cells:
         """Join the tiles of a window, and return the cells that belong to it."""
+        return self.find_with_features(window, parts)[0]
+
+    def find_with_features(self, window: Window, parts: Sequence[Part]) -> tuple[Cells, NDArray[np.float32]]:
+        """Join the tiles; a cell has the features at its centroid."""
+        cells = self._found(window, parts)
+        features = np.zeros((len(cells), self.task.kind_features), np.float32)
+        stride, grid = self.task.feature_stride, self.frame.grid
+        if features.size:
+            place = np.floor(grid.from_level0(cells.xy)).astype(np.intp)
+            for tile, part in zip(window.tiles, parts, strict=True):
+                inside = ((place >= tile.core[:2]) & (place < tile.core[2:])).all(axis=1)
+                column, row = ((place[inside] - tile.core[:2]) // stride).T
+                features[inside] = part[-1].numpy()[:, row, column].T
+        return cells, features
+
+    def _found(self, window: Window, parts: Sequence[Part]) -> Cells:
         grid, box, core = self.frame.grid, window.box, window.core
         p, kind = self._joined(window, parts)
         cells = split(
@@ -216,7 +256,7 @@ class Segmenter:
             place, own = inside.within(box), inside.within(tile.core)
             x, y = np.arange(inside.x0, inside.x1) + 0.5, np.arange(inside.y0, inside.y1) + 0.5
             p[place] = part[0].numpy()[own] * self.tissue.at(x, y, grid)
-            if len(part) > 1:
+            if self.task.out_channels > 1:
                 kind[place] = part[1].numpy()[own]
         return p, kind
 

@@ -2,11 +2,20 @@
 
 To add a task, write one module with a class that has the members of :class:`Task`, and name it in
 :data:`sparseshot.models.tasks.TASKS`.
+
+One forward pass answers three questions: is there a cell, where exactly, and of which kind. The kind of a
+found cell is a *linear head on at most 64 features that the network outputs at the place of the cell*
+(:meth:`Task.features`); finding never depends on it. A starter brings a head of its own,
+``network.kind_head``, for the kinds that its configuration names.
+:attr:`sparseshot.models.inference.Region.cells_and_features` gives found cells with their features, to learn
+other kinds from.
 """
 
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -26,11 +35,13 @@ class Points(NamedTuple):
         xy: ``(K, 2)``.
         target: ``(K,)`` int16, 0 for certain negatives, 1…C.
         size: ``(K, 2)`` width and height, NaN where a mark has no outline.
+        kind: ``(K,)`` int16, index of the kind, −1 where it is unknown; None where no kinds are learned.
     """
 
     xy: NDArray[np.float64]
     target: NDArray[np.int16]
     size: NDArray[np.float64]
+    kind: NDArray[np.int16] | None = None
 
 
 class Target(NamedTuple):
@@ -41,12 +52,15 @@ class Target(NamedTuple):
         annotated: ``(*)`` bool.
         offset: ``(2, *)`` float32 for a detector, in [0, 1) where the mark itself lies; else None.
         size: ``(2, *)`` float32 for a detector, NaN where unknown; else None.
+        kind: int64 over the grid of the features: index of the kind, −1 where there is none; None where no
+            kinds are learned.
     """
 
     target: NDArray[np.int64]
     annotated: NDArray[np.bool_]
     offset: NDArray[np.float32] | None = None
     size: NDArray[np.float32] | None = None
+    kind: NDArray[np.int64] | None = None
 
 
 class Task(Protocol):
@@ -59,6 +73,7 @@ class Task(Protocol):
         bytes_per_cell: of shard and QuPath file together, measured.
         out_channels: logits for each location.
         stride: pixels to a location.
+        kind_features: features for the kind of a cell; 0 for none.
     """
 
     name: ClassVar[str]
@@ -70,6 +85,8 @@ class Task(Protocol):
     def out_channels(self) -> int: ...  # noqa: D102
     @property
     def stride(self) -> int: ...  # noqa: D102
+    @property
+    def kind_features(self) -> int: ...  # noqa: D102
 
     def network(self) -> nn.Module:
         """Return a network with fresh weights."""
@@ -77,6 +94,10 @@ class Task(Protocol):
 
     def logits(self, output: Tensor) -> Tensor:
         """Return the part of the output that a loss of :mod:`sparseshot.losses` takes."""
+        ...
+
+    def features(self, output: Tensor) -> Tensor:
+        """Return the features for the kind, ``(N, kind_features, rows, cols)``."""
         ...
 
     def place_loss(
@@ -97,6 +118,15 @@ class Task(Protocol):
     def finder(self, frame: SlideFrame, tissue: TissueMask, *, threshold: float, margin_px: int) -> Finder:
         """Return what turns outputs over a slide into cells."""
         ...
+
+
+def kind_loss(task: Task, network: nn.Module, output: Tensor, kind: Tensor) -> Tensor:
+    """Return the cross-entropy of the network's own kind head at marks of known kind; 0 without any."""
+    n, row, col = torch.nonzero(kind >= 0, as_tuple=True)
+    if not len(n):
+        return output.sum() * 0
+    logits = network.kind_head(task.features(output)[n, :, row, col].float())  # type: ignore[operator]
+    return F.cross_entropy(logits, kind[n, row, col])
 
 
 def target_and_annotated(label: NDArray[np.int16]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

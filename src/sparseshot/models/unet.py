@@ -1,10 +1,15 @@
-"""U-Net (Ronneberger et al., MICCAI 2015) with batch normalisation."""
+"""U-Net (Ronneberger et al., MICCAI 2015) with batch normalisation.
+
+A branch of its own on the coarsest level gives *kind features*. The kind of a found cell is a linear head on
+the features at its centroid; finding never depends on it.
+"""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sparseshot.errors import InputError
+from sparseshot.models.yollo import feature_branch
 
 
 class UNet(nn.Module):
@@ -14,13 +19,25 @@ class UNet(nn.Module):
         out_channels: 1 for one class, C + 1 for C classes and background.
         width: channels of the first level; each level below has twice as many.
         depth: number of halvings.
+        kind_features: features for the kind of a cell, of each square of ``2**depth`` pixels; 0 for none.
+        kinds: kinds that ``kind_head``, linear on these features, tells apart; it is not part of the output.
+
+    The output has ``out_channels`` logits, then the kind features as full-size channels that
+    :func:`unpacked_features` unpacks: 64 features of depth 3 are one channel.
 
     >>> UNet(width=4, depth=2).eval()(torch.zeros(2, 3, 37, 50)).shape
     torch.Size([2, 1, 37, 50])
     """
 
     def __init__(
-        self, *, in_channels: int = 3, out_channels: int = 1, width: int = 16, depth: int = 4
+        self,
+        *,
+        in_channels: int = 3,
+        out_channels: int = 1,
+        width: int = 16,
+        depth: int = 4,
+        kind_features: int = 0,
+        kinds: int = 0,
     ) -> None:
         super().__init__()
         if min(in_channels, out_channels, width, depth) < 1:
@@ -34,6 +51,8 @@ class UNet(nn.Module):
         self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, stride=2) for w in reversed(widths[:-1]))
         self.merge = nn.ModuleList(_two_convolutions(2 * w, w) for w in reversed(widths[:-1]))
         self.head = nn.Conv2d(width, out_channels, 1)
+        self.features = feature_branch(widths[-1], kind_features)
+        self.kind_head = nn.Linear(kind_features, kinds) if kinds else None
         self.depth: int = depth
 
     @property
@@ -52,7 +71,7 @@ class UNet(nn.Module):
         return -(-reach // self.alignment_px) * self.alignment_px
 
     def forward(self, image: Tensor) -> Tensor:
-        """Map ``(N, in_channels, H, W)`` to logits ``(N, out_channels, H, W)``."""
+        """Map ``(N, in_channels, H, W)`` to ``(N, channels, H, W)``."""
         height, width = image.shape[-2:]
         right, bottom = -width % self.alignment_px, -height % self.alignment_px
         x = self.stem(F.pad(image, (0, right, 0, bottom), mode="replicate") if right or bottom else image)
@@ -60,10 +79,25 @@ class UNet(nn.Module):
         for convolutions in self.down:
             skips.append(x)
             x = convolutions(F.max_pool2d(x, 2))
+        coarsest = x
         for up, convolutions in zip(self.up, self.merge, strict=True):
             x = convolutions(torch.cat([skips.pop(), up(x)], dim=1))
-        logits: Tensor = self.head(x)
-        return logits[..., :height, :width]
+        output: Tensor = self.head(x)
+        if self.features is not None:
+            features = self.features(coarsest)
+            rest = -features.shape[1] % self.alignment_px**2
+            packed = F.pixel_shuffle(F.pad(features, (0, 0, 0, 0, 0, rest)), self.alignment_px)
+            output = torch.cat([output, packed], dim=1)
+        return output[..., :height, :width]
+
+
+def unpacked_features(channels: Tensor, *, kind_features: int, stride: int) -> Tensor:
+    """Return the kind features ``(N, F, H / stride, W / stride)`` of the channels after the logits.
+
+    >>> unpacked_features(torch.zeros(1, 1, 16, 32), kind_features=48, stride=8).shape
+    torch.Size([1, 48, 2, 4])
+    """
+    return F.pixel_unshuffle(channels, stride)[:, :kind_features]
 
 
 def _two_convolutions(in_channels: int, out_channels: int) -> nn.Sequential:

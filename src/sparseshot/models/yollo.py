@@ -4,6 +4,9 @@
 object. Its layers are not public, so this network is YOLLO-style: fully convolutional, 3 × 3 convolution,
 batch normalisation and LeakyReLU; for each grid cell the probability that an object's centre lies in it, the
 offset of the centre and, optionally, the size of the object.
+
+A branch of its own gives *kind features* for each grid cell. The kind of a found cell is a linear head on the
+features of the grid cell that found it; finding never depends on it.
 """
 
 import torch
@@ -22,9 +25,11 @@ class YOLLO(nn.Module):
         width: channels at full resolution; they double at each halving.
         stride: pixels to a grid cell: 8 (4 µm at 0.5 µm/px), 4 for crowded nuclei, or 16.
         sizes: predict width and height of the object too.
+        kind_features: features for the kind of a cell; 0 for none.
+        kinds: kinds that ``kind_head``, linear on these features, tells apart; it is not part of the output.
 
     The output has ``out_channels`` logits, then 2 offset channels, then 2 size channels with
-    ``sizes``; see :mod:`sparseshot.models.detection_grid`.
+    ``sizes``, then ``kind_features`` channels; see :mod:`sparseshot.models.detection_grid`.
 
     >>> YOLLO(width=4, stride=8).eval()(torch.zeros(2, 3, 64, 50)).shape
     torch.Size([2, 3, 8, 7])
@@ -38,6 +43,8 @@ class YOLLO(nn.Module):
         width: int = 16,
         stride: int = 8,
         sizes: bool = False,
+        kind_features: int = 0,
+        kinds: int = 0,
     ) -> None:
         super().__init__()
         if stride not in STRIDES:
@@ -60,6 +67,8 @@ class YOLLO(nn.Module):
         layers += [_convolution(channels, channels), _convolution(channels, channels)]
         self.body = nn.Sequential(*layers)
         self.head = nn.Conv2d(channels, out_channels + 2 + 2 * sizes, 1)
+        self.features = feature_branch(channels, kind_features)
+        self.kind_head = nn.Linear(kind_features, kinds) if kinds else None
         self.stride: int = stride
         self.out_channels = out_channels
         self.sizes = sizes
@@ -81,8 +90,20 @@ class YOLLO(nn.Module):
         right, bottom = -width % self.stride, -height % self.stride
         if right or bottom:
             image = torch.nn.functional.pad(image, (0, right, 0, bottom), mode="replicate")
-        output: Tensor = self.head(self.body(image))
-        return output
+        body = self.body(image)
+        output: Tensor = self.head(body)
+        return output if self.features is None else torch.cat([output, self.features(body)], dim=1)
+
+
+def feature_branch(in_channels: int, kind_features: int) -> nn.Sequential | None:
+    """Return the branch of a network that gives features for the kind of a cell; None for 0 features."""
+    if not kind_features:
+        return None
+    return nn.Sequential(
+        nn.Conv2d(in_channels, kind_features, 1, bias=False),
+        nn.BatchNorm2d(kind_features),
+        nn.LeakyReLU(0.1, inplace=True),
+    )
 
 
 def _convolution(in_channels: int, out_channels: int) -> nn.Sequential:

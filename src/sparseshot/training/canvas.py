@@ -59,6 +59,10 @@ class Canvas:
         negative_margin_px: added to the radius of certain negatives without outline.
         ignored: boxes in working pixels that training must not see.
         tissue: boxes ``(x0, y0, x1, y1)`` in working pixels to draw places from, of one size; None: anywhere.
+        kinds: names of the classes that are learned as kinds; empty: none are.
+        unsure_um: pixels this near to a mark without outline, but not in its disc, are ignored: the cell may
+            extend as far.
+        weight: how often places are drawn from this canvas, relative to its area.
     """
 
     def __init__(
@@ -74,18 +78,25 @@ class Canvas:
         negative_margin_px: float = 0.0,
         ignored: Sequence[Box] = (),
         tissue: NDArray[np.float64] | None = None,
+        kinds: tuple[str, ...] = (),
+        unsure_um: float = 0.0,
+        weight: float = 1.0,
     ) -> None:
         self.slide = slide
+        self.weight = weight
         self.grid = grid = Grid.over(slide, mpp)
         self.width, self.height = grid.width, grid.height
-        self.points = _points(marks, labelling, grid)
+        self.points = _points(marks, labelling, grid, kinds)
         self.truth = None if truth is None else _points(truth, labelling, grid)
         self._tissue = np.array([[0.0, 0.0, self.width, self.height]]) if tissue is None else tissue
         self._ignored = ignored
         radius_px = radius_um / grid.mpp
         self._regions = _Layer(_as_cells(marks.regions), grid, 1.0)
         self._negative = _Layer(labelling.negatives(marks), grid, radius_px + negative_margin_px)
-        self._positive = self._truth_layer = None
+        self._positive = self._truth_layer = self._unsure = None
+        if outlines and unsure_um:
+            bare = marks if marks.outline is None else marks[shapely.is_missing(marks.outline)]
+            self._unsure = _Layer(labelling.positives(bare), grid, unsure_um / grid.mpp)
         if outlines:
             self._positive = _Layer(labelling.positives(marks), grid, radius_px)
             self._truth_layer = None if truth is None else _Layer(labelling.positives(truth), grid, radius_px)
@@ -127,6 +138,8 @@ class Canvas:
         exhaustive = self._regions.paint(box) > 0
         label[exhaustive] = CERTAIN_BACKGROUND
         negative = self._negative.paint(box) > 0
+        if self._unsure is not None:
+            label[self._unsure.paint(box) > 0] = IGNORED
         if self._positive is not None:
             marked = self._positive.paint(box)
             np.copyto(label, marked, where=marked > 0)
@@ -163,11 +176,15 @@ def _as_cells(regions: NDArray[np.object_]) -> Cells:
     return Cells(inside, outline=regions)
 
 
-def _points(cells: Cells, labelling: Labelling, grid: Grid) -> Points:
+def _points(cells: Cells, labelling: Labelling, grid: Grid, kinds: tuple[str, ...] = ()) -> Points:
     target = labelling.targets(cells)
     used = target != UNUSED
     size = np.full((len(cells), 2), np.nan)
     if cells.outline is not None:
         bounds = shapely.bounds(cells.outline)
         size = bounds[:, 2:] - bounds[:, :2]
-    return Points(grid.from_level0(cells.xy[used]), target[used], grid.from_level0(size[used]))
+    kind = None
+    if kinds:
+        of_class = [kinds.index(name) if name in kinds else -1 for name in cells.classes]
+        kind = np.array([*of_class, -1], np.int16)[cells.label][used]  # the last one is for no class
+    return Points(grid.from_level0(cells.xy[used]), target[used], grid.from_level0(size[used]), kind)

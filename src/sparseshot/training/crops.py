@@ -34,6 +34,8 @@ class CropBatch:
         truth: ``(N, *)`` int64 with every cell, in simulations; else None.
         offset: ``(N, 2, *)`` float32 for a detector; else None.
         size: ``(N, 2, *)`` float32 for a detector, NaN where unknown; else None.
+        kind: int64 over the grid of the features: index of the kind, −1 where there is none; None where no
+            kinds are learned.
     """
 
     image: Tensor
@@ -44,6 +46,7 @@ class CropBatch:
     truth: Tensor | None = None
     offset: Tensor | None = None
     size: Tensor | None = None
+    kind: Tensor | None = None
 
     @property
     def centres(self) -> Tensor | None:
@@ -75,7 +78,7 @@ class CropSource:
             raise InputError("none of the images holds a mark to learn from; mark at least a few cells")
         self._marks = np.concatenate([marks.xy for marks in points])
         self._marked_canvas = np.repeat(np.arange(len(canvases)), [len(marks.xy) for marks in points])
-        self._area = np.cumsum([canvas.area_px for canvas in canvases], dtype=np.float64)
+        self._area = np.cumsum([canvas.weight * canvas.area_px for canvas in canvases], dtype=np.float64)
 
     def batch(self, step: int, items: Sequence[int]) -> CropBatch:
         """Draw the crops ``items`` of the batch of one step."""
@@ -126,7 +129,8 @@ class CropSource:
         xy = points.xy - (x0, y0)
         inside = ((xy >= 0) & (xy < size)).all(axis=1)
         xy, extent = _turned_points(xy[inside], points.size[inside], turn, size)
-        return Points(xy, points.target[inside], extent)
+        kind = None if points.kind is None else points.kind[inside]
+        return Points(xy, points.target[inside], extent, kind)
 
 
 def _kept_inside(start: float, size: int, limit: int) -> int:

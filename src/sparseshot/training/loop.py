@@ -18,6 +18,7 @@ from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.color import jittered_network_input
 from sparseshot.models.config import TrainConfig
 from sparseshot.models.device import make_fabric
+from sparseshot.models.task import kind_loss
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.crops import CropBatch, CropSource
 from sparseshot.training.exclusion_watch import ExclusionWatch
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 _LARGEST_GRADIENT = 5.0
+_KIND_WEIGHT = 0.5
 
 
 def train(
@@ -160,6 +162,8 @@ class _Run:
         loss = self.criterion(
             logits, batch.target, annotated=batch.annotated, progress=progress, hints=hints
         ) + self.task.place_loss(output, batch.target, batch.offset, batch.size)
+        if batch.kind is not None:
+            loss = loss + _KIND_WEIGHT * kind_loss(self.task, self.module, output, batch.kind)
         self.optimizer.zero_grad(set_to_none=True)
         self.fabric.backward(loss)
         self.fabric.clip_gradients(self.network, self.optimizer, max_norm=_LARGEST_GRADIENT)

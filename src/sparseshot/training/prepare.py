@@ -67,8 +67,16 @@ def prepare(
     return canvases, held_out
 
 
-def make_canvas(item: AnnotatedSlide, config: TrainConfig, *, ignored: Sequence[Box] = ()) -> Canvas:
-    """Return the canvas of one image."""
+def make_canvas(
+    item: AnnotatedSlide,
+    config: TrainConfig,
+    *,
+    ignored: Sequence[Box] = (),
+    kinds: tuple[str, ...] = (),
+    unsure_um: float = 0.0,
+    weight: float = 1.0,
+) -> Canvas:
+    """Return the canvas of one image; the options are those of :class:`Canvas`."""
     task = config.make_task()
     return Canvas(
         item.slide,
@@ -80,6 +88,9 @@ def make_canvas(item: AnnotatedSlide, config: TrainConfig, *, ignored: Sequence[
         radius_um=config.mark_radius_um,
         negative_margin_px=task.stride // 2,  # every location whose cell could be found there
         ignored=ignored,
+        kinds=kinds,
+        unsure_um=unsure_um,
+        weight=weight,
         tissue=None if item.tissue is None else _tissue_boxes(item.tissue, Grid.over(item.slide, config.mpp)),
     )
 

@@ -52,6 +52,7 @@ from sparseshot.training.starting import (
     rate_for,
     steps_for,
     steps_in,
+    with_kinds_of,
 )
 from sparseshot.work import Event, Report, ignore
 from sparseshot.work.run_files import CONFIG, MODEL, SOURCE
@@ -69,6 +70,8 @@ _CHOSEN = (
     "learning_rate",
     "validations",
     "loss_options",
+    "kind_features",
+    "kinds",
     "radius_um",
     "classes",
     "colors",
@@ -226,7 +229,10 @@ def _with_start(
     report: Report,
 ) -> TrainConfig:
     """Choose the start, its resolution, the steps and the learning rate where not given, and say so."""
-    config = replace(config, start=SCRATCH) if start is None else at_resolution_of(start, config)
+    if start is None:
+        config = replace(config, start=SCRATCH)
+    else:
+        config = with_kinds_of(start, at_resolution_of(start, config))
     if minutes is not None and not config.steps:
         config = replace(config, steps=steps_in(minutes, config, device))
     changes = None

@@ -1,30 +1,49 @@
-"""How the starter is made: a network that learns on synthetic tissue, where every cell is known.
+"""How the starter is made: a network that learns on synthetic tissue and on openly licensed real tissue.
 
-What carries over to real slides is variety, so each slide differs from the others in stain, organ, scanner
-and resolution (:func:`~sparseshot.datasets.synthetic.varied_tissue`).
+On synthetic tissue every cell and its kind are known; what carries over from it to real slides is variety, so
+each slide differs from the others in stain, organ, scanner and resolution
+(:func:`~sparseshot.datasets.synthetic.varied_tissue`). Of the real sets only those are learned from whose
+licence allows weights to be shipped. A set without kinds teaches only finding.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
-from sparseshot.datasets import load_dataset
+from sparseshot.datasets import dataset_info, load_dataset
 from sparseshot.datasets.synthetic import varied_tissue
+from sparseshot.errors import InputError
 from sparseshot.files import locked
+from sparseshot.images import open_slide
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import SCRATCH, TrainConfig
 from sparseshot.models.model_files import save_starter
 from sparseshot.training.annotated import AnnotatedSlide, open_samples
+from sparseshot.training.canvas import Canvas
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import make_canvas, whole
 from sparseshot.work import Report, ignore
 
+KINDS = ("lymphocyte", "tumour", "stromal")
+"""Kinds that a starter tells apart."""
+
+REAL_SETS: Mapping[str, float] = MappingProxyType(
+    {"tnbc": 0.2, "brca_m2c": 0.3, "dsb2018": 0.12, "sbu_miccai": 0.08}
+)
+"""Real sets to learn from, and the share of the crops that each gets; the rest is synthetic."""
+
+_VALIDATION_SETS = ("tnbc", "brca_m2c", "sbu_miccai")
 _SIZE_PX = 512
 _HELD_OUT = 16
-TUNING_SETS = ("tnbc", "monuseg")
+_SCALES = (0.8, 0.9, 1.0, 1.12, 1.25)
+"""A real image is learned at several sizes, because magnification differs from scanner to scanner."""
+
+_UNSURE_UM = 7.0
+"""How far a nucleus that is marked by a point may extend."""
 
 
 def make_starter(
@@ -34,7 +53,9 @@ def make_starter(
     slides: int,
     steps: int,
     seed: int = 0,
-    tune_on: Path | None = None,
+    width: int = 16,
+    data: Path | None = None,
+    without: Sequence[str] = (),
     report: Report = ignore,
 ) -> Checkpoint:
     """Train a starter, or resume; write ``TASK.safetensors`` into the folder.
@@ -45,44 +66,83 @@ def make_starter(
         slides: number of synthetic slides to learn from.
         steps: optimiser steps.
         seed: of slides, weights and crops.
-        tune_on: folder of the data sets :data:`TUNING_SETS`, whose training patients choose the threshold;
-            None: the threshold that is best on synthetic tissue.
+        width: channels of the first level of the network.
+        data: folder of the data sets :data:`REAL_SETS`, whose training images are learned from too, and whose
+            validation images choose the threshold; None: synthetic tissue alone.
+        without: names of real sets to leave out altogether, so that the starter can be tested on them.
         report: receives the progress of the training.
     """
+    left_out = {dataset_info(name).name for name in without}
+    if unknown := sorted(left_out - set(REAL_SETS)):
+        raise InputError(f"{unknown[0]} is not learned from; --without takes {', '.join(REAL_SETS)}")
     config = TrainConfig(
         task=task,  # type: ignore[arg-type]  # checked there
         start=SCRATCH,
         loss="ce",
+        width=width,
+        kind_features=64,
+        kinds=KINDS,
         steps=steps,
         seed=seed,
+        near_marks=0.0,
+        mark_radius_um=2.0,
         validations=1,
         checkpoint_every=500,
         log_every=50,
     )
+    sets = [] if data is None else [name for name in REAL_SETS if name not in left_out]
     with locked(folder):
-        learned, held_out = _slides(seed, slides, config.mpp), _slides(seed + 1, _HELD_OUT, config.mpp)
+        held_out = _synthetic(seed + 1, _HELD_OUT, config.mpp)
+        canvases = _canvases(
+            _synthetic(seed, slides, config.mpp), config, 1 - sum(REAL_SETS[name] for name in sets)
+        )
+        for name in sets:
+            canvases += _canvases(_scaled(name, data), config, REAL_SETS[name])
         checkpoint = train(
             config,
-            [make_canvas(item, config) for item in learned],
+            canvases,
             [part for item in held_out for part in whole(item, config)],
             folder / task,
             report=report,
         )
-        checkpoint = replace(checkpoint, threshold=_threshold(checkpoint, held_out, tune_on))
+        chosen_on = [held_out]
+        if data is not None:
+            names = [
+                name for name in _VALIDATION_SETS if name in sets and (task == "detect" or name != "brca_m2c")
+            ]
+            chosen_on = [
+                open_samples(load_dataset(name, data, split="validation")) for name in names
+            ] or chosen_on
+        checkpoint = replace(checkpoint, threshold=_threshold(checkpoint, chosen_on))
         save_starter(checkpoint, folder / f"{task}.safetensors")
     return checkpoint
 
 
-def _slides(seed: int, count: int, mpp: float) -> list[AnnotatedSlide]:
+def _synthetic(seed: int, count: int, mpp: float) -> list[AnnotatedSlide]:
     slides = [varied_tissue(seed, number, size_px=_SIZE_PX, mpp=mpp) for number in range(count)]
     return [AnnotatedSlide(slide, slide.cells(outlines=True)) for slide in slides]
 
 
-def _threshold(checkpoint: Checkpoint, held_out: Sequence[AnnotatedSlide], root: Path | None) -> float:
-    """Return the threshold that is best on the training patients of real sets, or on synthetic slides."""
-    sets = [held_out]
-    if root is not None:
-        sets = [open_samples(load_dataset(name, root, split="train")) for name in TUNING_SETS]
+def _scaled(name: str, root: Path | None) -> Iterable[AnnotatedSlide]:
+    """Return the training images of a set, each at several sizes."""
+    assert root is not None
+    for sample in load_dataset(name, root, split="train"):
+        for scale in _SCALES:
+            slide = open_slide(sample.image, mpp=sample.mpp * scale, force_mpp=True)
+            yield AnnotatedSlide(slide, replace(sample.cells, mpp=slide.mpp))
+
+
+def _canvases(items: Iterable[AnnotatedSlide], config: TrainConfig, share: float) -> list[Canvas]:
+    """Return canvases that together get a share of the crops."""
+    canvases = [make_canvas(item, config, kinds=config.kinds, unsure_um=_UNSURE_UM) for item in items]
+    area = sum(canvas.area_px for canvas in canvases)
+    for canvas in canvases:
+        canvas.weight = share / area
+    return canvases
+
+
+def _threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlide]]) -> float:
+    """Return a threshold that serves all sets: the mean of the best ones."""
     # In logits, because a mean of probabilities near 0 or 1 is no compromise.
     best = np.array([evaluate(checkpoint, images).best.threshold for images in sets])
     return round(float(np.clip(1 / (1 + np.exp(-np.mean(np.log(best / (1 - best))))), 0.01, 0.99)), 3)

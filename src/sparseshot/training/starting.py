@@ -79,6 +79,13 @@ def at_resolution_of(start: Checkpoint, config: TrainConfig) -> TrainConfig:
     return config
 
 
+def with_kinds_of(start: Checkpoint, config: TrainConfig) -> TrainConfig:
+    """Return the configuration with the features and kinds of the model it starts from, unless given."""
+    if config.kind_features:
+        return config
+    return replace(config, kind_features=start.config.kind_features, kinds=start.config.kinds)
+
+
 def begin_from(start: Checkpoint, network: nn.Module, config: TrainConfig) -> None:
     """Copy the weights of a model; a last layer of other classes stays random."""
     own, same_classes = network.state_dict(), has_same_classes(start, config)

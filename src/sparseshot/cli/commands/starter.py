@@ -18,28 +18,39 @@ def starter(
     slides: Annotated[int, Option(min=1, help="Synthetic slides to learn from.")] = 1500,
     steps: Annotated[int, Option(min=1, help="Optimiser steps.")] = 6000,
     seed: options.Seed = 0,
-    tune_on: Annotated[
-        Path | None,
-        Option(help="Folder of TNBC and MoNuSeg, whose training patients choose the threshold."),
+    width: Annotated[int, Option(min=1, help="Channels of the first level of the network.")] = 16,
+    data: Annotated[
+        Path | None, Option(help="Folder of the open real sets to learn from too; without it, none.")
+    ] = None,
+    without: Annotated[
+        list[str] | None, Option(help="Real set to leave out, so that the starter can be tested on it.")
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Train the starter models on synthetic tissue.
+    """Train the starter models on synthetic tissue and on openly licensed real tissue.
 
     The package contains them already; this command makes them again, or larger ones:
 
-        sparseshot starter --out starters
+        sparseshot starter --data data --out starters
 
     Run the same command again to resume an interrupted run.
     """
-    options.check_paths(tune_on)
+    options.check_paths(data)
     from sparseshot.training.starter import make_starter
 
     made = {}
     for each in ("detect", "segment") if task == "both" else (task,):
         with resumable(), shown_events() as report:
             checkpoint = make_starter(
-                each, out, slides=slides, steps=steps, seed=seed, tune_on=tune_on, report=report
+                each,
+                out,
+                slides=slides,
+                steps=steps,
+                seed=seed,
+                width=width,
+                data=data,
+                without=without or (),
+                report=report,
             )
         made[each] = checkpoint.threshold
         if not as_json:
