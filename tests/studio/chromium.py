@@ -48,7 +48,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def running_studio(*arguments: object) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def running_studio(
+    *arguments: object, stderr: int | None = None
+) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """Run ``sparseshot studio``; yield its address and process."""
     if "--port" not in arguments:
         # Not the studio's own first port: a browser of another test may still talk to that.
@@ -56,7 +58,7 @@ def running_studio(*arguments: object) -> Iterator[tuple[str, "subprocess.Popen[
     command = [sys.executable, "-m", "sparseshot", "studio", *map(str, arguments), "--no-browser", "--json"]
     # NiceGUI behaves otherwise where it believes to be tested by pytest itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)
     try:
         assert process.stdout is not None
         said = ""

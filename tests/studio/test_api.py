@@ -112,6 +112,10 @@ def test_marks_become_cells_with_outlines_and_regions(client: TestClient, studio
         {"class": "cell", "outline": [[0, 0], [9, 9], [9, 0], [0, 9]]},
         {"region": [[0, 0], [1, 1]]},
         {"class": "cell", "at": [1, 2], "id": "mine"},
+        {"class": "cell", "outline": [[990, 0], [1020, 0], [990, 30]]},
+        {"region": [[-5, 0], [30, 0], [30, 30]]},
+        {"class": "T\x1b[2J", "at": [1, 2]},
+        {"class": "T\n", "at": [1, 2]},
     ],
 )
 def test_a_mark_that_is_none_is_refused_and_nothing_is_kept(client: TestClient, item: Any) -> None:
@@ -126,6 +130,7 @@ def test_a_mark_that_is_none_is_refused_and_nothing_is_kept(client: TestClient, 
         ({"class": "cell", "outline": [[0, 0], [9, 9], [9, 0], [0, 9]]}, "the outline crosses itself"),
         ({"class": "cell", "at": [1]}, "Field required (body.0.add.0.at.1)"),
         ({"class": "cell", "at": [99999, 5]}, "lies outside the slide"),
+        ({"region": [[0, 0], [99, 0], [99, 900]]}, "the region at (99, 900) lies outside the slide"),
     ],
 )
 def test_a_refused_mark_is_refused_in_words(client: TestClient, item: Any, reason: str) -> None:
@@ -255,10 +260,61 @@ def test_imported_marks_in_micrometres(client: TestClient) -> None:
     assert [item["at"] for item in client.get("/slides/1/marks").json()["all"]] == [[10, 20]]
 
 
-def test_files_that_are_no_marks_are_refused(client: TestClient) -> None:
-    answer = client.post("/slides/1/import?key=dddddddd", files={"file": ("a.geojson", b"{]")})
-    assert answer.status_code in {422, 500}
-    assert "error" in answer.json()
+def imported(client: TestClient, content: bytes, name: str = "a.csv", key: str = "dddddddd") -> Any:
+    return client.post(f"/slides/1/import?key={key}", files={"file": (name, content)})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.geojson", b"{]", "not an object"),
+        ("a.parquet", b"PAR1 what?", ""),
+        (
+            "a.csv",
+            b"x,y,label\n" + b"".join(b"%d,5,id%d\n" % (i, i) for i in range(60)),
+            "60 classes, such as",
+        ),
+        ("a.csv", b"x,y,label\n5,5,T\x1b[2J\n", "rename it"),
+        ("a.csv", b"x,y\n5000,5\n6000,6\n", "2 of 2 marks lie outside small.png"),
+    ],
+)
+def test_files_that_are_no_marks_are_refused_in_words(
+    client: TestClient, name: str, content: bytes, reason: str
+) -> None:
+    answer = imported(client, content, name)
+    assert answer.status_code == 422
+    assert reason in answer.json()["error"]
+    assert client.get("/slides/1/marks").json()["all"] == []
+
+
+def test_marks_that_come_again_are_not_doubled(client: TestClient) -> None:
+    ring = [[10, 10], [30, 10], [30, 30]]
+    items = [{"class": "T", "outline": ring}, {"region": ring}, {"class": "not a cell", "at": [50, 60]}]
+    client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": items}])
+    click(client, "bbbbbbbb", 80, 90)
+    exported = client.get("/slides/1/export/marks.geojson").content
+    answer = imported(client, exported, "a.geojson").json()
+    assert (answer["marks"], answer["regions"]) == (0, 0)
+    assert "3 of them are there already" in answer["said"]
+    assert len(client.get("/slides/1/marks").json()["all"]) == 4
+
+
+def test_marks_on_glass_are_told_on_import(tmp_path: Path) -> None:
+    pixels = np.full((3000, 3000, 3), 245, np.uint8)
+    pixels[:1500, :1500] = (200, 120, 180)
+    Image.fromarray(pixels).save(tmp_path / "half.png")
+    studio = Studio.of(Project.open([tmp_path / "half.png"], folder=tmp_path / "p", mpp=MPP))
+    xy = [(x, y) for x in range(100, 1400, 200) for y in range(100, 1400, 200)]
+    with TestClient(make_api(studio), base_url=HERE, raise_server_exceptions=False) as other:
+        said = imported(other, csv_of([*xy, *[(2500, 2500 + i) for i in range(20)]])).json()["said"]
+        assert any("on glass of half.png" in each for each in said)
+        doubled = imported(other, csv_of([(2 * x, 2 * y) for x, y in xy]), key="eeeeeeee")
+        assert doubled.status_code == 422
+        assert "an image twice as large" in doubled.json()["error"]
+
+
+def csv_of(xy: list[tuple[int, int]]) -> bytes:
+    return b"x,y\n" + b"".join(b"%d,%d\n" % each for each in xy)
 
 
 def test_a_slide_that_disappears_is_reported(client: TestClient, tmp_path: Path) -> None:

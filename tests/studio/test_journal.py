@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparseshot.errors import FormatError, OutputError
+from sparseshot.errors import FormatError, OutputError, RepairWarning
 from sparseshot.studio import journal as journal_module
 from sparseshot.studio import marks as marks_module
 from sparseshot.studio.marks import MarkBook
@@ -74,13 +74,55 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     assert xs(MarkBook(path)) == [1, 2]
 
 
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"what?",
+        b"[]",
+        b"7",
+        b'{"slide": "1", "add": []}',
+        b'{"key": "x", "slide": "../1", "undo": true}',
+        b'{"key": "x", "slide": "1", "add": [{"class": "cell"}]}',
+        b'{"key": "x", "slide": "1", "add": [{"class": "cell", "at": ["1", 2]}]}',
+        b'{"key": "x", "slide": "1", "add": [{"class": "cell", "at": [1e99, 2]}]}',
+        b'{"key": "x", "slide": "1", "add": [{"class": "cell", "outline": [[1, 1], [2, 2], [3, 3]]}]}',
+        b'{"key": "x", "slide": "1", "add": [{"region": [[1, 1], [2, 2]]}]}',
+        b'{"key": "x", "class": "T", "color": "red"}',
+    ],
+)
+def test_a_damaged_line_is_named_and_set_aside(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "marks.jsonl"
     MarkBook(path).record([add("a", 1)])
     with path.open("ab") as file:
-        file.write(b"what?\n")
-    with pytest.raises(FormatError, match=r"byte \d+ begins a line that is no event"):
+        file.write(line + b"\n")
+    with pytest.warns(RepairWarning, match=r"moved to marks\.damaged\.jsonl; all others are kept \(line 3: "):
+        book = MarkBook(path)
+    book.record([add("b", 2)])
+    assert (tmp_path / "marks.damaged.jsonl").read_bytes() == line + b"\n"
+    again = MarkBook(path)  # without a warning
+    assert xs(again) == xs(book) == [1, 2]
+    assert len(again.cells("1")) == 2
+
+
+def test_a_journal_whose_first_line_is_damaged_keeps_its_marks(tmp_path: Path) -> None:
+    path = tmp_path / "marks.jsonl"
+    MarkBook(path).record([add("a", 1), add("b", 2, "T")])
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([b"?" + lines[0], lines[2], lines[3]]))  # and without the line of class T
+    with pytest.warns(RepairWarning, match="line 1: "):
+        book = MarkBook(path)
+    assert xs(book) == [1, 2]
+    assert book.cells("1").counts()["T"] == 1
+    assert MarkBook(path).since("1", book.since("1", "")[0])[1] == []
+
+
+def test_a_journal_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "marks.jsonl"
+    path.write_bytes(b'{"journal": "sparseshot marks", "version": 2, "generation": "a"}\nwhat?\n')
+    before = path.read_bytes()
+    with pytest.raises(FormatError, match="line 1 says version 2"):
         MarkBook(path)
+    assert path.read_bytes() == before
 
 
 def test_a_full_disk_keeps_nothing_of_a_change_and_everything_before(

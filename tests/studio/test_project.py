@@ -1,13 +1,15 @@
+import json
 import os
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from tests.studio.small_project import MPP, copies, made_result, small_slide
 
 from sparseshot.cells import Cells
-from sparseshot.errors import FormatError, InputError, OutputError, SlideError, SparseshotError
+from sparseshot.errors import FormatError, InputError, OutputError, RepairWarning, SlideError, SparseshotError
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import PROJECT, Project
 
@@ -131,6 +133,41 @@ def test_a_damaged_project_file_is_repaired_without_losing_marks(tmp_path: Path,
     again = Project.open([slide], mpp=MPP)
     assert again.path("1") == slide
     assert len(MarkBook(again.journal).items("1")) == 1
+
+
+def test_damaged_entries_of_a_project_file_are_named_and_the_others_opened(tmp_path: Path) -> None:
+    paths = three_slides(tmp_path)
+    project = Project.open(paths[:1], folder=tmp_path / "study", mpp=MPP)
+    file = project.folder / PROJECT
+    good = json.loads(file.read_text())["slides"][0]
+    bad = [{"id": "9" * 5000, "path": "a.png"}, {"id": "x", "path": "a"}, {"id": "1", "path": "again"}, None,
+           good | {"id": "4", "mpp": -1}, {"id": "5"}]  # fmt: skip
+    damaged = json.dumps({"format": "sparseshot studio", "version": 1, "slides": [good, *bad]})
+    file.write_text(damaged)
+    with pytest.warns(RepairWarning, match="slide 2: its id is '9999.*kept as project.damaged.json"):
+        assert names(Project.open([project.folder])) == {"1": "small.png"}
+    with pytest.warns(RepairWarning, match="slide 2"):
+        assert names(Project.open(paths[1:2], folder=project.folder, mpp=MPP)) == {
+            "1": "small.png",
+            "2": "b.png",
+        }
+    assert names(Project.open([project.folder])) == {"1": "small.png", "2": "b.png"}
+    assert (project.folder / "project.damaged.json").read_text() == damaged
+
+
+def test_ome_zarr_is_a_slide(tmp_path: Path) -> None:
+    folder = tmp_path / "slides"
+    folder.mkdir()
+    zarr = pytest.importorskip("zarr")
+    axes = [{"name": "c", "type": "channel"}]
+    axes += [{"name": name, "type": "space", "unit": "micrometer"} for name in "yx"]
+    scale = {"type": "scale", "scale": [1, MPP, MPP]}
+    levels = [{"path": "0", "coordinateTransformations": [scale]}]
+    group = zarr.open_group(str(folder / "a.ome.zarr"), mode="w", zarr_format=2)
+    group.create_array("0", data=np.full((3, 60, 60), 200, np.uint8))
+    group.attrs["multiscales"] = [{"version": "0.4", "axes": axes, "datasets": levels}]
+    assert names(Project.open([folder / "a.ome.zarr"], folder=tmp_path / "p")) == {"1": "a.ome.zarr"}
+    assert names(Project.open([folder], folder=tmp_path / "q")) == {"1": "a.ome.zarr"}
 
 
 def test_a_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import http.client
 import secrets
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ def test_own_pages_and_links_are_served(client: TestClient) -> None:
     assert client.get("/slides/1/marks", headers={"origin": HERE}).status_code == 200
     assert client.get("/slides/1/marks", headers={"host": "localhost:8686"}).status_code == 200
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-    assert client.get("/slides/1/marks", headers=link).status_code == 200
+    assert client.get("/", headers=link).status_code == 404  # there is no page here, but it is asked for
+    assert client.get("/slides/1/marks", headers=link).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -120,6 +122,19 @@ def test_no_page_may_frame_an_answer(client: TestClient) -> None:
     assert client.get("/", headers={"host": "evil.example"}).headers["x-frame-options"] == "DENY"
 
 
+def test_an_address_writes_no_escape_codes_to_the_terminal(tmp_path: Path) -> None:
+    slide, _ = small_slide(tmp_path)
+    with running_studio(slide, "--project", tmp_path / "project", "--mpp", MPP, stderr=subprocess.PIPE) as (
+        address,
+        process,
+    ):
+        assert _asked(address, {}, "/%1b%5B2Jevil") == 404
+        process.terminate()
+        said = process.stderr.read() if process.stderr else ""
+    assert "\x1b" not in said
+    assert r"/\x1b[2Jevil not found" in said
+
+
 def test_studios_at_two_ports_have_cookies_of_their_own(studio: Studio) -> None:
     api = make_api(studio)
     clients = [
@@ -127,7 +142,7 @@ def test_studios_at_two_ports_have_cookies_of_their_own(studio: Studio) -> None:
         for port, token in ((8686, "one"), (8687, "two"))
     ]
     for client, token in zip(clients, ("one", "two"), strict=True):
-        assert client.get(f"/slides/1/marks?token={token}").status_code == 200
+        client.get(f"/?token={token}")
     clients[0].cookies.update(clients[1].cookies)  # a browser has one jar for all ports of a host
     assert [client.get("/slides/1/marks").status_code for client in clients] == [200, 200]
 
@@ -140,9 +155,12 @@ def test_beyond_this_machine_a_token_is_needed(studio: Studio) -> None:
         assert client.get("/slides/1/marks?token=").status_code == 403
         assert client.get("/slides/1/marks", headers={"cookie": f"{COOKIE}=wrong"}).status_code == 403
         assert client.get("/slides/1/marks", headers={b"cookie": f"{COOKIE}=é".encode()}).status_code == 403
-        welcome = client.get("/slides/1/marks?token=secret")
+        link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+        welcome = client.get("/?token=secret", headers=link)
         assert welcome.status_code == 303
-        assert welcome.headers["location"] == "/slides/1/marks"
+        assert welcome.headers["location"] == "/"
+        assert client.get("//evil.example/?token=secret").headers["location"] == "/"
+        assert "samesite=lax" in welcome.headers["set-cookie"].lower()  # it is sent after the redirect
         assert client.get("/?slide=2&token=secret").headers["location"] == "/?slide=2"
         assert "httponly" in welcome.headers["set-cookie"].lower()
         assert client.get("/slides/1/marks").status_code == 200

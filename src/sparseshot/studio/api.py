@@ -5,14 +5,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from sparseshot.errors import DataNotFoundError, InputError, OutputError, SlideError, SparseshotError
+from sparseshot.errors import (
+    DataNotFoundError,
+    FormatError,
+    InputError,
+    OutputError,
+    SlideError,
+    SparseshotError,
+)
 from sparseshot.studio.mark_routes import mark_routes
 from sparseshot.studio.payloads import Place, SlideId, ZoomLevel
 from sparseshot.studio.result_routes import result_routes
 from sparseshot.studio.slide_tiles import TILE_PX, jpeg, levels_of
 from sparseshot.studio.studio import Studio
 
-_STATUS = {InputError: 422, DataNotFoundError: 404, SlideError: 410, OutputError: 507}
+_STATUS = {InputError: 422, FormatError: 422, DataNotFoundError: 404, SlideError: 410, OutputError: 507}
 
 
 def make_api(studio: Studio) -> FastAPI:

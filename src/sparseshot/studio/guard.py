@@ -29,7 +29,7 @@ class Guard:
     The name in ``Host`` must be one of ours, or a foreign page could reach us by a name of its own that it
     makes point here. The port may be any: it is another one at the near end of a tunnel. A request that
     another site's page makes names that site in ``Origin`` or says so in ``Sec-Fetch-Site``; it may only link
-    to us. With a token, every request needs it: in the address once, then in a cookie.
+    to the page itself. With a token, every request needs it: in the address once, then in a cookie.
     """
 
     def __init__(self, app: ASGIApp, *, host: str, port: int, token: str | None = None) -> None:
@@ -44,7 +44,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         connection, send = HTTPConnection(scope), _unframed(send)
-        reason = self._refusal(connection.headers)
+        reason = self._refusal(scope["path"], connection.headers)
         if reason is None and self._token is not None:
             if scope["type"] == "http" and _same(connection.query_params.get("token", ""), self._token):
                 await self._welcome(scope, receive, send)
@@ -58,7 +58,7 @@ class Guard:
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    def _refusal(self, headers: Headers) -> str | None:
+    def _refusal(self, path: str, headers: Headers) -> str | None:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._host.fullmatch(host.lower()):
             return "this is not the address of the studio"
@@ -66,16 +66,18 @@ class Guard:
             return "the request comes from another site's page"
         foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
         link = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
-        if foreign and link != ("navigate", "document"):
+        if foreign and (path != "/" or link != ("navigate", "document")):
             return "the request comes from another site's page"
         return None
 
     async def _welcome(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Keep the token in a cookie, and take it out of the address."""
-        rest = HTTPConnection(scope).url.remove_query_params("token")
-        # Without scheme and host, which a proxy may have changed.
-        response = RedirectResponse(f"{rest.path}?{rest.query}" if rest.query else rest.path, 303)
-        response.set_cookie(self._cookie_name, self._token or "", httponly=True, samesite="strict")
+        """Keep the token in a cookie, and lead to the page without it in the address."""
+        query = HTTPConnection(scope).url.remove_query_params("token").query
+        # Always "/": a path such as //evil.example/ would lead elsewhere.
+        response = RedirectResponse(f"/?{query}" if query else "/", 303)
+        # With "strict", a browser that comes from a link in a mail would not send it after the redirect.
+        # Requests that change something are refused to other sites by their headers.
+        response.set_cookie(self._cookie_name, self._token or "", httponly=True, samesite="lax")
         await response(scope, receive, send)
 
 

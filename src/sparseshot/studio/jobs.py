@@ -93,6 +93,7 @@ class Jobs:
     project: Project
     book: MarkBook
     steps: int = 0
+    everywhere: bool = False
     _worker: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
     _mutex: RLock = field(default_factory=RLock, init=False)
 

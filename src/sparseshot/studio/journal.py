@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from sparseshot.errors import FormatError, OutputError
+from sparseshot.errors import FormatError, OutputError, RepairWarning
 from sparseshot.files import NO_ROOM, replacing
 
 Event = dict[str, Any]
 
 _FORMAT = "sparseshot marks"
 _VERSION = 1
+_MOST_NAMED = 5
 
 
 class Journal:
@@ -23,12 +25,14 @@ class Journal:
 
     An event counts once :meth:`append` has returned: it is then on disk. What a killed process left of a
     line was never confirmed and is cut off by the next one that appends. Every process folds all events,
-    those of other processes included, in the same order. Not thread-safe: the owner locks.
+    those of other processes included, in the same order. A line that is no event is set aside when the
+    journal is opened: it moves to a file beside it, and a warning names it. Not thread-safe: the owner locks.
 
     Attributes:
         path: the file; created with the first event.
         generation: changes when the journal is compacted.
         events: number of events read so far.
+        damaged: reasons why lines were set aside, by their numbers.
     """
 
     def __init__(self, path: Path, *, fold: Callable[[Event], None], clear: Callable[[], None]) -> None:
@@ -36,13 +40,16 @@ class Journal:
 
         Args:
             path: the file.
-            fold: called with every event, in order.
+            fold: called with every event, in order; raises ValueError for what is none, and changes nothing.
             clear: called before the journal is read anew, because it was compacted.
         """
         self.path, self.generation, self.events = path, "", 0
         self._fold, self._clear = fold, clear
         self._offset, self._inode = 0, -1
+        self.damaged: dict[int, str] = {}
         self.follow()
+        if self.damaged:
+            self._set_aside()
 
     def append(self, events: Iterable[Event]) -> None:
         """Write events to disk and fold them, after those that other processes wrote in the meantime.
@@ -102,24 +109,57 @@ class Journal:
         """Fold the whole lines after those that are known."""
         if self._is_another(file):
             self._clear()
-            self._offset, self.events = 0, 0
+            self._offset, self.events, self._lines = 0, 0, 0
             self._inode = os.fstat(file.fileno()).st_ino
         file.seek(self._offset)
         lines = file.read()
         for line in lines[: lines.rfind(b"\n") + 1].splitlines(keepends=True):
-            start, self._offset = self._offset, self._offset + len(line)
+            self._offset, self._lines = self._offset + len(line), self._lines + 1
             try:
                 event = orjson.loads(line)
-                if start == 0:
-                    self.generation = _generation(event)
+                if self._lines == 1 and isinstance(event, dict) and "journal" in event:
+                    self.generation = self._generation(event)
                 else:
                     self._fold(event)
                     self.events += 1
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise FormatError(
-                    self.path,
-                    f"byte {start:,} begins a line that is no event ({error}); remove that line",
-                ) from error
+            except ValueError as error:
+                self.damaged[self._lines] = " ".join(str(error).split())[:200]
+
+    def _generation(self, header: Event) -> str:
+        if header["journal"] != _FORMAT or header.get("version") != _VERSION:
+            raise FormatError(
+                self.path,
+                f"line 1 says version {header.get('version')} of {header['journal']!r}; only version "
+                f"{_VERSION} of {_FORMAT!r} is read here: open it with the sparseshot that wrote it",
+            )
+        return str(header.get("generation", ""))
+
+    def _set_aside(self) -> None:
+        """Move lines that are no events to a file beside the journal, and name them in a warning."""
+        aside, outcome = self.path.with_suffix(".damaged.jsonl"), "they are left out"
+        with suppress(OutputError), self._locked() as file:
+            self._catch_up(file)
+            file.seek(0)
+            lines = file.read()[: self._offset].splitlines(keepends=True)
+            with aside.open("ab") as others:
+                others.writelines(lines[number - 1] for number in self.damaged)
+                os.fsync(others.fileno())
+            kept = [line for number, line in enumerate(lines, 1) if number not in self.damaged]
+            with replacing(self.path) as temporary:
+                header = [] if self.generation else [_header() + b"\n"]
+                temporary.write_bytes(b"".join([*header, *kept]))
+            outcome = f"they were moved to {aside.name}"
+        named = "; ".join(
+            f"line {number}: {reason}" for number, reason in [*self.damaged.items()][:_MOST_NAMED]
+        )
+        more = len(self.damaged) - _MOST_NAMED
+        warnings.warn(
+            f"{self.path}: some lines are no changes of marks, and {outcome}; all others are kept ({named}"
+            + (f"; and {more:,} more)" if more > 0 else ")"),
+            RepairWarning,
+            stacklevel=3,
+        )
+        self.follow()
 
     def _is_another(self, file: BinaryIO) -> bool:
         status = os.fstat(file.fileno())
@@ -128,12 +168,6 @@ class Journal:
 
 def _header() -> bytes:
     return orjson.dumps({"journal": _FORMAT, "version": _VERSION, "generation": secrets.token_hex(8)})
-
-
-def _generation(header: Event) -> str:
-    if header["journal"] != _FORMAT or header["version"] != _VERSION:
-        raise ValueError(f"it is version {header['version']} of {header['journal']!r}")
-    return str(header["generation"])
 
 
 def _write(file: BinaryIO, end: int, lines: bytes) -> None:

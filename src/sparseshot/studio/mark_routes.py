@@ -7,10 +7,10 @@ import shapely
 from fastapi import APIRouter, HTTPException, Query, UploadFile
 from pydantic import Field
 
-from sparseshot.studio.exchange import read_marks
+from sparseshot.studio.exchange import new_items, read_marks
 from sparseshot.studio.guard import MOST_BYTES
 from sparseshot.studio.journal import Event
-from sparseshot.studio.marks import NEGATIVE, items_of
+from sparseshot.studio.marks import NEGATIVE
 from sparseshot.studio.payloads import Change, Key, NewClass, Review, SlideId, Verdict, check_place
 from sparseshot.studio.reviewing import judged, reviewed
 from sparseshot.studio.studio import Studio
@@ -85,13 +85,22 @@ def mark_routes(studio: Studio) -> APIRouter:
 
     @routes.post("/slides/{slide}/import")
     def take(slide: SlideId, file: UploadFile, key: Key) -> Any:
-        content = file.file.read(MOST_BYTES + 1)
-        cells, said = read_marks(content, file.filename or "marks", studio.project.slide(slide))
-        items = items_of(cells)
-        if items:
-            hexes = ["#" + bytes(color).hex() for color in cells.colors or ()]
-            colors = dict(zip(cells.classes, hexes, strict=False))
-            studio.book.record([{"key": key, "slide": slide, "add": items}], colors=colors)
-        return {"marks": len(cells), "regions": len(cells.regions), "said": said}
+        return _imported(studio, slide, file, key)
 
     return routes
+
+
+def _imported(studio: Studio, slide: str, file: UploadFile, key: str) -> dict[str, Any]:
+    """Add the marks of a file that are not there yet; return how many, and what is to say about them."""
+    content = file.file.read(MOST_BYTES + 1)
+    opened = studio.project.slide(slide)
+    cells, said = read_marks(content, file.filename or "marks", opened, studio.tissue(slide))
+    items = new_items(cells, studio.book.items(slide), mpp=opened.mpp)
+    if items:
+        hexes = ["#" + bytes(color).hex() for color in cells.colors or ()]
+        colors = dict(zip(cells.classes, hexes, strict=False))
+        studio.book.record([{"key": key, "slide": slide, "add": items}], colors=colors)
+    marks = sum("class" in item for item in items)
+    if marks < len(cells):
+        said.append(f"{len(cells) - marks:,} of them are there already")
+    return {"marks": marks, "regions": len(items) - marks, "said": said}

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import shapely
+from pydantic import AfterValidator, BaseModel, Field
 
 from sparseshot.cells import Cells
 from sparseshot.models.labelling import REJECTED
@@ -41,6 +42,63 @@ Item = dict[str, Any]
 
 A found cell that a person has accepted or rejected has its ``score`` too, and a reviewed region a ``note``.
 """
+
+Coordinate = Annotated[float, Field(ge=-1e6, le=1e7, allow_inf_nan=False, strict=True)]
+_Place = Annotated[list[Coordinate], Field(min_length=2, max_length=2)]
+
+
+def polygon_of(ring: Sequence[Sequence[float]]) -> shapely.Polygon:
+    """Return what a ring encloses, valid also where it crosses itself."""
+    shape = shapely.Polygon(ring)
+    return shape if shape.is_valid else shape.buffer(0)
+
+
+def _encloses(ring: list[_Place]) -> list[_Place]:
+    if not polygon_of(ring).area > 0:
+        raise ValueError("it encloses nothing")
+    return ring
+
+
+_Ring = Annotated[list[_Place], Field(min_length=3), AfterValidator(_encloses)]
+
+
+class _StoredItem(BaseModel):
+    """An item in the journal, which a person or another program may have edited."""
+
+    id: str | None = None
+    class_: Annotated[str, Field(min_length=1)] | None = Field(None, alias="class")
+    at: _Place | None = None
+    outline: _Ring | None = None
+    region: _Ring | None = None
+    score: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
+    note: dict[str, str] | None = None
+
+
+class _StoredEvent(BaseModel):
+    """An event in the journal: a change of a slide's marks, a class, or known keys."""
+
+    key: str
+    slide: Annotated[str, Field(pattern="^[0-9]{1,9}$")] | None = None
+    add: list[_StoredItem] = []
+    remove: list[str] = []
+    undo: bool = False
+    redo: bool = False
+    class_: Annotated[str, Field(min_length=1)] | None = Field(None, alias="class")
+    color: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")] | None = None
+    keys: list[str] | None = None
+
+
+def _check_event(event: Event) -> None:
+    """Raise ValueError for what is no event."""
+    known = _StoredEvent.model_validate(event)
+    if known.slide is None and known.keys is None and (known.class_ is None or known.color is None):
+        raise ValueError("it is of no slide, and no class")
+    for item in known.add:
+        kinds = [each for each in (item.at, item.outline, item.region) if each is not None]
+        if len(kinds) != 1 or (item.region is None) != (item.class_ is not None):
+            raise ValueError("a mark has a class and a place; a region has neither")
+        if item.id is None and known.key.startswith(_SNAPSHOT):
+            raise ValueError("a mark has no id")
 
 
 @dataclass(frozen=True)
@@ -143,8 +201,16 @@ class MarkBook:
             }
             created = [_class_event(name, (palette | dict(colors or {}))[name]) for name in missing]
             new = {event["key"]: event for event in [*created, *events] if event["key"] not in self._keys}
+            for event in new.values():
+                _check_event(event)
             if new:
                 self._journal.append(new.values())
+
+    @property
+    def slides(self) -> list[str]:
+        """Ids of slides in the journal."""
+        with self._mutex:
+            return list(self._slides)
 
     def items(self, slide: str) -> list[Item]:
         """Return the marks and regions of a slide."""
@@ -183,7 +249,7 @@ class MarkBook:
         labels = [REJECTED if is_rejected_item(item) else item["class"] for item in marks]
         # An earlier version let a class have the name of the rejected ones.
         names = [*dict.fromkeys([*self.classes, NEGATIVE, *([REJECTED] if REJECTED in labels else [])])]
-        shapes = [shapely.Polygon(item["outline"]) if "outline" in item else None for item in marks]
+        shapes = [polygon_of(item["outline"]) if "outline" in item else None for item in marks]
         places = [place_of(item) for item in marks]
         scores = [item.get("score", 1.0) for item in marks]
         notes = [item.get("note", {}) for item in regions]
@@ -193,7 +259,7 @@ class MarkBook:
             label=[names.index(label) for label in labels],
             score=scores if any(score < 1 for score in scores) else None,
             outline=np.array(shapes, object) if any(shapes) else None,
-            regions=[shapely.Polygon(item["region"]) for item in regions],
+            regions=[polygon_of(item["region"]) for item in regions],
             region_notes=notes if any(notes) else None,
             mpp=mpp,
             colors=[bytes.fromhex(colors[name][1:]) for name in names],  # type: ignore[misc]
@@ -205,6 +271,7 @@ class MarkBook:
         self._keys: dict[str, None] = {}  # in order
 
     def _fold(self, event: Event) -> None:
+        _check_event(event)
         key = event["key"]
         if key in self._keys:
             return
@@ -215,6 +282,9 @@ class MarkBook:
         if "class" in event:
             self._classes[event["class"]] = event["color"]
             return
+        for item in event.get("add", ()):
+            if item.get("class", NEGATIVE) not in {NEGATIVE, *self._classes}:  # its own event was damaged
+                self._classes[item["class"]] = _PALETTE[len(self._classes) % len(_PALETTE)]
         slide = self._slides[event["slide"]]
         if event.get("undo"):
             slide.step_back()
@@ -249,7 +319,7 @@ def place_of(item: Item) -> tuple[float, float]:
     """Return where a mark is: its point, or the centroid of its outline."""
     if "at" in item:
         return item["at"][0], item["at"][1]
-    centre = shapely.Polygon(item["outline"]).centroid
+    centre = polygon_of(item["outline"]).centroid
     return centre.x, centre.y
 
 

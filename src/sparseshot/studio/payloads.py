@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from sparseshot.errors import InputError
 from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.found_cells import Area
-from sparseshot.studio.marks import NEGATIVE, Item
+from sparseshot.studio.marks import NEGATIVE, Coordinate, Item
 
 SlideId = Annotated[str, InPath(pattern="^[0-9]{1,9}$")]
 ResultId = Annotated[str, InPath(pattern="^[rf][0-9]{1,9}(x|-[rf][0-9]{1,9})?$")]
@@ -17,7 +17,6 @@ ResultId = Annotated[str, InPath(pattern="^[rf][0-9]{1,9}(x|-[rf][0-9]{1,9})?$")
 
 ZoomLevel = Annotated[int, InPath(ge=0, le=24)]
 Place = Annotated[int, InPath(ge=0, le=2**22)]
-Coordinate = Annotated[float, Field(ge=-1e6, le=1e7, allow_inf_nan=False)]
 Point = tuple[Coordinate, Coordinate]
 Ring = Annotated[list[Point], Field(min_length=3, max_length=10_000)]
 """A closed line, which may cross itself."""
@@ -49,13 +48,16 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def _unreserved(name: str) -> str:
+def check_class(name: str) -> str:
+    """Return the name of a class; raise ValueError if no class may have it."""
     if name in _RESERVED:
         raise ValueError(f"the class {name} is for {_RESERVED[name]}; give another name")
+    if not name.isprintable() or name.strip() != name:
+        raise ValueError(f"the class {name!r} has spaces around its name or odd characters in it; rename it")
     return name
 
 
-ClassName = Annotated[Name, AfterValidator(_unreserved)]
+ClassName = Annotated[Name, AfterValidator(check_class)]
 
 
 class NewItem(_Strict):
@@ -92,9 +94,9 @@ class NewClass(_Strict):
 
     @field_validator("name")
     @classmethod
-    def _is_plain(cls, name: str) -> str:
-        if not name.isprintable() or name.strip() != name or name == NEGATIVE:
-            raise ValueError("give a name of printable characters")
+    def _is_new(cls, name: str) -> str:
+        if name == NEGATIVE:
+            raise ValueError(f"{name!r} is there already")
         return name
 
 
@@ -136,6 +138,9 @@ def area_of(text: str) -> Area:
 
 
 def check_place(item: Item, size: tuple[int, int]) -> None:
-    """Raise if a mark lies outside of its slide."""
-    if "at" in item and not (0 <= item["at"][0] <= size[0] and 0 <= item["at"][1] <= size[1]):
-        raise InputError(f"the mark at {item['at']} lies outside the slide")
+    """Raise if a mark or a region, or a part of it, lies outside of its slide."""
+    places = [item["at"]] if "at" in item else item.get("outline") or item["region"]
+    for x, y in places:
+        if not (0 <= x <= size[0] and 0 <= y <= size[1]):
+            what = "mark" if "class" in item else "region"
+            raise InputError(f"the {what} at ({x:g}, {y:g}) lies outside the slide")

@@ -2,20 +2,25 @@
 
 import hashlib
 import os
+import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, utf8
-from sparseshot.files import locked, read_as, write_json
+from pydantic import TypeAdapter, ValidationError
+
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, RepairWarning, utf8
+from sparseshot.files import locked, read_json, write_json
 from sparseshot.images import open_slide
+from sparseshot.images.ngff import is_ome_zarr
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import check_mpp
 from sparseshot.prediction.manifest import MANIFEST, Manifest
 from sparseshot.prediction.slides import find_slides
-from sparseshot.studio.journal import Journal
+from sparseshot.studio.marks import MarkBook
 
 PROJECT = "project.json"
 SUFFIX = ".studio"
@@ -26,6 +31,7 @@ _REPAIR = (
     f'{{"format": "{_FORMAT}", "version": 1, "slides": [{{"id": "1", "path": "/folder/biopsy.svs"}}]}}; '
     "marks and runs belong to these ids and are not lost"
 )
+_LONGEST_ID = 9
 _LONGEST_WAIT_S = 30
 """For another process that writes the project file, which takes it milliseconds."""
 
@@ -116,7 +122,7 @@ class Project:
     def _with_slide(self, path: Path, mpp: float | None) -> SlideEntry:
         if not path.exists():
             raise DataNotFoundError(path, "no such slide; check the path")
-        if path.is_dir():
+        if path.is_dir() and not is_ome_zarr(path):
             raise InputError(f"{path}: is neither a slide, a project, nor a result of predict")
         for entry in self.slides.values():
             if self._path(entry) == path:
@@ -155,9 +161,7 @@ class Project:
     @cached_property
     def _marked(self) -> set[str]:
         """Ids in the journal: a new slide with one of them would show marks of another."""
-        ids: set[str] = set()
-        Journal(self.journal, fold=lambda event: ids.add(event.get("slide", "0")), clear=ids.clear)
-        return ids
+        return set(MarkBook(self.journal).slides)
 
     def _save(self) -> None:
         write_json(self.folder / PROJECT, _ProjectFile(slides=tuple(self.slides.values())))
@@ -206,7 +210,9 @@ def _storable(path: Path) -> str:
 
 def _unfolded(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield slides and results; those in folders after those that were named, slides first."""
-    folders = [path for path in paths if path.is_dir() and not (path / MANIFEST).is_file()]
+    folders = [
+        path for path in paths if path.is_dir() and not (path / MANIFEST).is_file() and not is_ome_zarr(path)
+    ]
     yield from (path for path in paths if path not in folders)
     results = {folder: sorted(each.parent for each in folder.glob(f"*/{MANIFEST}")) for folder in folders}
     for folder, inside in results.items():
@@ -227,13 +233,55 @@ def _read(folder: Path) -> _ProjectFile:
         if any(not name.startswith(".") for name in names):
             raise OutputError(folder, f"holds other files and no {PROJECT}; give another --project")
         return _ProjectFile()
-    content = read_as(path, _ProjectFile, advice=_REPAIR)
-    ids = [entry.id for entry in content.slides]
-    if content.format != _FORMAT or content.version != 1 or len(set(ids)) < len(ids):
+    try:
+        content = read_json(path)
+    except FormatError as error:
+        raise FormatError(path, f"{error.problem}; {_REPAIR}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("slides"), list):
+        raise FormatError(path, f"has no list of slides; {_REPAIR}")
+    if content.get("format") != _FORMAT or content.get("version") != 1:
         raise FormatError(path, "is not a project of this sparseshot")
-    if not all(each.isascii() and each.isdecimal() for each in ids):
-        raise FormatError(path, f"has slides with the ids {ids}; ids are numbers")
-    return content
+    entries: dict[str, SlideEntry] = {}
+    damaged = []
+    for number, each in enumerate(content["slides"], 1):
+        try:
+            entry = _ENTRY.validate_python(each, strict=False, extra="forbid")
+            if entry.id in entries or not _is_id(entry.id):
+                raise ValueError(f"its id is {entry.id[:20]!r}; ids are numbers, each once")
+            if entry.mpp is not None:
+                check_mpp(entry.mpp)
+            entries[entry.id] = entry
+        except ValueError as error:
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            damaged.append(f"slide {number}: {reason}")
+    if damaged and not entries:
+        raise FormatError(path, f"has no slide that can be read ({damaged[0]}); {_REPAIR}")
+    if damaged:
+        aside = _set_aside(path)
+        warnings.warn(
+            f"{path}: {'; '.join(damaged[:5])}; the other slides are opened{aside}; {_REPAIR}",
+            RepairWarning,
+            stacklevel=2,
+        )
+    return _ProjectFile(slides=tuple(entries.values()))
+
+
+_ENTRY = TypeAdapter(SlideEntry)
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_ID
+
+
+def _set_aside(path: Path) -> str:
+    """Keep a copy of a damaged project file, because the next change writes only what could be read."""
+    copy = path.with_suffix(".damaged.json")
+    try:
+        if not copy.exists():
+            shutil.copyfile(path, copy)
+    except OSError:
+        return ""
+    return f", and a copy of the file is kept as {copy.name}"
 
 
 def needs_mpp(project: Project, slide: str) -> bool:

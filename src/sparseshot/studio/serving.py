@@ -1,5 +1,6 @@
 """The server of the studio."""
 
+import logging
 import secrets
 import signal
 import socket
@@ -16,6 +17,7 @@ from sparseshot.studio.api import make_api
 from sparseshot.studio.guard import Guard
 from sparseshot.studio.page import show_page
 from sparseshot.studio.studio import Studio
+from sparseshot.terminal import printable
 
 FIRST_PORT = 8686
 _MOST_MESSAGE_BYTES = 2**20
@@ -38,6 +40,8 @@ def serve(
     listening = _listening(host, port)
     port = int(listening.getsockname()[1])
     token = None if host in _LOCAL else secrets.token_urlsafe(24)
+    for name in ("nicegui", "uvicorn.error"):
+        logging.getLogger(name).addFilter(_without_escapes)
     api = make_api(studio)
     css = Path(__file__).with_name("studio.css").read_text(encoding="utf-8")
 
@@ -64,6 +68,12 @@ def serve(
     finally:
         listening.close()
         studio.jobs.close()
+
+
+def _without_escapes(record: logging.LogRecord) -> bool:
+    """Escape control characters of a log record: addresses that strangers ask for are among them."""
+    record.msg, record.args = printable(record.getMessage()), ()
+    return True
 
 
 def address_of(host: str, port: int) -> str:

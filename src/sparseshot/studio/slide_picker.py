@@ -42,7 +42,7 @@ def _card(studio: Studio, slide: str, *, is_shown: bool) -> None:
 
         async def add_tissue() -> None:
             with suppress(SparseshotError, OSError):
-                area = await run.io_bound(studio.tissue_mm2, slide)
+                area = (await run.io_bound(studio.tissue, slide)).area_mm2
                 about.set_text(f"{facts}, {area:.1f} mm² tissue")
 
         ui.timer(0.2, add_tissue, once=True)

@@ -13,7 +13,7 @@ import shapely
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.errors import DataNotFoundError, InputError, SparseshotError
-from sparseshot.images import tissue_mask
+from sparseshot.images import TissueMask, tissue_mask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.studio.derived import compared, excluded, exclusion
@@ -53,7 +53,7 @@ class Studio:
     thumbnails: ByteCache = field(default_factory=lambda: ByteCache(_THUMBNAIL_BYTES))
     _indexes: FoundIndexes = field(default_factory=FoundIndexes)
     _derived: "OrderedDict[Hashable, FoundCells]" = field(default_factory=OrderedDict)
-    _tissue_mm2: dict[str, float] = field(default_factory=dict)
+    _tissue: dict[str, TissueMask] = field(default_factory=dict)
     _mutex: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -198,11 +198,14 @@ class Studio:
         rings = [item["region"] for item in self.book.items(slide) if "region" in item]
         return bool(rings) and shapely.union_all([*map(shapely.Polygon, rings)]).covers(shapely.box(*box))
 
-    def tissue_mm2(self, slide: str) -> float:
-        """Return the area of the tissue of a slide."""
-        if slide not in self._tissue_mm2:
-            self._tissue_mm2[slide] = tissue_mask(self.project.slide(slide)).area_mm2
-        return self._tissue_mm2[slide]
+    def tissue(self, slide: str) -> TissueMask:
+        """Return the tissue of a slide; all of it in a studio that looks everywhere."""
+        if slide not in self._tissue:
+            opened = self.project.slide(slide)
+            self._tissue[slide] = (
+                TissueMask.everywhere(opened) if self.jobs.everywhere else tissue_mask(opened)
+            )
+        return self._tissue[slide]
 
     def marks_since(self, slide: str, version: str) -> dict[str, Any]:
         """Return what changed after a version of the marks, or all of them, as JSON holds it."""

@@ -130,6 +130,8 @@ export const marking = {
   },
   undo(what) { this.change({ [what]: true }); },
   point(latlng) { return [Math.round(latlng.lng * 10) / 10, Math.round(-latlng.lat * 10) / 10]; },
+  // The nearest place on the slide.
+  within(latlng) { return this.point(latlng).map((v, k) => Math.min(this.slide.size[k], Math.max(0, v))); },
   inside([x, y]) { return x >= 0 && y >= 0 && x <= this.slide.size[0] && y <= this.slide.size[1]; },
   click(e) {
     if (this.draws || !e.latlng) return;
@@ -164,8 +166,7 @@ export const marking = {
   },
   release() {
     if (!this.path) return;
-    const [width, height] = this.slide.size;
-    const points = this.path.map((p) => this.point(p)).map(([x, y]) => [Math.min(width, Math.max(0, x)), Math.min(height, Math.max(0, y))]);
+    const points = this.path.map((p) => this.within(p));
     this.ghost.remove();
     this.path = null;
     const area = this.isFree ? points : boxRing([...points[0], ...points.at(-1)]);
@@ -182,7 +183,7 @@ export const marking = {
   useInMiddle() {
     if (!this.draws) return this.click({ latlng: this.map.getCenter() });
     if (this.tool === "outline") return this.warn("Drag around a cell to outline it.");
-    const { x, y } = this.map.getSize(), corner = (k) => this.point(this.map.containerPointToLatLng([x * k, y * k]));
+    const { x, y } = this.map.getSize(), corner = (k) => this.within(this.map.containerPointToLatLng([x * k, y * k]));
     this.enclose(boxRing([...corner(0.25), ...corner(0.75)]));
   },
   async judge(area, accept) {
