@@ -42,8 +42,8 @@ def _card(studio: Studio, slide: str, *, is_shown: bool) -> None:
 
         async def add_tissue() -> None:
             with suppress(SparseshotError, OSError):
-                area = (await run.io_bound(studio.tissue, slide)).area_mm2
-                about.set_text(f"{facts}, {area:.1f} mm² tissue")
+                if tissue := await run.io_bound(studio.tissue, slide):
+                    about.set_text(f"{facts}, {tissue.area_mm2:.1f} mm² tissue")
 
         ui.timer(0.2, add_tissue, once=True)
 
