@@ -63,7 +63,7 @@ def test_the_teacher_carries_no_gradient() -> None:
     ("call", "message"),
     [
         (lambda: EarlyLearningRegularisation(strength=-1.0), "strength is -1"),
-        (lambda: EmaTeacher(nn.Linear(1, 1), decay=1.0), "decay is 1"),
+        (lambda: EmaTeacher(nn.Linear(1, 1), decay=1.5), "decay is 1.5"),
         (
             lambda: EarlyLearningRegularisation()(
                 torch.zeros(2, 1), torch.tensor([0, 0]), hints=Hints(teacher_logits=torch.zeros(1, 1))

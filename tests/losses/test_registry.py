@@ -24,6 +24,7 @@ def test_known_names() -> None:
         "recalibration",
         "nnpu",
         "elr",
+        "distil",
         "annotated-only",
         "oracle",
     }

@@ -11,6 +11,7 @@ docs/losses.md explains which to use when.
 """
 
 from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy, estimate_marked_share
+from sparseshot.losses.distillation import Distillation
 from sparseshot.losses.early_learning import EarlyLearningRegularisation, EmaTeacher
 from sparseshot.losses.exclusive import ExclusiveCrossEntropy, exclusive_cross_entropy
 from sparseshot.losses.focal import BackgroundRecalibration, FocalLoss
@@ -32,6 +33,7 @@ __all__ = [
     "Call",
     "Constant",
     "CrossEntropy",
+    "Distillation",
     "EarlyLearningRegularisation",
     "EmaTeacher",
     "ExclusiveCrossEntropy",

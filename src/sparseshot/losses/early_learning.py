@@ -52,7 +52,7 @@ class EarlyLearningRegularisation(Loss):
 
 
 class EmaTeacher(nn.Module):
-    """A copy of a model whose weights are a running average of the model's.
+    """A copy of a model whose weights are a running average of the model's; a decay of 1 freezes it.
 
     Call ``update`` after each optimiser step, and keep its ``state_dict`` in the checkpoint. Running
     statistics of normalisation layers are copied from the model, not averaged.
@@ -66,15 +66,17 @@ class EmaTeacher(nn.Module):
 
     def __init__(self, model: nn.Module, *, decay: float = 0.99) -> None:
         super().__init__()
-        if not 0.0 <= decay < 1.0:
-            raise InputError(f"decay is {decay}; give the part kept at each step, from 0 to below 1")
+        if not 0.0 <= decay <= 1.0:
+            raise InputError(f"decay is {decay}; give the part kept at each step, from 0 to 1")
+        self.frozen = decay == 1.0
         self.averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))  # type: ignore[no-untyped-call]
         self.averaged.requires_grad_(False)
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Add the model's weights to the average."""
-        self.averaged.update_parameters(model)
+        if not self.frozen:
+            self.averaged.update_parameters(model)
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sparseshot.errors import InputError, unknown_name
 from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy
+from sparseshot.losses.distillation import Distillation
 from sparseshot.losses.early_learning import EarlyLearningRegularisation
 from sparseshot.losses.exclusive import PRESETS, ExclusiveCrossEntropy
 from sparseshot.losses.focal import BackgroundRecalibration, FocalLoss
@@ -29,6 +30,7 @@ LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(
         "recalibration": BackgroundRecalibration,
         "nnpu": NonNegativePU,
         "elr": EarlyLearningRegularisation,
+        "distil": Distillation,
         "annotated-only": AnnotatedOnly,
         "oracle": Oracle,
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _LARGEST_GRADIENT = 5.0
 _KIND_WEIGHT = 0.5
+_HOLD_WEIGHT = 0.1
 
 
 def train(
@@ -137,7 +139,7 @@ class _Run:
         self.network, self.optimizer = fabric.setup(module, optimizer)
         self.network.train()
         self.watch = ExclusionWatch()
-        self.teacher = None
+        self.teacher: EmaTeacher | None = None
         if "teacher_logits" in self.criterion.wanted(1.0):
             self.teacher = EmaTeacher(self.module, decay=self.criterion.teacher_decay)
 
@@ -155,13 +157,23 @@ class _Run:
         image = jittered_network_input(batch.image, batch.jitter)
         output = self.network(image)
         logits = self.task.logits(output)
-        advice = None
+        advice = known = None
         if self.teacher is not None and "teacher_logits" in self.criterion.wanted(progress):
-            advice = self.task.logits(self.teacher(image))
+            known = self.teacher(image)
+            advice = self.task.logits(known)
         hints = Hints(batch.truth, batch.centres, batch.exhaustive, teacher_logits=advice)
         loss = self.criterion(
             logits, batch.target, annotated=batch.annotated, progress=progress, hints=hints
         ) + self.task.place_loss(output, batch.target, batch.offset, batch.size)
+        others = logits.shape[1]
+        if (
+            self.teacher is not None
+            and known is not None
+            and self.teacher.frozen
+            and output.shape[1] > others
+        ):
+            # Places and features stay those of the start too.
+            loss = loss + _HOLD_WEIGHT * F.mse_loss(output[:, others:].float(), known[:, others:].float())
         if batch.kind is not None:
             loss = loss + _KIND_WEIGHT * kind_loss(self.task, self.module, output, batch.kind)
         self.optimizer.zero_grad(set_to_none=True)
