@@ -167,8 +167,8 @@ def _with_other_values(text: bytes, random: np.random.Generator) -> bytes:
 
 def _load_readers(files: Valid) -> None:
     """Import the readers and load compiled functions here, so that not every child has to."""
-    for known in FORMATS.values():
-        import_module(f"sparseshot.cells.formats.{known.reader}")
+    for reader in {known.reader for known in FORMATS.values()} - {""}:  # some formats are only written
+        import_module(f"sparseshot.cells.formats.{reader}")
     for path, read in files:
         if read is read_slide:  # the others would start threads
             read(path)

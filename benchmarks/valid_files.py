@@ -23,6 +23,8 @@ from sparseshot.models.config import TrainConfig
 from sparseshot.models.windows import WindowLayout
 from sparseshot.prediction.manifest import MANIFEST, File, Manifest, Shard
 from sparseshot.prediction.summary import SUMMARY, read_summary
+from sparseshot.studio.marks import MarkBook
+from sparseshot.studio.project import PROJECT, Project, needs_mpp
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.logs import COLUMNS, read_log
 from sparseshot.training.loop import claim
@@ -37,6 +39,7 @@ CELL_FILES = (
     "imagescope.xml", "cells.asap.xml", "points.csv", "points.tsv", "mask.png", "mask.tif", "mask.npy",
     "hovernet.mat", "crchisto_detection.mat",
 )  # fmt: skip
+JOURNAL = "marks.jsonl"
 _CONFIG = TrainConfig(task="detect", width=1, depth=1)
 _MANIFEST = Manifest(
     {"slide": {"name": "a.svs", "fingerprint": "0" * 32}, "threshold": 0.5},
@@ -91,6 +94,7 @@ def valid_files(folder: Path, only: str) -> Valid:
         _write_cells(folder / "cells")
         _write_images(folder / "images")
         _write_runs(folder / "runs")
+        _write_studio(folder / "studio")
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if status:
@@ -98,6 +102,7 @@ def valid_files(folder: Path, only: str) -> Valid:
     files: Valid = [(folder / "cells" / name, convert) for name in CELL_FILES]
     files += [(path, read_slide) for path in sorted((folder / "images").iterdir())]
     files += [(folder / "runs" / name, read) for name, read in _RUN_READERS.items()]
+    files += [(folder / "studio" / JOURNAL, _read_marks), (folder / "studio" / PROJECT, _open_project)]
     return [(path, read) for path, read in files if only in str(path.relative_to(folder))]
 
 
@@ -161,6 +166,30 @@ def _write_runs(folder: Path) -> None:
     Variant.choose(Cells(np.arange(40).reshape(20, 2)), 0.3, seed=0).write(folder / "variant.json")
     torch.manual_seed(0)
     Checkpoint(_CONFIG, _CONFIG.make_task().network().state_dict(), step=3).save(folder / MODEL)
+
+
+def _write_studio(folder: Path) -> None:
+    """Write a project of the studio: its file, and the journal of its marks."""
+    Image.fromarray(slide_files.tissue(120, 90)).save(folder.with_suffix(".png"))
+    Project.open([folder.with_suffix(".png")], folder=folder, mpp=0.5)
+    square = [[10, 10], [30, 10], [30, 30], [10, 30]]
+    add = [{"class": "tumour", "at": [20, 30]}, {"class": "stroma", "outline": square}, {"region": square}]
+    book = MarkBook(folder / JOURNAL)
+    book.record([{"key": f"event {k}", "slide": "1", "add": add} for k in range(5)])
+    book.record([{"key": "removed", "slide": "1", "remove": ["event 1:0"]}])
+    book.record([{"key": "undone", "slide": "1", "undo": True}])
+
+
+def _read_marks(path: Path) -> None:
+    book = MarkBook(path)
+    for slide in book.slides:
+        book.cells(slide, mpp=0.5)
+
+
+def _open_project(path: Path) -> None:
+    project = Project.open([path.parent])
+    for slide in project.slides:
+        needs_mpp(project, slide)
 
 
 def _read_model(path: Path) -> None:
