@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import shapely
 import torch
+from PIL import Image
 
 from sparseshot.cells import Cells
 from sparseshot.cli import main
+from sparseshot.datasets import Dataset, load_dataset
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
+from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.models.config import STARTER_NAMES
 from sparseshot.models.model_files import load_model, load_starter
@@ -45,6 +48,37 @@ def test_a_starter_is_made_and_resumed(tmp_path: Path, monkeypatch: pytest.Monke
     read = load_starter("detect", path=tmp_path / "detect.safetensors")
     assert read.threshold == first.threshold
     assert (read.config.start, read.config.loss) == ("scratch", "ce")
+
+
+def test_a_starter_learns_from_real_sets_but_not_from_those_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparseshot.training.starter._SIZE_PX", 128)
+    monkeypatch.setattr("sparseshot.training.starter._HELD_OUT", 2)
+    asked = []
+
+    def load(name: str, root: Path, *, split: str) -> Dataset:
+        asked.append((name, split))
+        return load_dataset("wbc_zheng", root, split="train")
+
+    monkeypatch.setattr("sparseshot.training.starter.load_dataset", load)
+    folder = tmp_path / "wbc_zheng" / "Dataset 1"
+    folder.mkdir(parents=True)
+    mask = np.zeros((96, 96), np.uint8)
+    mask[30:60, 30:60], mask[40:50, 40:50] = 128, 255
+    Image.fromarray(mask).save(folder / "001.png")
+    Image.fromarray(np.full((96, 96, 3), 200, np.uint8)).save(folder / "001.bmp")
+    made = make_starter(
+        "detect", tmp_path / "a", slides=2, steps=2, data=tmp_path, without=["TNBC", "sbu-miccai", "dsb2018"]
+    )
+    assert asked == [("brca_m2c", "train"), ("brca_m2c", "validation")]
+    assert made.config.kinds == ("lymphocyte", "tumour", "stromal")
+    assert made.weights["kind_head.weight"].shape == (3, 64)
+    on = make_starter("detect", tmp_path / "b", slides=2, steps=1, start=tmp_path / "a")
+    kept, begun = on.weights["body.0.0.weight"], made.weights["body.0.0.weight"]
+    assert (kept - begun).abs().max() < 0.02
+    with pytest.raises(InputError, match="monuseg is not learned from"):
+        make_starter("detect", tmp_path / "c", slides=2, steps=1, without=["monuseg"])
 
 
 def test_the_starter_predicts_without_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from sparseshot.files import locked
 from sparseshot.images import open_slide
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import SCRATCH, TrainConfig
-from sparseshot.models.model_files import save_starter
+from sparseshot.models.model_files import load_starter, save_starter
 from sparseshot.training.annotated import AnnotatedSlide, open_samples
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.evaluation import evaluate
@@ -32,7 +32,7 @@ KINDS = ("lymphocyte", "tumour", "stromal")
 """Kinds that a starter tells apart."""
 
 REAL_SETS: Mapping[str, float] = MappingProxyType(
-    {"tnbc": 0.2, "brca_m2c": 0.3, "dsb2018": 0.12, "sbu_miccai": 0.08}
+    {"tnbc": 0.22, "brca_m2c": 0.32, "dsb2018": 0.18, "sbu_miccai": 0.08}
 )
 """Real sets to learn from, and the share of the crops that each gets; the rest is synthetic."""
 
@@ -42,6 +42,7 @@ _HELD_OUT = 16
 _SCALES = (0.8, 0.9, 1.0, 1.12, 1.25)
 """A real image is learned at several sizes, because magnification differs from scanner to scanner."""
 
+_RATE_GOING_ON = 1.5e-3
 _UNSURE_UM = 7.0
 """How far a nucleus that is marked by a point may extend."""
 
@@ -56,6 +57,7 @@ def make_starter(
     width: int = 16,
     data: Path | None = None,
     without: Sequence[str] = (),
+    start: Path | None = None,
     report: Report = ignore,
 ) -> Checkpoint:
     """Train a starter, or resume; write ``TASK.safetensors`` into the folder.
@@ -69,6 +71,7 @@ def make_starter(
         width: channels of the first level of the network.
         data: folder of the data sets :data:`REAL_SETS`, whose training images are learned from too, and whose
             validation images choose the threshold; None: synthetic tissue alone.
+        start: folder of starters to go on from; None: random weights.
         without: names of real sets to leave out altogether, so that the starter can be tested on them.
         report: receives the progress of the training.
     """
@@ -83,9 +86,11 @@ def make_starter(
         kind_features=64,
         kinds=KINDS,
         steps=steps,
+        learning_rate=0.0 if start is None else _RATE_GOING_ON,
         seed=seed,
         near_marks=0.0,
         mark_radius_um=2.0,
+        stain_jitter=0.35,
         validations=1,
         checkpoint_every=500,
         log_every=50,
@@ -103,6 +108,7 @@ def make_starter(
             canvases,
             [part for item in held_out for part in whole(item, config)],
             folder / task,
+            start=None if start is None else load_starter(task, path=start / f"{task}.safetensors"),
             report=report,
         )
         chosen_on = [held_out]

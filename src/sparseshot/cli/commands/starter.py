@@ -25,6 +25,9 @@ def starter(
     without: Annotated[
         list[str] | None, Option(help="Real set to leave out, so that the starter can be tested on it.")
     ] = None,
+    start: Annotated[
+        Path | None, Option("--from", help="Folder of starters to go on from; without it, random weights.")
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Train the starter models on synthetic tissue and on openly licensed real tissue.
@@ -35,7 +38,7 @@ def starter(
 
     Run the same command again to resume an interrupted run.
     """
-    options.check_paths(data)
+    options.check_paths(data, start)
     from sparseshot.training.starter import make_starter
 
     made = {}
@@ -50,6 +53,7 @@ def starter(
                 width=width,
                 data=data,
                 without=without or (),
+                start=start,
                 report=report,
             )
         made[each] = checkpoint.threshold
