@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.metrics import Counts, counts_by_class, exclusive_counts, match_cells, match_points
-from sparseshot.metrics.assignment import Candidates
+from sparseshot.metrics.matching import Candidates
 
 Points = NDArray[np.float64]
 
@@ -106,6 +106,23 @@ def test_near_pairs_come_first() -> None:
     assert matching.found.tolist() == [1, 2]
     assert matching.distance.tolist() == [0.5, 1.0]
     assert matching.counts == Counts(tp=2, fp=1)
+
+
+def test_the_sum_of_distances_is_the_least() -> None:
+    random = np.random.default_rng(0)
+    truth, found = random.random((80, 2)), random.random((80, 2))
+    distance = np.linalg.norm(truth[:, None] - found, axis=-1)
+    rows, columns = linear_sum_assignment(distance)
+    assert match_points(truth, found, radius=2).distance.sum() == pytest.approx(distance[rows, columns].sum())
+
+
+def test_crowds_are_matched_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    truth, found = random.random((300, 2)) * 10, random.random((300, 2)) * 10
+    wanted = match_points(truth, found, radius=1.0)
+    monkeypatch.setattr("sparseshot.metrics.matching._MOST_AT_ONCE", 10)
+    assert check_is_matching(truth, found, 1.0) == wanted.counts.tp
+    assert match_points(truth, found, radius=1.0).distance.mean() < 1.5 * wanted.distance.mean()
 
 
 @settings(max_examples=100, deadline=None)

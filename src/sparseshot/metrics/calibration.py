@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter1d
 
 from sparseshot.cells.buckets import checked_points, checked_radius, checked_scores
 from sparseshot.errors import InputError
-from sparseshot.metrics.assignment import Candidates
+from sparseshot.metrics.matching import Candidates
 from sparseshot.metrics.score_histogram import BINS, BINS_PER_LOGIT, HIGHEST_LOGIT, THRESHOLDS, ScoreHistogram
 
 _LOGITS: NDArray[np.float64] = np.arange(BINS) / BINS_PER_LOGIT - HIGHEST_LOGIT
@@ -193,8 +193,7 @@ def mark_scores(
     scores = checked_scores(score, points=len(found_xy))
     near = Candidates.within(marks_xy, found_xy, radius=checked_radius(radius))
     best = np.zeros(len(marks_xy))
-    mark = np.repeat(near.row_id, np.diff(near.start))
-    np.maximum.at(best, mark, scores[near.column_id[near.column]])
+    np.maximum.at(best, near.row, scores[near.column])
     return best
 
 

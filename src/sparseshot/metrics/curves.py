@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sparseshot.cells.buckets import checked_points, checked_radius, checked_scores
-from sparseshot.metrics.assignment import Candidates
 from sparseshot.metrics.counts import Counts, f1_score
+from sparseshot.metrics.matching import Candidates
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,17 +1,116 @@
 """One-to-one matching of true and found cells within a radius."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import (
+    connected_components,
+    maximum_bipartite_matching,
+    min_weight_full_bipartite_matching,
+)
+from scipy.spatial import KDTree
 
 from sparseshot.cells import Cells
 from sparseshot.cells.buckets import checked_points, checked_radius
+from sparseshot.cells.rings import offsets
 from sparseshot.errors import InputError, unknown_name
-from sparseshot.metrics.assignment import Candidates
 from sparseshot.metrics.counts import Counts
+
+MOST_CANDIDATES = 2**28
+"""More pairs than this, several GB, mean a radius in the wrong unit."""
+_AT_ONCE, _MOST_AT_ONCE = 2000, 100_000
+"""Pairs matched at a time, since time grows with the square of their number.
+
+A connected group is not divided. In one of more pairs than the latter, in tissue so crowded that the radius
+reaches from cell to cell, near pairs are preferred, but the sum of distances need not be the least.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The pairs that may be matched.
+
+    Attributes:
+        row: ``(P,)`` first of each pair.
+        column: ``(P,)`` second of each pair.
+        cost: ``(P,)`` of each pair, not negative.
+        shape: number of rows and of columns.
+    """
+
+    row: NDArray[np.intp]
+    column: NDArray[np.intp]
+    cost: NDArray[np.float64]
+    shape: tuple[int, int]
+
+    @classmethod
+    def within(cls, rows_xy: NDArray[np.float64], columns_xy: NDArray[np.float64], *, radius: float) -> Self:
+        """Return pairs of points at a distance of ``radius`` or less, which is their cost."""
+        shape = len(rows_xy), len(columns_xy)
+        if not all(shape):
+            return cls(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0), shape)
+        trees, wider = (KDTree(rows_xy), KDTree(columns_xy)), radius * (1 + 1e-9)  # whatever it rounds
+        if trees[0].count_neighbors(trees[1], wider) > MOST_CANDIDATES:
+            raise InputError(
+                f"a radius of {radius:g} gives more than {MOST_CANDIDATES:,} pairs for {shape[0]:,} and "
+                f"{shape[1]:,} points; check that the radius is in the unit of the points"
+            )
+        found = trees[0].sparse_distance_matrix(trees[1], wider, output_type="ndarray")
+        squared = ((rows_xy[found["i"]] - columns_xy[found["j"]]) ** 2).sum(axis=1)
+        near = squared <= radius * radius
+        return cls(found["i"][near], found["j"][near], np.sqrt(squared[near]), shape)
+
+    def matched(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Match as many rows as possible at the least sum of costs; return columns, or -1, and costs."""
+        scale = self.cost.max(initial=0) or 1.0
+        pairs = self._best(self.cost / scale, np.full(self.shape[0], self.shape[0] + 1.0))
+        partner, cost = np.full(self.shape[0], -1, np.int32), np.full(self.shape[0], np.nan)
+        partner[self.row[pairs]], cost[self.row[pairs]] = self.column[pairs], self.cost[pairs]
+        return partner, cost
+
+    def gains(self, order: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Return for each row, in an order of all rows, whether it makes the largest matching larger.
+
+        So the number of gains among the first rows is the size of the largest matching of these rows, for
+        every number of first rows at once: sets of rows that can be matched are those of a matroid.
+        """
+        penalty = np.empty(len(order))
+        penalty[order] = np.arange(len(order), 0, -1)
+        pairs = self._best(np.zeros(len(self.row)), penalty)
+        return np.isin(order, self.row[pairs])
+
+    def _best(self, cost: NDArray[np.float64], penalty: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the pairs of the least sum of their costs and of the penalties of rows in no pair."""
+        best = [np.empty(0, np.intp)]
+        for part in self._groups():
+            rows, i = np.unique(self.row[part], return_inverse=True)
+            columns, j = np.unique(self.column[part], return_inverse=True)
+            if len(part) > _MOST_AT_ONCE and cost.any():
+                nearest = np.lexsort((cost[part], i))  # in this order columns are tried
+                table = csr_array((np.ones(len(part)), j[nearest], offsets(np.bincount(i))))
+                best.append(part[maximum_bipartite_matching(table, "column")[i] == j])
+                continue
+            every = np.arange(len(rows))  # each row has a column of its own, which stands for no pair
+            ends = np.concatenate([i, every]), np.concatenate([j, len(columns) + every])
+            weights = 1 + np.concatenate([cost[part], penalty[rows]])  # above 0, which would be no edge
+            table = csr_array((weights, ends), shape=(len(rows), len(columns) + len(rows)))
+            chosen = min_weight_full_bipartite_matching(table)[1]
+            best.append(part[chosen[i] == j])
+        return np.concatenate(best)
+
+    def _groups(self) -> Iterator[NDArray[np.intp]]:
+        """Yield the pairs in groups that have no row or column in common."""
+        ends = self.row, self.shape[0] + self.column
+        graph = csr_array((np.ones(len(self.row), np.int8), ends), shape=(sum(self.shape),) * 2)
+        group = connected_components(graph, directed=False)[1][self.row]
+        order = np.argsort(group, kind="stable")
+        begins = np.flatnonzero(np.diff(group[order], prepend=-1))
+        starts = begins[np.flatnonzero(np.diff(begins // _AT_ONCE, prepend=-1))]
+        yield from filter(len, np.split(order, starts[1:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +149,8 @@ class Matching:
 def match_points(truth_xy: NDArray[np.float64], found_xy: NDArray[np.float64], *, radius: float) -> Matching:
     """Match as many points as possible, one to one, each pair at a distance of ``radius`` or less.
 
-    Near pairs are preferred, see :meth:`~sparseshot.metrics.assignment.Candidates.matched`. Memory grows with
-    the pairs within the radius, not with the product of the numbers of points.
+    Of all such matchings it is one with the least sum of distances. Memory grows with the pairs within the
+    radius, not with the product of the numbers of points.
 
     >>> truth, found = np.array([[0.0, 0.0], [4.0, 0.0]]), np.array([[3.0, 0.0], [6.0, 0.0]])
     >>> matching = match_points(truth, found, radius=3)  # pairing the nearest first would lose a pair
@@ -59,8 +158,8 @@ def match_points(truth_xy: NDArray[np.float64], found_xy: NDArray[np.float64], *
     (array([0, 1], dtype=int32), array([0, 1], dtype=int32), Counts(tp=2, fp=0, fn=0))
     """
     truth_xy, found_xy = checked_points(truth_xy, "truth_xy"), checked_points(found_xy, "found_xy")
-    partner, squared = Candidates.within(truth_xy, found_xy, radius=checked_radius(radius)).matched()
-    return Matching.of_partners(partner, np.sqrt(squared), found_total=len(found_xy))
+    matched = Candidates.within(truth_xy, found_xy, radius=checked_radius(radius)).matched()
+    return Matching.of_partners(*matched, found_total=len(found_xy))
 
 
 def match_cells(truth: Cells, found: Cells, *, radius_um: float = 3.0, by_class: bool = False) -> Matching:

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError
-from sparseshot.metrics.assignment import Candidates
 from sparseshot.metrics.counts import Counts
-from sparseshot.metrics.matching import Matching
+from sparseshot.metrics.matching import Candidates, Matching
 
 INTERSECTED_AT_ONCE = 50_000
 """Pairs of outlines whose intersection is held in memory at a time."""
@@ -41,14 +40,9 @@ class Overlaps:
         return self.common / united
 
     def match(self, *, iou: float = 0.5) -> Matching:
-        """Match as many as possible, one to one, among pairs of at least this IoU, high IoU first."""
-        enough = self.iou >= iou
-        candidates = Candidates.from_pairs(
-            self.truth[enough],
-            self.found[enough],
-            cost=1 - self.iou[enough],
-            shape=(len(self.truth_area), len(self.found_area)),
-        )
+        """Match as many as possible, one to one, of at least this IoU, and of those at the highest sum."""
+        enough, shape = self.iou >= iou, (len(self.truth_area), len(self.found_area))
+        candidates = Candidates(self.truth[enough], self.found[enough], 1 - self.iou[enough], shape)
         return Matching.of_partners(*candidates.matched(), found_total=len(self.found_area))
 
 

@@ -112,7 +112,7 @@ class _Reader:
             raise
 
     def _table(self, features: list[dict[str, Any]]) -> Cells:
-        rows = [row for each in _with_children(features) if (row := self._row(each)) is not None]
+        rows = [one for each in _with_children(features) if (one := self._row(each)) is not None]
         columns = zip(*rows, strict=True) if rows else ((),) * 9
         kinds, labels, types, outer, inner, ids, names, measured, notes = map(list, columns)
         shapes = _shapes(types + ["Polygon"] * len(rows), outer + inner)
@@ -138,7 +138,7 @@ class _Reader:
         kept = finite & ~is_region[row]
         row, nth, xy = row[kept], nth[kept], xy[kept]
         several = np.array([each == "MultiPoint" for each in types], bool)[row]
-        notes = list(compress(notes, whole))
+        kept_notes = list(compress(notes, whole))
         named = np.array(names, object)[row]
         return Cells(
             xy,
@@ -147,7 +147,7 @@ class _Reader:
             outline=_some(outlines[row]),
             id=self._ids(ids, row, np.where(several, nth, -1)),
             regions=outlines[: len(rows)][whole],
-            region_notes=notes if any(notes) else None,
+            region_notes=kept_notes if any(kept_notes) else None,
             measurements=self._measurements(measured, row),
             kind=kind[row],
             nucleus=_some(outlines[len(rows) + row]),
