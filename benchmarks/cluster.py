@@ -19,9 +19,8 @@ from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.images import open_slide
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.pages import table
-from sparseshot.prediction import Model
-from sparseshot.prediction.on_cluster import predict_on_cluster
-from sparseshot.prediction.slides import Outcome, predict_slides
+from sparseshot.prediction.slides import Outcome, PredictRequest, predict_on_cluster, predict_slides
+from sparseshot.work.folder import STATE
 from sparseshot.work.ray_cluster import RayCluster
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "cluster.md"
@@ -46,20 +45,22 @@ def one_node() -> Iterator[RayCluster]:
 
 def content(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != STATE)
+    for path in sorted(files):
         digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
     return digest.hexdigest()
 
 
 def overhead(cluster: RayCluster, checkpoint: Checkpoint, slides: list[Path], folder: Path) -> str:
     """Time the same slides with and without Ray, on the same cores, after everything is warm."""
-    model = Model.load(checkpoint, device="cpu", precision="32")
+    checkpoint.save(folder / "model.pt")
+    request = PredictRequest(str(folder / "model.pt"), device="cpu", precision="32")
 
     def alone(paths: list[Path], out: Path) -> list[Outcome]:
-        return predict_slides(paths, model, out)
+        return predict_slides(paths, request, out)
 
     def with_ray(paths: list[Path], out: Path) -> list[Outcome]:
-        return predict_on_cluster(paths, checkpoint, out, cluster=cluster, load={"precision": "32"})
+        return predict_on_cluster(paths, request, out, cluster=cluster)
 
     rows = []
     for name, paths in (("six small slides", slides[:6]), ("one large slide", slides[6:])):

@@ -13,7 +13,7 @@ from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.cells.measures.neighbours import FAR_UM, NEAR_UM, neighbour_measurements
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.images import open_slide
-from sparseshot.prediction import Measuring, Model, Throughput, predict_slide
+from sparseshot.prediction import Measuring, Model, predict_slide
 
 CELLS = 1_000_000
 PER_MM2 = 4000
@@ -57,7 +57,7 @@ def predictions(folder: Path) -> None:
             def predict(level: str) -> None:
                 out = folder / f"{task} {len(found)}"  # noqa: B023  called at once
                 measuring = Measuring(level)  # type: ignore[arg-type]
-                summary = predict_slide(slide, model, out, measuring=measuring, pace=Throughput(threads=2))  # noqa: B023
+                summary = predict_slide(slide, model, out, measuring=measuring)  # noqa: B023
                 found.append(summary.cells)  # noqa: B023
 
             ways = {level: lambda level=level: predict(level) for level in ("none", "basic", "all")}

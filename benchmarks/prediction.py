@@ -38,9 +38,9 @@ from sparseshot.models.config import TrainConfig
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import TILE_PX
 from sparseshot.models.windows import plan
-from sparseshot.prediction import Model, Throughput, predict_slide
+from sparseshot.prediction import Model, predict_slide
 
-SIZE_PX = 12_288
+SIZE_PX = 16_384
 BLOCK_PX = 2048
 MODELS = {"detect": "starter", "segment": "starter-outlines"}
 
@@ -187,7 +187,7 @@ def bare_and_whole(
 
     def whole() -> None:
         out = folder / f"{model.task.name} {len(found)} {model.precision}"
-        found.append(predict_slide(slide, model, out, pace=Throughput(threads=2)).cells)
+        found.append(predict_slide(slide, model, out).cells)
 
     ways: dict[str, Callable[[], object]] = {"bare": bare, "whole": whole}
     if against is None:

@@ -21,10 +21,11 @@ from sparseshot.cells import subset
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.metrics import match_cells
 from sparseshot.models.config import TrainConfig
-from sparseshot.prediction import Model, Progress, predict_slide, read_prediction
+from sparseshot.prediction import Model, predict_slide, read_prediction
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.loop import train
 from sparseshot.training.prepare import prepare
+from sparseshot.work import Event
 
 TISSUE_FRACTION = 0.36
 MARKED = 0.1
@@ -59,12 +60,12 @@ def peak_mb() -> float:
 
 def predict_one(run: Path, size_px: int, out: Path) -> None:
     """Predict one slide, and print what it took."""
-    seen: list[Progress] = []
+    seen: list[Event] = []
     start = time.perf_counter()
     summary = predict_slide(slide_of(size_px), Model.load(run, device="cpu"), out, report=seen.append)
     took = {
-        "tiles": seen[-1].tiles if seen else 0,
-        "tile_seconds": seen[-1].seconds if seen else 0.0,
+        "tiles": seen[-1].done if seen else 0,
+        "tile_seconds": seen[-1].values["seconds"] if seen else 0.0,
         "seconds": time.perf_counter() - start,
         "tissue_mm2": summary.tissue_mm2,
         "rss_mb": peak_mb(),

@@ -14,7 +14,7 @@ from tests.studio.chromium import StudioTab, chromium, running_studio, spread
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import open_slide
 from sparseshot.prediction import Model
-from sparseshot.prediction.area import predict_area
+from sparseshot.prediction.predict import predict_area
 
 _WARM_UP_S = 20.0
 _FLOOD_S = 60

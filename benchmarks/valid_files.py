@@ -21,7 +21,7 @@ from sparseshot.experiments.results import Results
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainConfig
 from sparseshot.models.windows import WindowLayout
-from sparseshot.prediction.manifest import MANIFEST, File, Manifest, Shard
+from sparseshot.prediction.manifest import Done, Manifest, Shard
 from sparseshot.prediction.summary import SUMMARY, read_summary
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import PROJECT, Project, needs_mpp
@@ -30,6 +30,7 @@ from sparseshot.training.logs import COLUMNS, read_log
 from sparseshot.training.loop import claim
 from sparseshot.training.pairs import pairs_in_csv
 from sparseshot.training.runs import make_config, run_data
+from sparseshot.work.folder import RECIPE, STATE, File
 from sparseshot.work.run_files import CONFIG, MODEL, SOURCE
 
 Valid = list[tuple[Path, Callable[[Path], object]]]
@@ -42,10 +43,12 @@ CELL_FILES = (
 JOURNAL = "marks.jsonl"
 _CONFIG = TrainConfig(task="detect", width=1, depth=1)
 _MANIFEST = Manifest(
-    {"slide": {"name": "a.svs", "fingerprint": "0" * 32}, "threshold": 0.5},
-    WindowLayout(512, 1024),
-    bands=1,
-    shards=(Shard(0, 12, File("cells/0.parquet", "0" * 64), File("undecided/0.parquet", "0" * 64)),),
+    {"slide": {"name": "a.svs", "fingerprint": "0" * 32}, "threshold": 0.5, "kind": "predict"},
+    Done(
+        WindowLayout(512, 1024),
+        bands=1,
+        shards=(Shard(0, 12, File("cells/0.parquet", "0" * 64), File("undecided/0.parquet", "0" * 64)),),
+    ),
 )
 _EXPERIMENT = """
 title = "Two losses"
@@ -204,7 +207,8 @@ _RUN_READERS: dict[str, Callable[[Path], object]] = {
     SOURCE: lambda path: run_data(path.parent),
     "pairs.csv": pairs_in_csv,
     "log.csv": read_log,
-    MANIFEST: lambda path: Manifest.load(path.parent),
+    RECIPE: lambda path: Manifest.load(path.parent),
+    STATE: lambda path: Manifest.load(path.parent),
     SUMMARY: lambda path: read_summary(path.parent, _MANIFEST),
     "variant.json": Variant.read,
     MODEL: _read_model,

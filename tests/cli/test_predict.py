@@ -85,10 +85,10 @@ def test_a_slide_that_fails_does_not_stop_the_others(
     (tmp_path / "in" / "notes.txt").write_text("no slide")
     assert predict(run, tmp_path / "in", "--out", tmp_path / "out") == 1
     shown = capsys.readouterr()
-    assert shown.out.count("failed") == 2
+    assert shown.out.count("failed") == 3
     assert "a.svs" in shown.err
     assert "--mpp 0.25" in shown.err
-    assert len(read_prediction(tmp_path / "out" / "c.svs")) > 20
+    assert len(read_prediction(tmp_path / "out" / "d.svs")) > 20
     assert predict(run, tmp_path / "in" / "b.png", "--mpp", 0.5, "--out", tmp_path / "out") == 0
 
 
@@ -106,8 +106,8 @@ def test_a_corrupt_tile_is_reported_with_its_position(
     far = [((cells.xy < (192 - 80, 999)) | (cells.xy > (256 + 80, 999)))[:, 0] for cells in (good, rest)]
     np.testing.assert_array_equal(good.xy[far[0]], rest.xy[far[1]])
     assert far[0].sum() > 10
-    manifest = json.loads((tmp_path / "out" / "broken.svs" / "manifest.json").read_text())
-    assert [place["x0"] for shard in manifest["shards"] for place in shard["broken"]] == [192]
+    state = json.loads((tmp_path / "out" / "broken.svs" / "state.json").read_text())
+    assert [place["x0"] for shard in state["own"]["shards"] for place in shard["broken"]] == [192]
     assert predict(run, broken, "--out", tmp_path / "out") == 1
     assert predict(run, broken, "--out", tmp_path / "out", "--skip-bad-tiles") == 0
 
@@ -187,7 +187,11 @@ def test_a_folder_without_a_model_or_slides_is_an_error(
 def test_a_slide_whose_error_nobody_foresaw_does_not_stop_the_others(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    errors = {"a.svs": MemoryError("3 TiB"), "b.svs": UnicodeEncodeError("utf-8", "x", 0, 1, "surrogate")}
+    errors = {
+        "a.svs": MemoryError("3 TiB"),
+        "b.svs": UnicodeEncodeError("utf-8", "x", 0, 1, "surrogate"),
+        "c.svs": RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 3 TiB"),
+    }
 
     def fail(slide: Any, *arguments: Any, **options: Any) -> Any:
         if slide.name in errors:
@@ -195,12 +199,14 @@ def test_a_slide_whose_error_nobody_foresaw_does_not_stop_the_others(
         return predict_slide(slide, *arguments, **options)
 
     monkeypatch.setattr("sparseshot.prediction.slides.predict_slide", fail)
-    paths = [write_svs(tmp_path / name) for name in ("a.svs", "b.svs", "c.svs")]
+    paths = [write_svs(tmp_path / name) for name in ("a.svs", "b.svs", "c.svs", "d.svs")]
     assert predict(run, *paths, "--out", tmp_path / "out") == 1
     shown = capsys.readouterr()
-    assert shown.out.count("failed") == 2
-    assert "not enough memory (3 TiB)" in shown.err
-    assert len(read_prediction(tmp_path / "out" / "c.svs")) > 20
+    assert shown.out.count("failed") == 3
+    assert "a.svs: not enough memory; lower --tile-px" in shown.err
+    assert "c.svs: not enough memory; lower --tile-px" in shown.err
+    assert "d.svs" not in shown.err
+    assert len(read_prediction(tmp_path / "out" / "d.svs")) > 20
 
 
 def test_a_name_that_is_not_utf8(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

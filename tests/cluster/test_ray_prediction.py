@@ -21,17 +21,14 @@ from tests.prediction.networks import random_detector, save
 
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images import read_region
-from sparseshot.prediction import Model
 from sparseshot.prediction.manifest import Manifest
-from sparseshot.prediction.on_cluster import predict_on_cluster
-from sparseshot.prediction.slides import Outcome, PredictionOptions, predict_slides
-from sparseshot.terminal import Begin, Report, no_progress
+from sparseshot.prediction.slides import Outcome, PredictRequest, predict_on_cluster, predict_slides
+from sparseshot.work import Update
 from sparseshot.work.ray_cluster import RayCluster
 
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(600)]
 
 TILE_PX = 64
-OPTIONS = PredictionOptions(tile_px=TILE_PX)
 SIZES = ((260, 200), (520, 700), (300, 240), (200, 260), (330, 250), (640, 900))
 LARGE = 5
 """The slide that most of the tests are about, with 14 shards."""
@@ -56,21 +53,25 @@ def slides(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def local(run: Path, slides: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the same slides without Ray."""
     out = tmp_path_factory.mktemp("local")
-    model = Model.load(run, device="cpu", precision="32")
-    assert all(each.is_whole for each in predict_slides(slides, model, out, options=OPTIONS))
+    assert all(each.is_whole for each in predict_slides(slides, requested(run), out))
     return out
 
 
-def on_cluster(paths: list[Path], out: Path, *, begin: Begin = no_progress) -> list[Outcome]:
-    return predict_on_cluster(
-        paths,
-        random_detector(threshold=0.8),
-        out,
-        cluster=RayCluster(),
-        load={"precision": "32"},
-        options=OPTIONS,
-        begin=begin,
-    )
+def requested(run: Path) -> PredictRequest:
+    return PredictRequest(str(run), device="cpu", precision="32", tile_px=TILE_PX)
+
+
+OnCluster = Callable[..., list[Outcome]]
+
+
+@pytest.fixture
+def on_cluster(run: Path) -> OnCluster:
+    def predict(
+        paths: list[Path], out: Path, show: Callable[[Update], None] = lambda _: None
+    ) -> list[Outcome]:
+        return predict_on_cluster(paths, requested(run), out, cluster=RayCluster(), show=show)
+
+    return predict
 
 
 def finished_shards(folder: Path) -> dict[str, str]:
@@ -94,28 +95,24 @@ def disturbed(folder: Path, disturb: Callable[[], None]) -> Iterator[None]:
 
 
 def test_six_slides_have_the_same_bytes(
-    nodes: Nodes, slides: list[Path], local: Path, tmp_path: Path
+    nodes: Nodes, on_cluster: OnCluster, slides: list[Path], local: Path, tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.svs"
     bad.write_bytes(b"no slide")
-    begun: list[tuple[str, int, int | None, str]] = []
-
-    def begin(title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:
-        return lambda done, total=total, note="": begun.append((title, done, total, note))
-
-    outcomes = on_cluster([*slides[:2], bad, *slides[2:]], tmp_path / "out", begin=begin)
+    updates: list[Update] = []
+    outcomes = on_cluster([*slides[:2], bad, *slides[2:]], tmp_path / "out", show=updates.append)
     assert [each.is_whole for each in outcomes] == [True, True, False, True, True, True, True]
     assert "bad.svs: not an image" in str(outcomes[2].error)
     assert content(tmp_path / "out") == content(local)
-    assert begun[-1][:3] == ("slides", 7, 7)
-    assert re.fullmatch(r"[23] nodes, \d+\.\d tiles/s, 1 failed", begun[-1][3])
+    assert sum(update.is_end for update in updates) == 7
+    assert any(update.event and update.event.stage == "predicting" for update in updates)
     again = on_cluster(slides, tmp_path / "out")
     assert all(each.summary is not None and each.summary.skipped for each in again)
     assert content(tmp_path / "out") == content(local)
 
 
 def test_slides_of_one_name_have_folders_of_their_own(
-    nodes: Nodes, slides: list[Path], tmp_path: Path
+    nodes: Nodes, on_cluster: OnCluster, slides: list[Path], tmp_path: Path
 ) -> None:
     paths = [tmp_path / folder / "same.svs" for folder in "ab"]
     for path, source in zip(paths, slides, strict=False):
@@ -128,10 +125,10 @@ def test_slides_of_one_name_have_folders_of_their_own(
 
 
 def test_a_killed_worker_costs_only_unfinished_shards(
-    nodes: Nodes, slides: list[Path], local: Path, tmp_path: Path
+    nodes: Nodes, on_cluster: OnCluster, slides: list[Path], local: Path, tmp_path: Path
 ) -> None:
     def kill() -> None:
-        (worker,) = nodes.workers(b"ray::predict_group")
+        (worker,) = nodes.workers(b"ray::run_job")
         os.kill(worker, signal.SIGKILL)
 
     folder = tmp_path / slides[LARGE].name
@@ -148,7 +145,9 @@ def tiles_of(slide: int) -> int:
     return -(-width // TILE_PX) * -(-height // TILE_PX)
 
 
-def test_a_removed_node_is_no_error(nodes: Nodes, slides: list[Path], local: Path, tmp_path: Path) -> None:
+def test_a_removed_node_is_no_error(
+    nodes: Nodes, on_cluster: OnCluster, slides: list[Path], local: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / slides[LARGE].name
     try:
         with disturbed(folder, nodes.remove_without_grace):
@@ -183,7 +182,7 @@ def test_a_killed_or_interrupted_caller_resumes(
                 time.sleep(0.002)
             caller.send_signal(blow)
             _, shown = caller.communicate(timeout=60)
-            _wait_for(lambda: not nodes.workers(b"ray::predict_group"))  # no task outlives its caller
+            _wait_for(lambda: not nodes.workers(b"ray::run_job"))  # no task outlives its caller
         finally:
             caller.kill()
         assert caller.returncode == (-signal.SIGKILL if blow == signal.SIGKILL else 130), shown
@@ -193,7 +192,7 @@ def test_a_killed_or_interrupted_caller_resumes(
         after = finished_shards(out / path.name)
         assert done.items() <= after.items()
         done = after
-    (outcome,) = on_cluster([path], out)
+    (outcome,) = predict_on_cluster([path], requested(run), out, cluster=RayCluster())
     assert outcome.summary is not None
     assert outcome.summary.tiles == tiles_of(LARGE) - len(done) * -(-SIZES[LARGE][0] // TILE_PX)
     assert content(out / path.name) == content(local / path.name)

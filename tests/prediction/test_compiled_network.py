@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.prediction.agreement import check_same_cells
 from tests.prediction.networks import random_detector
+from tests.prediction.test_predict import as_of_0_2_0
 from torch import Tensor, nn
 
 from sparseshot.datasets.synthetic import SyntheticTissue
@@ -16,7 +17,7 @@ from sparseshot.images.slide import Grid
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainConfig
 from sparseshot.models.model_files import load_model
-from sparseshot.prediction import Model, predict_slide, read_prediction
+from sparseshot.prediction import Model, Throughput, predict_slide, read_prediction
 from sparseshot.prediction import compiled_network as engines
 from sparseshot.prediction.manifest import MANIFEST, Manifest
 
@@ -37,7 +38,7 @@ def load(checkpoint: Checkpoint, engine: engines.EngineName) -> Model:
 
 
 def recorded(folder: Path) -> str:
-    return str(json.loads((folder / MANIFEST).read_text())["identity"]["engine"])
+    return str(json.loads((folder / "recipe.json").read_text())["engine"])
 
 
 @pytest.mark.parametrize("task", ["detect", "segment"])
@@ -45,7 +46,7 @@ def test_openvino_finds_the_same_cells(detector: Checkpoint, task: str, tmp_path
     pytest.importorskip("openvino")
     checkpoint = detector if task == "detect" else load_model("starter-outlines")
     for engine in ("eager", "openvino"):
-        predict_slide(SLIDE, load(checkpoint, engine), tmp_path / engine, tile_px=256)
+        predict_slide(SLIDE, load(checkpoint, engine), tmp_path / engine, throughput=Throughput(256))
         assert recorded(tmp_path / engine) == engine
     eager, openvino = (read_prediction(tmp_path / engine) for engine in ("eager", "openvino"))
     assert len(eager) > 100
@@ -109,13 +110,14 @@ def test_a_result_keeps_its_engine(
     predict_slide(SLIDE, load(detector, "eager"), folder)
     monkeypatch.setattr(engines, "WORTHWHILE_PX", 1)
     assert predict_slide(SLIDE, load(detector, "auto"), folder).skipped
-    with pytest.raises(OutputError, match="another engine: eager instead of openvino"):
+    with pytest.raises(OutputError, match="engine 'eager' instead of 'openvino'"):
         predict_slide(SLIDE, load(detector, "openvino"), folder)
 
 
 def test_a_manifest_without_an_engine_is_of_pytorch(detector: Checkpoint, tmp_path: Path) -> None:
     folder = tmp_path / "slide"
     predict_slide(SLIDE, load(detector, "eager"), folder)
+    as_of_0_2_0(folder)
     path = folder / MANIFEST
     content = json.loads(path.read_text())
     del content["identity"]["engine"]

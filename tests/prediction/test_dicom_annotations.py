@@ -10,7 +10,7 @@ import pytest
 import shapely
 from tests.images import slide_files
 from tests.images.dicom_files import WHOLE_SLIDE, write_dicom
-from tests.prediction.networks import darkness_model, random_detector
+from tests.prediction.networks import random_detector, save
 
 from sparseshot import __version__
 from sparseshot.cells import Cells
@@ -18,10 +18,10 @@ from sparseshot.cells.measures.shape_measures import AREA
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import FormatError, InputError, SparseshotWarning
 from sparseshot.images import read_region
-from sparseshot.prediction import Model, read_prediction
-from sparseshot.prediction.also import check_also, write_also
+from sparseshot.prediction import read_prediction
 from sparseshot.prediction.dicom_annotations import write_annotations
-from sparseshot.prediction.slides import find_slides, predict_slides
+from sparseshot.prediction.extra_formats import check_extra_formats, write_extra_formats
+from sparseshot.prediction.slides import PredictRequest, find_slides, predict_slides
 
 highdicom = pytest.importorskip("highdicom")
 pydicom = pytest.importorskip("pydicom")
@@ -134,11 +134,11 @@ def test_predictions_of_dicom_slides_have_annotations_and_others_an_error(tmp_pa
     write_dicom(tmp_path / "in", pixels, mpp=0.5)
     slide_files.write_aperio(tmp_path / "in" / "other.svs", pixels, mpp=0.5)
     paths = find_slides([tmp_path / "in"])
-    outlines = darkness_model(classes=("tumour", "other"))
-    points = Model.load(random_detector(), device="cpu", precision="32")
-    for name, model in (("outlines", outlines), ("points", points)):
-        outcomes = predict_slides(paths, model, tmp_path / name)
-        found, refused = write_also(outcomes, ["dcm"])
+    save(random_detector(), tmp_path / "run")
+    for name, model in (("outlines", "starter-outlines"), ("points", str(tmp_path / "run"))):
+        request = PredictRequest(model, device="cpu", precision="32")
+        outcomes = predict_slides(paths, request, tmp_path / name)
+        found, refused = write_extra_formats(outcomes, ["dcm"])
         assert found.summary is not None
         cells = read_prediction(found.summary.folder)
         groups = highdicom.ann.annread(found.summary.folder / "cells.dcm").get_annotation_groups()
@@ -173,12 +173,12 @@ def test_what_cannot_be_written_is_refused_at_once(monkeypatch: pytest.MonkeyPat
     slide, *_ = write_dicom(tmp_path / "slide", IMAGE)
     other = tmp_path / "a.svs"
     other.write_bytes(b"no DICOM")
-    check_also(["dcm"], [other, slide])
+    check_extra_formats(["dcm"], [other, slide])
     with pytest.raises(InputError, match="DICOM slides"):
-        check_also(["csv", "dcm"], [other])
+        check_extra_formats(["csv", "dcm"], [other])
     monkeypatch.setitem(sys.modules, "highdicom", None)
     with pytest.raises(InputError, match=r"sparseshot\[dicom\]"):
-        check_also(["dcm"], [slide])
+        check_extra_formats(["dcm"], [slide])
 
 
 def test_100_000_cells(tmp_path: Path) -> None:

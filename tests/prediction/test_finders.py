@@ -23,9 +23,9 @@ from sparseshot.models.finder import Finder, SlideFrame, in_reading_order
 from sparseshot.models.inference import look_at
 from sparseshot.models.segment import Segmenter
 from sparseshot.models.windows import Band, WindowLayout, plan
-from sparseshot.prediction.engine import Engine, Throughput
 from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
+from sparseshot.prediction.pipeline import Throughput, TilePipeline
 
 
 def found(
@@ -38,7 +38,7 @@ def found(
     def close(band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
         tables.append(cells)
 
-    engine = Engine(slide, model, finder, Measuring("none"), pace, frame.no_cells())
+    engine = TilePipeline(slide, model, finder, Measuring("none"), pace, frame.no_cells())
     engine.run(bands, close)
     assert not len(engine.carried)
     assert engine.cells == sum(map(len, tables))

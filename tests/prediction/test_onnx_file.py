@@ -16,7 +16,7 @@ from sparseshot.errors import InputError
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainConfig
 from sparseshot.models.model_files import load_model
-from sparseshot.prediction import Model, onnx_file, predict_slide, read_prediction
+from sparseshot.prediction import Model, Throughput, onnx_file, predict_slide, read_prediction
 from sparseshot.prediction.onnx_file import write_onnx
 
 SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1100), tissue_fraction=0.8)
@@ -53,7 +53,7 @@ def test_onnxruntime_finds_the_same_cells(task: str, tmp_path: Path) -> None:
     assert written.difference < 1e-4
     other = replace(model, network=ByOnnxruntime(written.path))
     for name, each in (("torch", model), ("onnx", other)):
-        predict_slide(SLIDE, each, tmp_path / name, tile_px=256)
+        predict_slide(SLIDE, each, tmp_path / name, throughput=Throughput(256))
     expected = read_prediction(tmp_path / "torch")
     assert len(expected) > 100
     check_same_cells(read_prediction(tmp_path / "onnx"), expected)

@@ -23,7 +23,7 @@ def make_run(folder: Path) -> Path:
 def predict_here(run: Path, folder: Path) -> None:
     torch.set_num_threads(1)  # threads of its parent are not there after a fork
     model = Model.load(run, device="cpu", precision="32")
-    predict_slide(SLIDE, model, folder, tile_px=TILE_PX, pace=Throughput(threads=1))
+    predict_slide(SLIDE, model, folder, throughput=Throughput(TILE_PX, threads=1))
 
 
 def warm_up() -> None:
@@ -32,7 +32,7 @@ def warm_up() -> None:
     with tempfile.TemporaryDirectory() as name:
         model = Model.load(make_run(Path(name, "run")), device="cpu", precision="32")
         slide = SyntheticTissue(seed=1, size_px=(300, 300), tissue_fraction=1)
-        predict_slide(slide, model, Path(name, "out"), pace=Throughput(threads=1))
+        predict_slide(slide, model, Path(name, "out"), throughput=Throughput(threads=1))
 
 
 warm_up()

@@ -11,11 +11,12 @@ from sparseshot.cells import Cells, write_cells
 from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.models.windows import WindowLayout
-from sparseshot.prediction.manifest import SHARDS, File, Manifest, Shard
-from sparseshot.prediction.naming import slide_identity
+from sparseshot.prediction.manifest import SHARDS, Done, Manifest, Shard
+from sparseshot.prediction.recipe import slide_identity
 from sparseshot.studio.jobs import JOB, SAID, STATE, Job, Jobs, State
 from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
+from sparseshot.work import File
 
 MPP = 0.5
 _DONE = State("done")
@@ -61,9 +62,9 @@ def made_result(folder: Path, slide: Path, cells: Cells) -> None:
         file, carried = (File.of(folder, name) for name in names)
         shards.append(Shard(number, len(part), file, carried))
     with open_slide(slide, mpp=MPP) as opened:
-        identity = {"slide": slide_identity(opened), "threshold": 0.5}
+        identity = {"slide": slide_identity(opened), "threshold": 0.5, "kind": "predict"}
     layout = WindowLayout(tile_px=1024, window_px=1024, halo_px=0, band_windows=0)
-    Manifest(identity, layout, 2, tuple(shards), (), finished=True).save(folder)
+    Manifest(identity, Done(layout, 2, tuple(shards)), finished=True).save(folder)
 
 
 def past_run(jobs: Jobs, number: int, state: State = _DONE) -> Path:

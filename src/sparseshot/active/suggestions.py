@@ -23,7 +23,7 @@ from sparseshot.models.labelling import SUGGESTED
 from sparseshot.prediction.export import read_shards
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.naming import slide_identity
+from sparseshot.prediction.recipe import slide_identity
 from sparseshot.training.annotated import AnnotatedSlide
 
 SIDE_UM = 150.0

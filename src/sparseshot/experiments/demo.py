@@ -34,10 +34,11 @@ from sparseshot.images import open_slide
 from sparseshot.metrics import Matching, f1_score, match_cells, scored_hits
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.finder import LOWEST_SCORE
-from sparseshot.prediction import Measuring, Model, Progress, predict_slide, read_prediction
+from sparseshot.prediction import Measuring, Model, predict_slide, read_prediction
 from sparseshot.terminal import Begin, no_progress
 from sparseshot.training import TrainingData, train_run
 from sparseshot.training.logs import numbers_of, read_log
+from sparseshot.work import Event
 from sparseshot.work.run_files import LOG
 
 CURVE_THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
@@ -225,7 +226,7 @@ def find_on_slide(run: Run, root: Path, folder: Path) -> dict[str, Any]:
     data = TrainingData(pairs=((demo.slide, demo.marks),))
     checkpoint = train_run(run.config(), data, folder)
     trained = time.perf_counter()
-    reports: list[Progress] = []
+    reports: list[Event] = []
     with open_slide(demo.slide) as slide:
         everything = Model.load(checkpoint, threshold=LOWEST_SCORE)
         predict_slide(slide, everything, folder / "candidates", measuring=Measuring("none"))
@@ -246,7 +247,11 @@ def find_on_slide(run: Run, root: Path, folder: Path) -> dict[str, Any]:
         "exclusive_recall": {},
         "training": {"images": 1, "marks": int(marked.sum())},
         "speed": _training_speed(folder, checkpoint.config.batch)
-        | {"predicted_mm2_per_second": reports[-1].mm2 / reports[-1].seconds if reports else None},
+        | {
+            "predicted_mm2_per_second": reports[-1].values["mm2"] / reports[-1].values["seconds"]
+            if reports
+            else None
+        },
         "seconds": {"training": trained - start, "all": time.perf_counter() - start},
     }
 

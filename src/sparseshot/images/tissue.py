@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
+import shapely
 from numpy.typing import NDArray
 from PIL import Image
 from scipy import ndimage
@@ -39,6 +40,7 @@ _SPECK_MM2 = 0.005
 _RIM_UM = 16.0
 _MARKED_UM = 50.0
 _PICTURE_PX = 2048
+_REGION_MPP = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +116,18 @@ class TissueMask:
         marked = np.zeros_like(self.mask)
         marked[self._pixels(xy)] = True
         return replace(self, mask=self.mask | _grown(marked, _MARKED_UM / self.grid.mpp))
+
+    def within(self, region: shapely.Geometry, slide: Slide, *, around_um: float = 0.0) -> Self:
+        """Return the mask without what is farther from a region, in level-0 pixels, than a distance."""
+        grid, mask = self.grid, self.mask
+        if mask.size == 1:  # everywhere; pixels as fine as those of a mask that was found
+            grid = Grid.over(slide, max(slide.mpp, _REGION_MPP))
+            mask = np.ones((grid.height, grid.width), np.bool_)
+        near = shapely.buffer(region, (around_um + grid.mpp) / slide.mpp)
+        shapely.prepare(near)
+        x, y = ((np.arange(count) + 0.5) * grid.downsample for count in mask.shape[::-1])
+        rows = [shapely.contains_xy(near, x, np.full(len(x), each)) for each in y.tolist()]
+        return replace(self, mask=mask & np.array(rows), grid=grid)
 
     def _pixels(self, xy: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the rows and columns of the mask pixels at, or nearest to, level-0 points."""

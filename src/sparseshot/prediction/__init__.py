@@ -1,9 +1,9 @@
 """Prediction of whole slides: tiles, shards, resume, export."""
 
-from sparseshot.prediction.engine import Progress, Throughput
 from sparseshot.prediction.export import read_prediction
 from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
+from sparseshot.prediction.pipeline import Throughput
 from sparseshot.prediction.predict import predict_slide
 from sparseshot.prediction.summary import PredictionSummary
 
@@ -11,7 +11,6 @@ __all__ = [
     "Measuring",
     "Model",
     "PredictionSummary",
-    "Progress",
     "Throughput",
     "predict_slide",
     "read_prediction",

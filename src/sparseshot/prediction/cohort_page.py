@@ -19,7 +19,7 @@ from sparseshot.errors import SparseshotError
 from sparseshot.pages import Part, Parts, Picture, escape, table, write_page
 from sparseshot.prediction.cohort import COHORT_TABLE, FEWEST_SLIDES, QUANTILES, Cohort, CohortSlide
 from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE
-from sparseshot.prediction.manifest import MANIFEST, Manifest
+from sparseshot.prediction.manifest import Manifest, predictions_in
 from sparseshot.prediction.slide_pictures import jpeg
 from sparseshot.prediction.slides import Outcome
 from sparseshot.prediction.summary import PredictionSummary, read_summary
@@ -50,11 +50,11 @@ def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
 
 def _earlier(out: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
     finished: dict[Path, tuple[Manifest, PredictionSummary]] = {}
-    for path in sorted(out.resolve().glob(f"*/{MANIFEST}")):
+    for folder in predictions_in(out.resolve()):
         with suppress(SparseshotError):  # a damaged one keeps the others from nothing
-            manifest = Manifest.load(path.parent)
+            manifest = Manifest.load(folder)
             if manifest is not None and manifest.finished:
-                finished[path.parent] = manifest, read_summary(path.parent, manifest)
+                finished[folder] = manifest, read_summary(folder, manifest)
     new = {outcome.summary.folder.resolve() for outcome in outcomes if outcome.summary}
     models = [_model(manifest) for folder, (manifest, _) in finished.items() if folder in new]
     return [

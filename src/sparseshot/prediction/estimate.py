@@ -7,11 +7,11 @@ from pathlib import Path
 from sparseshot.images.slide import Slide
 from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import SlideFrame
-from sparseshot.models.inference import TILE_PX
 from sparseshot.models.windows import Band, plan
-from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
 from sparseshot.prediction.measuring import DEFAULT_MEASURING
 from sparseshot.prediction.model import Model
+from sparseshot.prediction.pipeline import DEFAULT_THROUGHPUT, Throughput, TilePipeline
+from sparseshot.work import Event
 
 _PROBED_WINDOWS, _PROBED_TILES = 5, 2
 
@@ -51,8 +51,7 @@ def estimate_slide(
     model: Model,
     out: Path,
     *,
-    tile_px: int = TILE_PX,
-    pace: Throughput = DEFAULT_PACE,
+    throughput: Throughput = DEFAULT_THROUGHPUT,
     only_tissue: bool = True,
 ) -> Estimate:
     """Estimate the cost of :func:`~sparseshot.prediction.predict.predict_slide`; writes nothing."""
@@ -61,7 +60,7 @@ def estimate_slide(
     everywhere = TissueMask.everywhere(slide)
     tissue = tissue_mask(slide) if only_tissue else everywhere
     finder = model.finder(frame, tissue)
-    layout = finder.layout(tile_px)
+    layout = finder.layout(throughput.tile_px)
     sizes = {"margin_px": model.margin_px, "alignment_px": model.alignment_px}
     windows = [window for band in plan(frame.grid, tissue, layout, **sizes) for window in band.windows]
     every = [window for band in plan(frame.grid, everywhere, layout, **sizes) for window in band.windows]
@@ -72,12 +71,12 @@ def estimate_slide(
         replace(window, tiles=window.tiles[:_PROBED_TILES])
         for window in windows[:: max(1, len(windows) // _PROBED_WINDOWS)][:_PROBED_WINDOWS]
     ]
-    seen: list[Progress] = []
+    seen: list[Event] = []
     for part in (probed[:1], probed):
-        engine = Engine(slide, model, finder, DEFAULT_MEASURING, pace, frame.no_cells())
-        engine.run([Band(0, tuple(part), float("inf"))], lambda *_: None, seen.append)
-    speed = seen[-1].tiles / seen[-1].seconds if seen else 1.0
-    cells = round(engine.cells * tiles / seen[-1].tiles) if seen else 0
+        pipeline = TilePipeline(slide, model, finder, DEFAULT_MEASURING, throughput, frame.no_cells())
+        pipeline.run([Band(0, tuple(part), float("inf"))], lambda *_: None, seen.append)
+    speed = seen[-1].done / seen[-1].values["seconds"] if seen else 1.0
+    cells = round(pipeline.cells * tiles / seen[-1].done) if seen else 0
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
     return Estimate(
         slide=slide.name,

@@ -1,23 +1,25 @@
-"""The manifest of an output folder: its identity, its shards, its progress."""
+"""What the folder of a prediction holds: its recipe, its shards, its progress."""
 
-import hashlib
-import json
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from sparseshot import __version__
 from sparseshot.errors import FormatError, OutputError
-from sparseshot.files import read_as, write_json
+from sparseshot.files import locked, read_as, write_json
 from sparseshot.images.slide import Box, Grid
 from sparseshot.models.windows import WindowLayout
 from sparseshot.prediction.compiled_network import EngineName
+from sparseshot.prediction.recipe import PredictRecipe
+from sparseshot.work import File, State, WorkFolder
+from sparseshot.work.folder import RECIPE, STATE, as_json, read_recipe
 
 MANIFEST = "manifest.json"
+"""Recipe and state of a prediction by sparseshot 0.2.0."""
 SHARDS, UNDECIDED, UNFINISHED = "cells", "undecided", "unfinished"
 """The folder of shards, and the states of those that are removed at the end: see :func:`shard_name`."""
 
@@ -28,43 +30,12 @@ def shard_name(band: int, state: str = "") -> str:
     Args:
         band: its index.
         state: empty for the result, :data:`UNDECIDED` for cells that the next band decides,
-            :data:`UNFINISHED` for cells that will get further measurements.
+            :data:`UNFINISHED` for cells whose neighbours are only known at the end.
 
     >>> shard_name(3), shard_name(3, UNDECIDED)
     ('cells/00003.parquet', 'cells/00003.undecided.parquet')
     """
     return f"{SHARDS}/{band:05d}{state and '.'}{state}.parquet"
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of the output.
-
-    Attributes:
-        name: relative to the folder.
-        sha256: of its bytes.
-    """
-
-    name: str
-    sha256: str
-
-    def __post_init__(self) -> None:
-        path = PurePosixPath(self.name)
-        if path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"it names {self.name!r}, which lies elsewhere")
-
-    @classmethod
-    def of(cls, folder: Path, name: str) -> Self:
-        """Return the record of an existing file."""
-        with (folder / name).open("rb") as file:
-            return cls(name, hashlib.file_digest(file, "sha256").hexdigest())
-
-    def is_in(self, folder: Path) -> bool:
-        """Return whether the file is present and unchanged."""
-        try:
-            return File.of(folder, self.name) == self
-        except OSError:
-            return False
 
 
 @dataclass(frozen=True)
@@ -112,37 +83,49 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """Contents of an output folder.
+class Done:
+    """What the state of a prediction holds of its own.
 
     Attributes:
-        identity: everything that decides the result: slide, model, threshold and so on.
         layout: sizes of tiles and windows, which decide how cells are spread over shards.
         bands: number of shards in the end.
         shards: the finished ones, in order.
-        files: exports of all shards.
-        finished: everything is written.
         plan: a hash of what belongs to each band, which the tissue decides; empty until a band is finished.
-        format: of the file.
-        version: of the format.
-        sparseshot: the version that wrote it.
     """
 
-    identity: Mapping[str, Any]
     layout: WindowLayout
     bands: int = 0
     shards: tuple[Shard, ...] = ()
+    plan: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A prediction as its folder records it.
+
+    Attributes:
+        identity: the recipe: everything that decides the result.
+        done: the shards so far.
+        files: made of all shards.
+        finished: everything is written.
+        seconds: spent on it, over all starts.
+    """
+
+    identity: Mapping[str, Any]
+    done: Done
     files: tuple[File, ...] = ()
     finished: bool = False
-    plan: str = ""
-    format: Literal["sparseshot prediction"] = "sparseshot prediction"
-    version: Literal[1] = 1
-    sparseshot: str = __version__
+    seconds: float = 0.0
 
     def __post_init__(self) -> None:
         slide = self.identity.get("slide")
         if not isinstance(slide, Mapping) or not isinstance(slide.get("fingerprint"), str):
             raise ValueError("it has no slide fingerprint")
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """The finished shards, in order."""
+        return self.done.shards
 
     @property
     def broken(self) -> tuple[Broken, ...]:
@@ -162,116 +145,151 @@ class Manifest:
         """Return whether this is the result of a model, given its fingerprint."""
         return bool(self.identity["model"]["fingerprint"] == model)
 
+    @property
+    def engine(self) -> EngineName | None:
+        """What ran the network; None if it is unknown."""
+        engine = self.identity.get("engine")
+        return engine if engine in get_args(EngineName) else None
+
     def save(self, folder: Path) -> None:
-        """Write atomically."""
-        write_json(folder / MANIFEST, self)
+        """Write recipe and state."""
+        write_json(folder / RECIPE, self.identity)
+        own = asdict(self.done)
+        write_json(folder / STATE, State(self.finished, self.files, self.seconds, own=own))
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Read the manifest of a folder; None if there is none."""
-        path = folder / MANIFEST
-        if not path.exists():
+        """Read what a folder records; None if it holds no prediction."""
+        old, new = folder / MANIFEST, folder / RECIPE
+        if not (new.is_file() or old.is_file()):
             return None
         try:
-            manifest = read_as(path, cls)
-        except FormatError as error:
-            reason = f"is not a manifest of this sparseshot ({error.problem})"
-            raise FormatError(path, f"{reason}; choose another --out, or use --force") from None
-        if "engine" in manifest.identity:
-            return manifest
-        return replace(
-            manifest, identity={**manifest.identity, "engine": "eager"}
-        )  # before there were others
+            if not new.is_file():
+                return cls(*_old_fields(read_as(old, _OldManifest)))
+            recipe = read_recipe(folder)
+            state = WorkFolder.open(folder).state
+            if recipe is None or recipe.get("kind") != "predict" or not state.own:
+                return None
+            done = _own(state)
+            return cls(recipe, done, state.files, state.finished, state.seconds)
+        except (FormatError, ValueError) as error:
+            path = new if new.is_file() else old
+            raise FormatError(
+                path, "is not a prediction that this version can read; predict the slide again with --force"
+            ) from error
 
     def sound(self, folder: Path) -> Self:
         """Return the manifest without files that were damaged or removed since."""
         count = 0
         while count < len(self.shards) and self.shards[count].is_sound(count, folder):
             count += 1
-        if count == len(self.shards) == self.bands:
+        if count == len(self.shards) == self.done.bands:
             return replace(self, finished=self.finished and all(file.is_in(folder) for file in self.files))
         # A resume needs the cells that the last good band left undecided.
         while count and not self.shards[count - 1].carried.is_in(folder):
             count -= 1
-        return replace(self, shards=self.shards[:count], finished=False)
+        return replace(self, done=replace(self.done, shards=self.shards[:count]), finished=False)
 
 
-def recorded_engine(folder: Path) -> EngineName | None:
-    """Return the engine of the result in a folder; None if there is none, or it cannot be read."""
+def _own(state: State) -> Done:
+    from pydantic import TypeAdapter  # noqa: PLC0415  as in sparseshot.files
+
+    return TypeAdapter(Done).validate_python(dict(state.own), extra="forbid")
+
+
+@dataclass(frozen=True)
+class _OldManifest:
+    """The file of sparseshot 0.2.0."""
+
+    identity: dict[str, Any]
+    layout: WindowLayout
+    bands: int = 0
+    shards: tuple[Shard, ...] = ()
+    files: tuple[File, ...] = ()
+    finished: bool = False
+    plan: str = ""
+    format: Literal["sparseshot prediction"] = "sparseshot prediction"
+    version: Literal[1] = 1
+    sparseshot: str = ""
+
+
+def _old_fields(old: _OldManifest) -> tuple[dict[str, Any], Done, tuple[File, ...], bool]:
+    engine = old.identity.get("engine", "eager")  # before there were others
+    identity = {**old.identity, "engine": engine, "kind": "predict"}
+    return identity, Done(old.layout, old.bands, old.shards, old.plan), old.files, old.finished
+
+
+def is_prediction(folder: Path) -> bool:
+    """Return whether a folder holds a prediction, finished or not."""
+    if (folder / MANIFEST).is_file():
+        return True
     try:
-        manifest = Manifest.load(folder)
+        recipe = read_recipe(folder)
     except FormatError:
-        return None
-    engine = None if manifest is None else manifest.identity["engine"]
-    return engine if engine in get_args(EngineName) else None
+        return False
+    return recipe is not None and recipe.get("kind") == "predict"
 
 
-def claim(
-    folder: Path,
-    identity: Mapping[str, Any],
-    layout: WindowLayout,
-    *,
-    force: bool,
-    is_readable: Callable[[Broken], bool],
-) -> Manifest:
-    """Create the manifest of a folder, or return the one that is there.
+def predictions_in(folder: Path) -> list[Path]:
+    """Return the predictions in the folders inside a folder, by name."""
+    found = {path.parent for name in (RECIPE, MANIFEST) for path in folder.glob(f"*/{name}")}
+    return sorted(filter(is_prediction, found))
 
-    A result with unreadable places begins anew once any of them can be read: with them, the tissue and
-    everything around them may change.
+
+@contextmanager
+def claimed(
+    folder: Path, recipe: PredictRecipe, layout: WindowLayout, *, force: bool, wait_s: float
+) -> Iterator[tuple[WorkFolder, Manifest]]:
+    """Claim a folder for a recipe until the block ends; yield it with what is done in it.
+
+    Args:
+        folder: of this slide alone; created if missing.
+        recipe: the recipe.
+        layout: of a new result; the one that is there keeps its own.
+        force: replace another result, or write beside other files.
+        wait_s: how long to wait for another process that works there.
 
     Raises:
-        OutputError: if it holds the result of another model, threshold or slide, or other files.
+        OutputError: it holds the result of another model, threshold or slide, or other files.
     """
-    try:
-        there = Manifest.load(folder)
-    except FormatError:
-        if not force:
-            raise
-        there = None
-    identity = json.loads(json.dumps(identity))  # as it will be read back
+    with locked(folder, wait_s=wait_s):
+        try:
+            there = Manifest.load(folder)
+        except FormatError:
+            if not force:
+                raise
+            there = None
+            for name in (RECIPE, STATE, MANIFEST):
+                (folder / name).unlink(missing_ok=True)
+        if there is not None and (folder / MANIFEST).is_file() and not (folder / RECIPE).is_file():
+            there.save(folder)
+        (folder / MANIFEST).unlink(missing_ok=True)
     shards = folder / SHARDS
-    if there is not None and there.identity == identity and not any(map(is_readable, there.broken)):
-        shards.mkdir(exist_ok=True)  # it was killed before
-        return there.sound(folder)
-    is_mended = (
-        there is not None
-        and there.is_of(identity["slide"])
-        and {**there.identity, "slide": identity["slide"]} == identity
-    )
-    if there is not None and not (force or is_mended):
-        difference = _difference(there.identity, identity)
-        raise OutputError(folder, f"{difference}; choose another --out, or replace it with --force")
-    if (
-        there is None
-        and not force
-        and folder.is_dir()
-        and any(not p.name.startswith(".") for p in folder.iterdir())
-    ):
-        raise OutputError(
-            folder,
-            "holds files that are no prediction; choose another --out, or write beside them with --force",
-        )
     if not shards.resolve().is_relative_to(folder.resolve()):
         raise OutputError(shards, "is a link that leads elsewhere; remove it")
-    # The folder has a manifest at every moment, else it would hold files that are no prediction after a kill.
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = Manifest(identity, layout)
-    manifest.save(folder)
-    for path in folder.glob("cells.*") if there is not None else ():  # what --also wrote of the old result
+
+    def may_replace(other: Mapping[str, Any]) -> bool:
+        is_mended = there is not None and there.is_of(recipe.slide)
+        return force or (is_mended and {**other, "slide": recipe.slide} == as_json(recipe))
+
+    advice = "choose another --out, or replace it with --force"
+    with WorkFolder.claimed(folder, recipe, may_replace=may_replace, advice=advice, wait_s=wait_s) as work:
+        manifest = Manifest(as_json(recipe), Done(layout))
+        if work.state.own:
+            recorded = Manifest.load(folder)
+            assert recorded is not None
+            manifest = recorded.sound(folder)
+            (folder / SHARDS).mkdir(exist_ok=True)
+        yield work, manifest
+
+
+def begin_anew(work: WorkFolder, manifest: Manifest, *, was_prediction: bool) -> None:
+    """Remove what is left of an earlier result; ``cells.*`` only in a folder that held a prediction."""
+    work.save(own=asdict(manifest.done), finished=False, files=(), seconds=0.0)
+    for path in work.path.glob("cells.*") if was_prediction else ():  # further formats of the old result
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    shards.mkdir(exist_ok=True)
-    sweep(folder, manifest)
-    return manifest
-
-
-def _difference(there: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str = "") -> str:
-    for name in wanted:
-        old, new = there.get(name), wanted[name]
-        if isinstance(old, Mapping) and isinstance(new, Mapping) and old != new:
-            return _difference(old, new, f"{prefix}{name} ")
-        if old != new:
-            return f"holds a result with another {prefix}{name}: {old} instead of {new}"
-    return "holds a result with other settings"
+    (work.path / SHARDS).mkdir(exist_ok=True)
+    sweep(work.path, manifest)
 
 
 def sweep(folder: Path, manifest: Manifest) -> None:

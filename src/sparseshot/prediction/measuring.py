@@ -1,16 +1,13 @@
-"""Measurements of found cells: shape and stains while their pixels are in memory, neighbours at the end."""
+"""Measurements of found cells: shape and stains, while their pixels are in memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.cells.formats.geoparquet import read_places, write_with
-from sparseshot.cells.measures.neighbours import neighbour_measurements
 from sparseshot.cells.measures.shape_measures import shape_measurements
 from sparseshot.cells.measures.stains import STAINS, Stains, stain_measurements
 from sparseshot.errors import SlideError
@@ -18,7 +15,6 @@ from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import TileGrid
 from sparseshot.images.tissue import TissueMask
 from sparseshot.models.windows import Window
-from sparseshot.prediction.manifest import File, Manifest, shard_name
 
 Level = Literal["none", "basic", "all"]
 
@@ -71,26 +67,6 @@ class Measuring:
             cells, pixels, self.stains, mpp=grid.mpp, scale=1 / grid.downsample, origin=box[:2]
         )
         return replace(cells, measurements={**cells.measurements, **shape, **stains})
-
-
-def add_neighbours(folder: Path, manifest: Manifest) -> Manifest:
-    """Write new shards with the neighbours of their cells, beside those that the manifest names.
-
-    The manifest returned names the new ones. Until it is saved, an interrupted prediction has the old ones.
-    """
-    if all(shard.file.name == shard_name(shard.band) for shard in manifest.shards):
-        return manifest  # they have their neighbours, and only other files are made again
-    parts = [read_places(folder / shard.file.name, measurements=False) for shard in manifest.shards]
-    cells = Cells.concatenate(parts)
-    assert cells.mpp is not None
-    columns = neighbour_measurements(cells.xy, cells.label, classes=cells.classes, mpp=cells.mpp)
-    shards, start = [], 0
-    for shard, part in zip(manifest.shards, parts, strict=True):
-        rows = slice(start, start := start + len(part))
-        name = shard_name(shard.band)
-        write_with(folder / shard.file.name, folder / name, {each: columns[each][rows] for each in columns})
-        shards.append(replace(shard, file=File.of(folder, name)))
-    return replace(manifest, shards=tuple(shards))
 
 
 DEFAULT_MEASURING = Measuring()

@@ -1,21 +1,34 @@
 """Prediction of one slide into a folder."""
 
-import gc
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from sparseshot.errors import OutputError
-from sparseshot.files import NO_ROOM, locked
-from sparseshot.images.slide import Slide
-from sparseshot.models.inference import TILE_PX
-from sparseshot.prediction.engine import DEFAULT_PACE, Engine, Progress, Throughput
+import shapely
+
+from sparseshot.cells import Cells
+from sparseshot.errors import FormatError, SparseshotWarning
+from sparseshot.images.slide import Box, Slide
+from sparseshot.images.tissue import TissueMask, tissue_mask
+from sparseshot.models.finder import SlideFrame
+from sparseshot.models.inference import look_at
+from sparseshot.models.windows import Band, plan
+from sparseshot.prediction.compiled_network import EngineName
+from sparseshot.prediction.export import FILES, QUPATH, export
+from sparseshot.prediction.manifest import Done, Manifest, begin_anew, claimed, is_prediction, sweep
 from sparseshot.prediction.measuring import DEFAULT_MEASURING, Measuring
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.slide_folder import SlideFolder, tiles_in
+from sparseshot.prediction.pipeline import DEFAULT_THROUGHPUT, Throughput, TilePipeline, any_readable
+from sparseshot.prediction.qupath_archive import QuPathArchive
+from sparseshot.prediction.recipe import PredictRecipe
+from sparseshot.prediction.shards import ShardWriter
 from sparseshot.prediction.summary import PredictionSummary, read_summary
+from sparseshot.work import Report, ignore
+
+_AROUND_REGION_UM = 100.0
+"""What is this near to a region is looked at too, so that its cells are those of the whole slide."""
 
 
 def predict_slide(
@@ -23,13 +36,13 @@ def predict_slide(
     model: Model,
     folder: Path | str,
     *,
-    tile_px: int = TILE_PX,
-    pace: Throughput = DEFAULT_PACE,
+    throughput: Throughput = DEFAULT_THROUGHPUT,
     measuring: Measuring = DEFAULT_MEASURING,
     only_tissue: bool = True,
+    region: shapely.Geometry | None = None,
     force: bool = False,
     wait_s: float = 0.0,
-    report: Callable[[Progress], None] | None = None,
+    report: Report = ignore,
 ) -> PredictionSummary:
     """Find every cell of a slide and write them into ``folder``.
 
@@ -43,62 +56,91 @@ def predict_slide(
         slide: the slide.
         model: the model.
         folder: of this slide alone; created if missing.
-        tile_px: largest side of a tile.
-        pace: speed and memory.
+        throughput: speed and memory.
         measuring: what is measured of each cell.
         only_tissue: predict tissue only; glass then costs nothing.
+        region: predict only cells inside, in level-0 pixels; None for the whole slide.
         force: replace the result of another model, threshold or slide.
         wait_s: how long to wait for another process that works in the folder.
-        report: called with the progress after every batch.
+        report: receives an event after every batch.
 
     Raises:
         OutputError: the folder holds something else, or the disk is full.
     """
-    start = time.perf_counter()
     folder = Path(folder)
-    with locked(folder, wait_s=wait_s), full_disk_is_output_error(folder), _old_objects_at_rest():
-        work = SlideFolder.claim(
-            slide,
-            model,
-            folder,
-            tile_px=tile_px,
-            measuring=measuring,
-            only_tissue=only_tissue,
-            force=force,
-        )
-        if work.manifest.finished:
-            return replace(read_summary(folder, work.manifest), skipped=True)
-        todo = work.todo
-        if todo:
-            engine = Engine(slide, work.model, work.finder, work.measuring, pace, work.carried(), work.cells)
-            engine.run(todo, work.close, report)
-            work.model.release()  # before all cells are in memory
-        summary = work.export()
-    return replace(summary, tiles=tiles_in(todo), seconds=time.perf_counter() - start)
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+    model = model.on(frame.grid, recorded=_recorded(folder))
+    finder = model.finder(frame, TissueMask.everywhere(slide))
+    recipe = PredictRecipe.resolve(slide, model, finder, measuring, only_tissue=only_tissue, region=region)
+    layout = finder.layout(throughput.tile_px)
+    was_prediction = is_prediction(folder)
+    with claimed(folder, recipe, layout, force=force, wait_s=wait_s) as (work, recorded):
+        if any(any_readable(slide, frame.grid, place.on(frame.grid)) for place in recorded.broken):
+            recorded = replace(recorded, done=Done(layout), finished=False)  # noqa: PLW2901
+        if recorded.finished:
+            return replace(read_summary(folder, recorded), seconds=work.state.seconds, skipped=True)
+        searched = counted = tissue_mask(slide) if only_tissue else TissueMask.everywhere(slide)
+        if region is not None:
+            searched = counted.within(region, slide, around_um=_AROUND_REGION_UM)
+            counted = counted.within(region, slide)
+        manifest, bands = _planned(model, frame, searched, folder, recorded)
+        if not manifest.shards:
+            begin_anew(work, manifest, was_prediction=was_prediction)
+        measuring = measuring.on(slide, frame.grid, searched)
+        with QuPathArchive.writing(folder / QUPATH, slide.name) as archive:
+            with_neighbours = measuring.level == "all"
+            writer = ShardWriter(work, manifest, frame, bands, archive, with_neighbours)
+            todo = bands[len(manifest.shards) :]
+            if todo:
+                finder, carried = model.finder(frame, searched), writer.carried()
+                pipeline = TilePipeline(
+                    slide, model, finder, measuring, throughput, carried, writer.cells, region
+                )
+                pipeline.run(todo, writer.close, report)
+                model.release()  # before all places are in memory
+            summary = export(writer, slide, counted, quality=model.quality, measured=measuring.settings())
+            archive.finish(frame.no_cells())
+        work.finish(*FILES, own=asdict(writer.manifest.done))
+        sweep(folder, writer.manifest)
+    return replace(summary, tiles=tiles_in(todo), seconds=work.state.seconds)
 
 
-@contextmanager
-def _old_objects_at_rest() -> Iterator[None]:
-    """Keep the garbage collector from visiting what exists already, such as all of PyTorch.
+def predict_area(slide: Slide, model: Model, area: tuple[float, float, float, float]) -> Cells:
+    """Find the cells in x0, y0, x1, y1 in level-0 pixels at once, on tissue and glass alike."""
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+    x0, y0, x1, y1 = (int(each) for each in frame.grid.from_level0(area))
+    box = Box(x0, y0, x1 + 1, y1 + 1).meet(frame.grid.box)
+    if not (box.width and box.height):
+        return frame.no_cells()
+    return look_at(model.network, model.task, slide, frame, threshold=model.threshold, box=box).cells
 
-    The outlines of a slide are so many new objects that it would do so again and again, while all threads
-    wait.
-    """
-    gc.freeze()
+
+def tiles_in(bands: Sequence[Band]) -> int:
+    """Return the number of tiles of some bands."""
+    return sum(len(window.tiles) for band in bands for window in band.windows)
+
+
+def _recorded(folder: Path) -> EngineName | None:
+    """Return the engine of the result in a folder; None if there is none, or it cannot be read."""
     try:
-        yield
-    finally:
-        gc.unfreeze()
+        manifest = Manifest.load(folder)
+    except FormatError:
+        return None
+    return None if manifest is None else manifest.engine
 
 
-@contextmanager
-def full_disk_is_output_error(folder: Path) -> Iterator[None]:
-    """Turn the error of a full disk into one that tells the cure."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            raise OutputError(
-                folder, f"no room left ({error.strerror}); make room and run the same command again"
-            ) from error
-        raise
+def _planned(
+    model: Model, frame: SlideFrame, tissue: TissueMask, folder: Path, manifest: Manifest
+) -> tuple[Manifest, tuple[Band, ...]]:
+    """Lay out the bands; a result of other bands begins anew."""
+    sizes = {"margin_px": model.margin_px, "alignment_px": model.alignment_px}
+    bands = plan(frame.grid, tissue, manifest.done.layout, **sizes)
+    content = repr([(band.next_y0, [window.core for window in band.windows]) for band in bands])
+    digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+    shards = manifest.shards
+    if manifest.done.plan not in ("", digest):
+        shown = "its tissue is not what it was when the prediction began, so it begins anew"
+        warnings.warn(f"{folder}: {shown}", SparseshotWarning, stacklevel=3)
+        shards = ()
+    done = replace(manifest.done, bands=len(bands), plan=digest, shards=shards)
+    return replace(manifest, done=done), bands

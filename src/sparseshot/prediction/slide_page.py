@@ -131,7 +131,7 @@ def make_slide_page(
             f"*{CLOSE_UM:.0f} µm across, chosen by the number of cells alone: of the squares with cells, the "
             "median, the 90th percentile and the fullest.*",
         ]
-    density = (summary.folder / DENSITY_PICTURE).read_bytes()
+    density = (summary.folder / DENSITY_PICTURE).read_bytes  # it may not be drawn yet
     return [
         f"# {escape(slide.name)}",
         table(["class", "cells", "per mm²"], counts),

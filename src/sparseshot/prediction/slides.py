@@ -1,12 +1,23 @@
-"""Prediction of several slides: one that fails does not stop the others."""
+"""Prediction of several slides; one that fails does not stop the others."""
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError, was_interrupted
+from sparseshot.cells.measures.stains import STAINS
+from sparseshot.errors import (
+    ClusterError,
+    DataNotFoundError,
+    FormatError,
+    InputError,
+    SparseshotError,
+    utf8,
+    was_interrupted,
+)
 from sparseshot.files import make_folder
 from sparseshot.images import open_slide
 from sparseshot.images.dicom_series import one_per_series
@@ -14,46 +25,132 @@ from sparseshot.images.ngff import is_ome_zarr
 from sparseshot.images.opening import IMAGE_SUFFIXES
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Slide
+from sparseshot.models.device import Precision
 from sparseshot.models.inference import TILE_PX
-from sparseshot.prediction.engine import DEFAULT_PACE, Progress, Throughput
+from sparseshot.prediction.compiled_network import EngineName
 from sparseshot.prediction.manifest import Manifest
-from sparseshot.prediction.measuring import DEFAULT_MEASURING, Measuring
+from sparseshot.prediction.measuring import Level, Measuring
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.naming import folder_inside, slide_identity
+from sparseshot.prediction.pipeline import Throughput
 from sparseshot.prediction.predict import predict_slide
-from sparseshot.prediction.summary import PredictionSummary
+from sparseshot.prediction.recipe import folder_inside, safe_name, slide_identity
+from sparseshot.prediction.regions import read_region
+from sparseshot.prediction.summary import PredictionSummary, read_summary
+from sparseshot.work import Here, Job, Report, Runner, Update, ignore
+from sparseshot.work.run_files import MODEL
+from sparseshot.work.runner import explain, is_out_of_memory
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from sparseshot.work.ray_cluster import RayCluster
+
+_THREADS = 2
+"""Threads of a task. PyTorch's results differ between one thread and several, but not between two and more.
+So two give the results of a process that has all cores of a machine."""
+
+_LOCK_SECONDS = 60.0
+"""Wait for the lock of a folder that a cancelled task, or one of a killed caller, still holds."""
 
 
 @dataclass(frozen=True)
-class PredictionOptions:
-    """Arguments of :func:`~sparseshot.prediction.predict.predict_slide` for many slides.
+class PredictRequest:
+    """What is asked for of all slides, in JSON values; a recipe is made of it for each slide.
 
     Attributes:
+        model: folder of a run, its ``model.pt``, or the name of a starter.
+        threshold: None for the one calibrated in training.
+        radius_um: distance within which a detector keeps one detection; None for that of the training.
+        device: ``auto``, or a name that PyTorch knows.
+        precision: of the network.
+        engine: what runs the network.
         mpp: µm per level-0 pixel, for slides that state none.
-        tile_px: largest side of a tile.
-        pace: speed and memory.
-        measuring: what is measured of each cell.
-        only_tissue: predict tissue only.
-        force: replace results of another model.
         force_mpp: use ``mpp`` for slides that state another, too.
+        everywhere: predict glass too.
+        region: predict only a part of each slide; see :func:`~sparseshot.prediction.regions.read_region`.
+        measure: what is measured of each cell.
+        stains: name of the stains.
+        estimate_stains: adapt the stains to each slide.
+        tile_px: largest side of a tile.
+        batch: tiles per forward pass; None to let the device decide.
+        threads: number of threads that read ahead.
+        force: replace results of another model.
     """
 
+    model: str
+    threshold: float | None = None
+    radius_um: float | None = None
+    device: str = "auto"
+    precision: Precision = "auto"
+    engine: EngineName = "auto"
     mpp: float | None = None
-    tile_px: int = TILE_PX
-    pace: Throughput = DEFAULT_PACE
-    measuring: Measuring = DEFAULT_MEASURING
-    only_tissue: bool = True
-    force: bool = False
     force_mpp: bool = False
+    everywhere: bool = False
+    region: str | None = None
+    measure: Level = "all"
+    stains: str = "he"
+    estimate_stains: bool = False
+    tile_px: int = TILE_PX
+    batch: int | None = None
+    threads: int = 2
+    force: bool = False
+
+    def load(self) -> Model:
+        """Load the model; the last one is kept."""
+        path = Path(self.model)
+        file = path / MODEL if path.is_dir() else path
+        stamp = file.stat().st_mtime_ns if file.is_file() else 0
+        return _load(
+            self.model, self.threshold, self.radius_um, self.device, self.precision, self.engine, stamp
+        )
 
     def open(self, path: Path) -> PyramidSlide:
         """Open a slide by its pixel size."""
         return open_slide(path, mpp=self.mpp, force_mpp=self.force_mpp)
 
+    @property
+    def throughput(self) -> Throughput:
+        """Speed and memory."""
+        return Throughput(self.tile_px, self.batch, self.threads)
 
-DEFAULT_OPTIONS = PredictionOptions()
+    def predict(
+        self,
+        path: Path,
+        out: Path,
+        taken: Collection[Path] = (),
+        *,
+        wait_s: float = 0.0,
+        report: Report = ignore,
+    ) -> PredictionSummary:
+        """Predict a slide into a folder inside ``out`` that is none of those taken."""
+        model = self.load()
+        with self.open(path) as slide:
+            region = None if self.region is None else read_region(self.region, slide)
+            return predict_slide(
+                slide,
+                model,
+                slide_folder_inside(out, slide, taken),
+                throughput=self.throughput,
+                measuring=Measuring(self.measure, STAINS[self.stains], self.estimate_stains),
+                only_tissue=not self.everywhere,
+                region=region,
+                force=self.force,
+                wait_s=wait_s,
+                report=report,
+            )
+
+
+@lru_cache(maxsize=1)
+def _load(  # noqa: PLR0917  the key of the cache
+    model: str,
+    threshold: float | None,
+    radius_um: float | None,
+    device: str,
+    precision: Precision,
+    engine: EngineName,
+    _stamp: int,
+) -> Model:
+    return Model.load(
+        model, threshold=threshold, radius_um=radius_um, device=device, precision=precision, engine=engine
+    )
 
 
 @dataclass(frozen=True)
@@ -92,64 +189,135 @@ def find_slides(paths: Sequence[Path]) -> list[Path]:
 
 def predict_slides(
     paths: Sequence[Path],
-    model: Model,
+    request: PredictRequest,
     out: Path,
     *,
-    options: PredictionOptions = DEFAULT_OPTIONS,
-    wait_s: float = 0.0,
-    begin: Callable[[Path], Callable[[Progress], None] | None] = lambda _: None,
+    runner: Runner | None = None,
+    show: Callable[[Update], None] = lambda _: None,
 ) -> list[Outcome]:
-    """Predict slides, each into its own folder inside ``out``.
+    """Predict slides, each into its own folder inside ``out``; one that fails does not stop the others.
 
     Args:
         paths: of the slides.
-        model: the model.
+        request: the same for all slides.
         out: folder of all results; created if missing.
-        options: the same for all slides.
-        wait_s: how long to wait for another process that works on a slide.
-        begin: called with each path before it is opened; what it returns receives the progress.
+        runner: where they are predicted; None for this process.
+        show: receives the news of the jobs, which have the paths of their slides as names.
     """
     make_folder(out)
-    taken: set[Path] = set()
-
-    def predicted(path: Path) -> Outcome:
-        report = begin(path)
-        with options.open(path) as slide:
-            folder = slide_folder_inside(out, slide, taken)
-            taken.add(folder)
-            summary = predict_slide(
-                slide,
-                model,
-                folder,
-                tile_px=options.tile_px,
-                pace=options.pace,
-                measuring=options.measuring,
-                only_tissue=options.only_tissue,
-                force=options.force,
-                wait_s=wait_s,
-                report=report,
-            )
-        return Outcome(path, summary)
-
-    return [failing_alone(path, partial(predicted, path)) for path in paths]
-
-
-def failing_alone(path: Path, work: Callable[[], T]) -> T | Outcome:
-    """Return what work on a slide returns, or its error: a slide never stops the others."""
-    try:
-        return work()
-    except (SparseshotError, OSError) as error:
-        return Outcome(path, error=str(error))
-    except Exception as error:
-        if was_interrupted(error):
-            raise
-        return Outcome(path, error=_unforeseen(path, error))
+    asked = asdict(request) | {"model": _absolute(request.model)}
+    jobs = [
+        Job(
+            utf8(group[0]),
+            "sparseshot.prediction.slides:predict_group",
+            {
+                "paths": [os.fspath(path.absolute()) for path in group],
+                "out": os.fspath(out.absolute()),
+                "request": asked,
+            },
+            reuses_process=True,
+        )
+        for group in _of_one_name(paths)
+    ]
+    groups = dict(zip((job.name for job in jobs), _of_one_name(paths), strict=True))
+    outcomes: dict[Path, Outcome] = {}
+    with closing((runner or Here()).run(jobs)) as updates:
+        for update in updates:
+            if update.is_end:
+                group = groups[update.job.name]
+                entries = update.value or [{"error": f"{path}: {update.error}"} for path in group]
+                for path, entry in zip(group, entries, strict=True):
+                    outcomes[path] = _outcome(path, entry, out)
+            show(update)
+    return [outcomes[path] for path in paths]
 
 
-def _unforeseen(path: Path, error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return f"{path}: not enough memory ({error}); lower --tile-px or --batch"
-    return f"{path}: {type(error).__name__}: {error} (not foreseen; please report it)"
+def predict_group(
+    paths: Sequence[str], out: str, request: Mapping[str, Any], *, report: Report
+) -> list[dict[str, Any]]:
+    """Predict slides of one name, mostly one; which folder the second gets depends on the first."""
+    asked = PredictRequest(**request)
+    taken: list[Path] = []
+    entries = []
+    for path in map(Path, paths):
+        try:
+            summary = asked.predict(path, Path(out), taken, wait_s=_LOCK_SECONDS, report=report)
+        except Exception as error:
+            if was_interrupted(error):
+                raise
+            entries.append({"error": _explained(path, error)})
+            continue
+        taken.append(summary.folder)
+        entry = {name: getattr(summary, name) for name in ("tiles", "seconds", "skipped")}
+        entries.append({"folder": summary.folder.name, **entry})
+    return entries
+
+
+def precision_of_node(request: Mapping[str, Any], *, report: Report) -> str:  # noqa: ARG001
+    """Return the precision that ``auto`` means where this runs."""
+    return PredictRequest(**request).load().precision
+
+
+def predict_on_cluster(
+    paths: Sequence[Path],
+    request: PredictRequest,
+    out: Path,
+    *,
+    cluster: "RayCluster",
+    show: Callable[[Update], None] = lambda _: None,
+) -> list[Outcome]:
+    """Predict slides on the nodes of a Ray cluster, which share their folders; a slide is a job.
+
+    A job that starts again after its worker or node was lost, or by a new call, resumes after the last shard.
+    """
+    from sparseshot.work.ray_runner import RayRunner  # noqa: PLC0415  an extra
+
+    make_folder(out)
+    runner = RayRunner(cluster, cpus=min(_THREADS, os.cpu_count() or 1), memory_bytes=0, ahead=2)
+    cluster.needs(cpus=runner.cpus)
+    inputs = {path.absolute().parent for path in paths} | {Path(_absolute(request.model))}
+    cluster.check(out.absolute(), sorted(path for path in inputs if path.exists()))
+    device = "cuda" if cluster.has_gpus else "cpu" if cluster.device == "auto" else cluster.device
+    request = replace(request, device=device, model=_absolute(request.model))
+    if request.precision == "auto":  # decided once, because nodes might decide differently
+        asked = Job("precision", f"{__name__}:precision_of_node", {"request": asdict(request)})
+        (end,) = [update for update in runner.run([asked]) if update.is_end]
+        if end.error:
+            raise ClusterError(f"the model cannot be loaded on a node: {end.error}")
+        request = replace(request, precision=end.value)
+    return predict_slides(paths, request, out, runner=runner, show=show)
+
+
+def _outcome(path: Path, entry: Mapping[str, Any], out: Path) -> Outcome:
+    """Read the summary of a slide that was predicted."""
+    if "error" in entry:
+        return Outcome(path, error=entry["error"])
+    numbers = dict(entry)
+    folder = out / numbers.pop("folder")
+    manifest = Manifest.load(folder)
+    assert manifest is not None
+    return Outcome(path, replace(read_summary(folder, manifest), **numbers))
+
+
+def _absolute(model: str) -> str:
+    """Return the path of a model as other processes find it; the name of a starter stays."""
+    path = Path(model)
+    return os.fspath(path.absolute()) if path.exists() else model
+
+
+def _of_one_name(paths: Sequence[Path]) -> list[list[Path]]:
+    """Return the slides in groups that would have the same folder."""
+    groups: dict[str, list[Path]] = {}
+    for path in paths:
+        groups.setdefault(safe_name(utf8(path.name)), []).append(path)
+    return list(groups.values())
+
+
+def _explained(path: Path, error: Exception) -> str:
+    text = explain(error)
+    if is_out_of_memory(error):
+        return f"{path}: not enough memory; lower --tile-px, --batch or --threads"
+    return text if isinstance(error, SparseshotError | OSError) else f"{path}: {text}"
 
 
 def slide_folder_inside(out: Path, slide: Slide, taken: Collection[Path]) -> Path:

@@ -18,7 +18,7 @@ from sparseshot.images import open_slide
 from sparseshot.images.ngff import is_ome_zarr
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import check_mpp
-from sparseshot.prediction.manifest import MANIFEST, Manifest
+from sparseshot.prediction.manifest import Manifest, is_prediction, predictions_in
 from sparseshot.prediction.slides import find_slides
 from sparseshot.studio.marks import MarkBook
 
@@ -113,7 +113,7 @@ class Project:
     def _add(self, paths: Sequence[Path], mpp: float | None) -> None:
         entry: SlideEntry | None = None
         for path in paths:
-            if (path / MANIFEST).is_file():
+            if is_prediction(path):
                 entry = self._with_found(entry, path.absolute())
             else:
                 entry = self._with_slide(path.absolute(), mpp)
@@ -210,11 +210,9 @@ def _storable(path: Path) -> str:
 
 def _unfolded(paths: Sequence[Path]) -> Iterator[Path]:
     """Yield slides and results; those in folders after those that were named, slides first."""
-    folders = [
-        path for path in paths if path.is_dir() and not (path / MANIFEST).is_file() and not is_ome_zarr(path)
-    ]
+    folders = [path for path in paths if path.is_dir() and not is_prediction(path) and not is_ome_zarr(path)]
     yield from (path for path in paths if path not in folders)
-    results = {folder: sorted(each.parent for each in folder.glob(f"*/{MANIFEST}")) for folder in folders}
+    results = {folder: predictions_in(folder) for folder in folders}
     for folder, inside in results.items():
         if not inside:
             yield from find_slides([folder])

@@ -14,7 +14,7 @@ from sparseshot.cells import Cells
 from sparseshot.errors import SparseshotError
 from sparseshot.models.config import TrainConfig
 from sparseshot.prediction import Model
-from sparseshot.prediction.area import predict_area
+from sparseshot.prediction.predict import predict_area
 from sparseshot.studio.project import Project
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.runs import train_run

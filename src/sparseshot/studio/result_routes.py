@@ -8,7 +8,7 @@ from fastapi import Path as InPath
 from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
-from sparseshot.prediction.naming import safe_name
+from sparseshot.prediction.recipe import safe_name
 from sparseshot.studio.exchange import file_of
 from sparseshot.studio.marks import corners_of
 from sparseshot.studio.overlay import Paint, overlay_png

@@ -17,6 +17,7 @@ from sparseshot.errors import DataNotFoundError, FormatError
 from sparseshot.files import read_json
 from sparseshot.prediction.manifest import MANIFEST, Manifest
 from sparseshot.studio.found_cells import Area, FoundCells
+from sparseshot.work.folder import STATE
 
 VIEW = ".view.parquet"
 """Ending of the file with the cells of the part in view, which is predicted first."""
@@ -46,7 +47,7 @@ class SlideResult:
     def version(self) -> str:
         """Name of the present state; empty if there is nothing yet."""
         stamps = []
-        for path in (self.view, self.folder / MANIFEST):
+        for path in (self.view, self.folder / MANIFEST, self.folder / STATE):
             try:
                 stamps.append(f"{path.stat().st_mtime_ns:x}")
             except OSError:

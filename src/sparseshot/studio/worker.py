@@ -24,8 +24,8 @@ from sparseshot.models.config import STARTER, TrainConfig
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.labelling import REJECTED, Labelling
 from sparseshot.models.model_files import load_model
-from sparseshot.prediction import Measuring, Model, Progress, Throughput, predict_slide
-from sparseshot.prediction.area import predict_area
+from sparseshot.prediction import Measuring, Model, Throughput, predict_slide
+from sparseshot.prediction.predict import predict_area
 from sparseshot.studio.jobs import (
     ENDED,
     FEW_MARKS_THRESHOLD,
@@ -50,6 +50,7 @@ from sparseshot.training.logs import read_log
 from sparseshot.training.mark_checks import task_of_marks
 from sparseshot.training.runs import run_data, train_run
 from sparseshot.training.starting import steps_for, steps_in
+from sparseshot.work import Event
 from sparseshot.work.run_files import CONFIG, LOG
 
 _NICE = 10
@@ -177,18 +178,17 @@ class Worker:
     def _predict_slide(self, model: Model, slide: str) -> None:
         opened = self.project.slide(slide)
 
-        def report(progress: Progress) -> None:
+        def report(event: Event) -> None:
             self._check_superseded()
-            share = progress.tiles / max(1, progress.of_tiles)
-            self._publish("slides", f"{opened.name}: {progress.cells:,} cells so far", share=share)
+            found = f"{opened.name}: {event.values['cells']:,} cells so far"
+            self._publish("slides", found, share=event.share)
 
         predict_slide(
             opened,
             model,
             self.folder / FOUND / slide,
-            pace=Throughput(threads=1),
+            throughput=Throughput(tile_px=512, threads=1),
             measuring=Measuring("none"),
-            tile_px=512,
             report=report,
         )
 

@@ -95,7 +95,13 @@ class WorkFolder:
     @classmethod
     @contextmanager
     def claimed(
-        cls, path: Path, recipe: object, *, may_replace: Callable[[Mapping[str, Any]], bool] | None = None
+        cls,
+        path: Path,
+        recipe: object,
+        *,
+        may_replace: Callable[[Mapping[str, Any]], bool] | None = None,
+        advice: str = "choose another --out",
+        wait_s: float = 1.0,
     ) -> Iterator[Self]:
         """Lock a folder for a recipe until the block ends: a new or empty one, or one that it has claimed.
 
@@ -105,20 +111,20 @@ class WorkFolder:
             path: of the folder; made if missing.
             recipe: a dataclass.
             may_replace: returns whether another recipe that is there may be replaced; its files stay.
+            advice: what to do about other work that is there.
+            wait_s: how long to wait for another process that works there.
 
         Raises:
             OutputError: the folder holds other work, other files, or a process is at work in it.
         """
         wanted = as_json(recipe)
-        with locked(path), full_disk_is_output_error(path):
+        with locked(path, wait_s=wait_s), full_disk_is_output_error(path):
             there = read_recipe(path)
             if there is None and any(not each.name.startswith(".") for each in path.iterdir()):
                 if may_replace is None or not may_replace({}):
-                    raise OutputError(
-                        path, "is not empty, and holds no work of this kind; choose another --out"
-                    )
+                    raise OutputError(path, f"is not empty, and holds no work of this kind; {advice}")
             elif there is not None and there != wanted and (may_replace is None or not may_replace(there)):
-                raise OutputError(path, f"holds work with {difference(there, wanted)}; choose another --out")
+                raise OutputError(path, f"holds work with {difference(there, wanted)}; {advice}")
             if there != wanted:
                 (path / STATE).unlink(missing_ok=True)
                 write_json(path / RECIPE, wanted)
@@ -131,9 +137,10 @@ class WorkFolder:
         self.state, self._clock = replace(self.state, **changes), now
         write_json(self.path / STATE, self.state)
 
-    def finish(self, *names: str) -> None:
+    def finish(self, *names: str, **changes: Any) -> None:
         """Record files of the result, and that everything is written."""
-        self.save(files=tuple(File.of(self.path, name) for name in names), finished=True, error=None)
+        files = tuple(File.of(self.path, name) for name in names)
+        self.save(files=files, finished=True, error=None, **changes)
 
     @property
     def is_finished(self) -> bool:

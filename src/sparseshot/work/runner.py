@@ -38,6 +38,7 @@ MEMORY_PER_JOB = 2 << 30
 STOP_SECONDS = 10.0
 _TICK_SECONDS = 1.0
 _STOPPED = 3
+_NO_MEMORY = ("allocate memory", "out of memory", "bad_alloc", "bad allocation")
 _CHILD = "from sparseshot.work.runner import main; main()"
 
 
@@ -180,6 +181,13 @@ def outcome_of(job: Job, report: Report) -> dict[str, Any]:
         return {"error": explain(error)}
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether there was too little memory; PyTorch and OpenVINO raise a RuntimeError then."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(each in str(error) for each in _NO_MEMORY)
+    )
+
+
 def explain(error: Exception) -> str:
     """Return an error in words: what a person can do about it, or that it is ours.
 
@@ -188,7 +196,7 @@ def explain(error: Exception) -> str:
     """
     if isinstance(error, SparseshotError | OSError):
         return str(error)
-    if isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         return f"not enough memory ({error})" if str(error) else "not enough memory"
     return f"{type(error).__name__}: {error} (not foreseen; please report it)"
 

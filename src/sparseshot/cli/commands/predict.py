@@ -1,9 +1,10 @@
 """``sparseshot predict``: every cell of whole slides."""
 
+import gc
+import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Option
@@ -11,12 +12,13 @@ from typer import Option
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import complain, echo, print_json, print_table
-from sparseshot.terminal import Begin, duration, progress_bars
+from sparseshot.terminal import Begin, Report, duration, progress_bars
 
 if TYPE_CHECKING:
-    from sparseshot.prediction import Progress
     from sparseshot.prediction.estimate import Estimate
     from sparseshot.prediction.slides import Outcome
+    from sparseshot.work import Update
+    from sparseshot.work.ray_cluster import RayCluster
 
 
 @app.command(rich_help_panel=options.TRAINING)
@@ -35,8 +37,17 @@ def predict(
     tile_px: Annotated[
         int, Option(min=64, max=4096, help="Side of a tile. Does not change the cells that are found.")
     ] = 1536,
-    batch: Annotated[int, Option(min=1, help="Tiles in one batch; raise it for a GPU.")] = 1,
+    batch: Annotated[
+        int | None, Option(min=1, help="Tiles in one batch.", show_default="1, on a GPU 4")
+    ] = None,
     everywhere: options.Everywhere = False,
+    region: Annotated[
+        str | None,
+        Option(
+            metavar="X,Y,W,H|FILE[#NAME]",
+            help="Only find cells in a box, or in the annotations of a file from QuPath, or in one of them.",
+        ),
+    ] = None,
     measure: Annotated[
         Literal["none", "basic", "all"],
         Option(help="Measure nothing, shape and stains (basic), or also the neighbours of each cell (all)."),
@@ -71,57 +82,71 @@ def predict(
     """
     is_starter = options.is_starter(run)
     options.check_paths(None if is_starter else run, *slides)
-    from sparseshot.cells.measures.stains import STAINS
-    from sparseshot.images import open_slide
-    from sparseshot.prediction import Measuring, Model, Throughput
-    from sparseshot.prediction.also import check_also, write_also
     from sparseshot.prediction.cohort_page import write_cohort
     from sparseshot.prediction.estimate import estimate_slide
-    from sparseshot.prediction.slides import PredictionOptions, find_slides, predict_slides
+    from sparseshot.prediction.extra_formats import check_extra_formats, write_extra_formats
+    from sparseshot.prediction.slides import (
+        PredictRequest,
+        find_slides,
+        predict_on_cluster,
+        predict_slides,
+    )
 
     paths = find_slides(slides)
-    check_also(also or (), paths)
-    load: dict[str, Any] = {
-        "threshold": threshold,
-        "radius_um": radius_um,
-        "precision": precision,
-        "engine": engine,
-    }
-    model = Model.load(run, device="cpu" if cluster else device, **load)
+    check_extra_formats(also or (), paths)
+    request = PredictRequest(
+        model=str(run),
+        threshold=threshold,
+        radius_um=radius_um,
+        device="cpu" if cluster else device,
+        precision=precision,
+        engine=engine,
+        mpp=mpp,
+        force_mpp=force_mpp,
+        everywhere=everywhere,
+        region=region,
+        measure=measure,
+        stains=stains,
+        estimate_stains=estimate_stains,
+        tile_px=tile_px,
+        batch=batch,
+        threads=threads,
+        force=force,
+    )
+    model = request.load()  # now, because an error in it concerns all slides
     if is_starter:
         complain(
             "warning",
             "the starter has learned from synthetic tissue only, so it misses some cells and finds false "
             "ones; mark some cells and train to do better",
         )
-    pace, only_tissue = Throughput(batch=batch, threads=threads), not everywhere
     if dry_run:
         estimates = []
         for path in paths:
-            with open_slide(path, mpp=mpp, force_mpp=force_mpp) as slide:
+            with request.open(path) as slide:
                 estimates.append(
-                    estimate_slide(slide, model, out, tile_px=tile_px, pace=pace, only_tissue=only_tissue)
+                    estimate_slide(
+                        slide, model, out, throughput=request.throughput, only_tissue=not everywhere
+                    )
                 )
         if as_json:
             print_json([vars(each) | {"seconds": each.seconds} for each in estimates])
         else:
             _show_estimates(estimates)
         return
-    measuring = Measuring(measure, STAINS[stains], estimate_stains)
-    how = PredictionOptions(mpp, tile_px, pace, measuring, only_tissue, force, force_mpp)
+    # The outlines of a slide are so many new objects that the collector would visit those that exist already,
+    # such as all of PyTorch, again and again, while all threads wait.
+    gc.freeze()
     if cluster is None:
         with resumable(), progress_bars(keep=True) as begin:
-            outcomes = predict_slides(paths, model, out, options=how, begin=partial(_reporter, begin))
+            outcomes = predict_slides(paths, request, out, show=_bars(begin))
     else:
-        from sparseshot.models.model_files import load_model
-        from sparseshot.prediction.on_cluster import predict_on_cluster
         from sparseshot.work.ray_cluster import joined
 
         with resumable(), joined(cluster, device=device) as nodes, progress_bars(keep=True) as begin:
-            outcomes = predict_on_cluster(
-                paths, load_model(run), out, cluster=nodes, load=load, options=how, begin=begin
-            )
-    outcomes = write_also(outcomes, also or ())
+            show = _one_bar(begin, len(paths), nodes)
+            outcomes = predict_on_cluster(paths, request, out, cluster=nodes, show=show)
+    outcomes = write_extra_formats(outcomes, also or ())
     page = write_cohort(out, outcomes)
     if as_json:
         print_json([_entry(outcome) for outcome in outcomes])
@@ -133,12 +158,35 @@ def predict(
         raise typer.Exit(1)
 
 
-def _reporter(begin: Begin, path: Path) -> "Callable[[Progress], None]":
-    report = begin(path.name, note="finding tissue")
+def _bars(begin: Begin) -> "Callable[[Update], None]":
+    """Return what shows the news of jobs as a bar for each."""
+    bars: dict[str, Report] = {}
 
-    def show(progress: "Progress") -> None:
-        speed = f"{progress.mm2 / progress.seconds:.2f} mm²/s"
-        report(progress.tiles, progress.of_tiles, f"{progress.cells:,} cells, {speed}")
+    def show(update: "Update") -> None:
+        name = update.job.name
+        if name not in bars:
+            bars[name] = begin(Path(name).name, note="finding tissue")
+        if (event := update.event) is not None:
+            bars[name](event.done, event.total, event.message)
+
+    return show
+
+
+def _one_bar(begin: Begin, slides: int, cluster: "RayCluster") -> "Callable[[Update], None]":
+    """Return what shows the news of jobs as one bar: slides so far, nodes, and tiles per second."""
+    bar, start = begin("slides", slides), time.monotonic()
+    tiles: dict[str, int] = {}
+    ended: list[Update] = []
+
+    def show(update: "Update") -> None:
+        if update.event is not None:
+            tiles[update.job.name] = update.event.done
+        if update.is_end:
+            ended.append(update)
+        failed = sum(each.error is not None for each in ended)
+        speed = sum(tiles.values()) / max(1.0, time.monotonic() - start)
+        note = f"{len(cluster.nodes())} nodes, {speed:.1f} tiles/s"
+        bar(len(ended), note=f"{note}, {failed} failed" if failed else note)
 
     return show
 

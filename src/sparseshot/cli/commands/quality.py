@@ -29,18 +29,14 @@ def quality(
     from sparseshot.metrics import expected_quality
     from sparseshot.models.checkpoint import fingerprint
     from sparseshot.models.model_files import load_model
-    from sparseshot.prediction.manifest import MANIFEST, Manifest
+    from sparseshot.prediction.manifest import Manifest, is_prediction, predictions_in
     from sparseshot.prediction.summary import expected_on_slide, read_summary
 
     checkpoint = load_model(run)
     evidence, threshold = checkpoint.evidence, checkpoint.threshold
     slides = []
     for folder in found or []:
-        inside = (
-            [folder]
-            if (folder / MANIFEST).exists()
-            else sorted(p.parent for p in folder.glob(f"*/{MANIFEST}"))
-        )
+        inside = [folder] if is_prediction(folder) else predictions_in(folder)
         if not inside:
             raise DataNotFoundError(folder, "holds no prediction; give a folder that predict wrote")
         slides += inside

@@ -50,7 +50,7 @@ def suggest(
     from sparseshot.images import open_slide
     from sparseshot.prediction import Model
     from sparseshot.prediction.manifest import Manifest
-    from sparseshot.prediction.naming import safe_name
+    from sparseshot.prediction.recipe import safe_name
     from sparseshot.prediction.slides import find_slides
     from sparseshot.terminal import progress_bars
     from sparseshot.training.lineage import marks_by_slide

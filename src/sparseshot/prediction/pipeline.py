@@ -4,21 +4,33 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import numpy as np
+import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
+from sparseshot.errors import SlideError
+from sparseshot.images.damaged import read_undamaged
+from sparseshot.images.readahead import read_ahead
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import Tile
 from sparseshot.models.finder import Finder, Part
+from sparseshot.models.inference import TILE_PX
 from sparseshot.models.windows import Band, Window
 from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.reading import read_tiles
+from sparseshot.work import Event, Report, ignore
+
+GPU_BATCH = 4
+"""Tiles in a batch on a GPU; a CPU gains nothing from a second one."""
+
+PIECE_PX = 64
+"""Damage is located in squares of this side."""
 
 _BEHIND = 4
 """Windows and bands that may wait for the finder: a bound on memory."""
@@ -34,42 +46,25 @@ _Computed = tuple[NDArray[np.uint8], dict[Box, str], Part]
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Progress on a slide.
-
-    Attributes:
-        tiles: predicted so far, without those of an earlier start.
-        of_tiles: to be predicted by this start.
-        mm2: area of the predicted tiles.
-        cells: found so far, on the slide.
-        seconds: since the start.
-    """
-
-    tiles: int
-    of_tiles: int
-    mm2: float
-    cells: int
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Throughput:
-    """Settings of speed and memory; none of them changes a result.
+    """Settings of speed and memory; none of them changes which cells are found.
 
     Attributes:
-        batch: tiles per forward pass.
+        tile_px: largest side of a tile.
+        batch: tiles per forward pass; None for one on a CPU and :data:`GPU_BATCH` elsewhere.
         threads: number of threads that read ahead, two tiles each.
     """
 
-    batch: int = 1
+    tile_px: int = TILE_PX
+    batch: int | None = None
     threads: int = 2
 
 
-DEFAULT_PACE = Throughput()
+DEFAULT_THROUGHPUT = Throughput()
 
 
 @dataclass
-class Engine:
+class TilePipeline:
     """One pass over some bands of a slide.
 
     Attributes:
@@ -77,18 +72,20 @@ class Engine:
         model: the model.
         finder: turns its outputs into cells.
         measuring: what is measured of the cells.
-        pace: speed and memory.
+        throughput: speed and memory.
         carried: cells that the previous band left undecided.
         cells: number of cells decided so far.
+        region: cells outside are left out; None for none.
     """
 
     slide: Slide
     model: Model
     finder: Finder
     measuring: Measuring
-    pace: Throughput
+    throughput: Throughput
     carried: Cells
     cells: int = 0
+    region: shapely.Geometry | None = None
     _mm2: float = field(default=0.0, init=False)
     _tiles: int = field(default=0, init=False)
 
@@ -96,7 +93,7 @@ class Engine:
         self,
         bands: Sequence[Band],
         close: Callable[[Band, Cells, Cells, dict[Box, str]], None],
-        report: Callable[[Progress], None] | None = None,
+        report: Report = ignore,
     ) -> None:
         """Predict every tile of the bands, from the first to the last.
 
@@ -104,21 +101,23 @@ class Engine:
             bands: in order.
             close: called once for each band, in order, in another thread, with the decided cells, those
                 carried over to the next band, and the places that could not be read.
-            report: called after every batch.
+            report: receives an event after every batch.
         """
         start, of_tiles = time.perf_counter(), sum(1 for band in bands for _ in band.tiles)
         boxes = (tile.padded for band in bands for _, tile in band.tiles)
-        ahead = 2 * self.pace.threads + self.pace.batch
-        images = read_tiles(self.slide, boxes, mpp=self.model.mpp, threads=self.pace.threads, ahead=ahead)
+        threads = self.throughput.threads
+        ahead = 2 * threads + self._batch
+        images = read_tiles(self.slide, boxes, mpp=self.model.mpp, threads=threads, ahead=ahead)
         computed = self._computed(bands, images)
         finding = ThreadPoolExecutor(_FINDERS, thread_name_prefix="find")
-        closing = ThreadPoolExecutor(1, thread_name_prefix="close")
+        closer = ThreadPoolExecutor(1, thread_name_prefix="close")
         waiting: deque[Future[Any]] = deque()
 
         def tell() -> None:
-            if report:
-                seconds = time.perf_counter() - start
-                report(Progress(self._tiles, of_tiles, self._mm2, self.cells, seconds))
+            seconds = time.perf_counter() - start
+            values = {"mm2": self._mm2, "cells": self.cells, "seconds": seconds}
+            shown = f"{self.cells:,} cells, {self._mm2 / max(seconds, 1e-9):.2f} mm²/s"
+            report(Event("predicting", self._tiles, of_tiles, values, shown))
 
         try:
             for band in bands:
@@ -128,13 +127,17 @@ class Engine:
                     found.append(finding.submit(self._found, window, parts, tiles))
                     waiting.append(found[-1])
                     _wait(waiting, _BEHIND)
-                waiting.append(closing.submit(self._close, band, found, broken, close))
+                waiting.append(closer.submit(self._close, band, found, broken, close))
             _wait(waiting, 0)
         finally:
             computed.close()
             images.close()
             finding.shutdown(cancel_futures=True)
-            closing.shutdown(cancel_futures=True)
+            closer.shutdown(cancel_futures=True)
+
+    @property
+    def _batch(self) -> int:
+        return self.throughput.batch or (1 if self.model.device.type == "cpu" else GPU_BATCH)
 
     def _batches(self, band: Band) -> Iterator[list[tuple[Window, Tile]]]:
         """Yield the tiles of a band in batches.
@@ -142,7 +145,7 @@ class Engine:
         A batch never holds tiles of two bands, so that it is the same batch after a resume.
         """
         tiles = band.tiles
-        while batch := list(islice(tiles, self.pace.batch)):
+        while batch := list(islice(tiles, self._batch)):
             yield batch
 
     def _computed(self, bands: Sequence[Band], images: Iterator[_Read]) -> Generator[list[_Computed]]:
@@ -201,6 +204,8 @@ class Engine:
         """Settle a band, after its windows; one thread settles all bands in order."""
         cells = Cells.concatenate([self.carried, *(each.result() for each in found)])
         decided, self.carried = self.finder.settle(cells, next_y0=band.next_y0)
+        if self.region is not None:
+            decided = decided[shapely.intersects_xy(self.region, decided.xy)]
         self.cells += len(decided)
         close(band, decided, self.carried, broken)
 
@@ -221,3 +226,28 @@ def _wait(waiting: deque[Future[Any]], most: int) -> None:
     """Wait until at most ``most`` are left; an error in one of them is raised here."""
     while len(waiting) > most:
         waiting.popleft().result()
+
+
+def read_tiles(
+    slide: Slide, boxes: Iterable[Box], *, mpp: float, threads: int, ahead: int
+) -> Generator[tuple[NDArray[np.uint8], dict[Box, str]], None, None]:
+    """Read boxes in order, ahead of their use; white where the slide is damaged.
+
+    Yields the pixels and, for each square that cannot be read, the reason.
+    """
+    grid = Grid.over(slide, mpp)
+    with closing(read_ahead(slide, grid, boxes, threads=threads, ahead=ahead)) as tiles:
+        for box, pixels in tiles:
+            if isinstance(pixels, SlideError):
+                yield read_undamaged(slide, grid, box, piece_px=PIECE_PX)
+            else:
+                yield pixels, {}
+
+
+def any_readable(slide: Slide, grid: Grid, box: Box) -> bool:
+    """Return whether any of the squares that meet a box can be read."""
+    for piece in box.blocks(PIECE_PX, PIECE_PX):  # whole, because a part of a bad square may be readable
+        with suppress(SlideError):
+            slide.read(grid, piece)
+            return True
+    return False

@@ -1,0 +1,221 @@
+"""Shards of a prediction: each band is written once, when the neighbours of its cells are known."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.cells.formats.geoparquet import read_own, read_places, write_with
+from sparseshot.cells.measures.neighbours import FAR_UM, neighbour_measurements
+from sparseshot.errors import OutputError
+from sparseshot.images.slide import Box
+from sparseshot.models.finder import SlideFrame
+from sparseshot.models.windows import Band
+from sparseshot.prediction.manifest import UNDECIDED, UNFINISHED, Broken, Manifest, Shard, shard_name
+from sparseshot.prediction.qupath_archive import QuPathArchive
+from sparseshot.work import File, WorkFolder
+
+_CONTEXT_UM = 500.0
+"""Bands this near to a band are searched for the neighbours of its cells."""
+
+_OUTSIDE_UM = 10.0
+"""How far a detection may lie outside the tile in which it was found; outlines reach as far as the halo."""
+
+
+class _Found(NamedTuple):
+    """A band whose cells are decided."""
+
+    band: int
+    cells: Cells
+    carried: Cells
+    broken: dict[Box, str]
+
+
+@dataclass
+class ShardWriter:
+    """Writes the shards of a slide in order. A shard counts once the state of the folder names it.
+
+    Cells are measured against their neighbours as soon as the bands around theirs are decided, and written
+    then. A cell may be so lonely that its nearest neighbour can lie in a band that is not decided yet; its
+    shard is completed at the end.
+
+    Attributes:
+        work: the folder.
+        manifest: what is done.
+        frame: of the slide.
+        bands: all of them.
+        archive: receives the cells of complete shards.
+        with_neighbours: whether neighbours are measured.
+    """
+
+    work: WorkFolder
+    manifest: Manifest
+    frame: SlideFrame
+    bands: Sequence[Band]
+    archive: QuPathArchive
+    with_neighbours: bool
+    _waiting: deque[_Found] = field(default_factory=deque, init=False)
+    _places: dict[int, Cells] = field(default_factory=dict, init=False)
+    _boxes: NDArray[np.float64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        corners = [[window.core for window in band.windows] for band in self.bands]
+        boxes = [[*np.min(each, axis=0)[:2], *np.max(each, axis=0)[2:]] for each in corners]
+        self._boxes = np.array(boxes, float).reshape(-1, 4) * self.frame.grid.mpp
+        if self.with_neighbours and 0 < len(self.manifest.shards) < len(self.bands):
+            for index in self._around(len(self.manifest.shards), _CONTEXT_UM):
+                if index < len(self.manifest.shards):
+                    self._places[index] = self._read_places(index)
+
+    @property
+    def cells(self) -> int:
+        """Cells in the shards that are done."""
+        return sum(shard.cells for shard in self.manifest.shards)
+
+    def carried(self) -> Cells:
+        """Read the cells that the last finished band left undecided."""
+        if not self.manifest.shards:
+            return self.frame.no_cells()
+        return read_cells(self.work.path / self.manifest.shards[-1].carried.name)
+
+    def close(self, band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
+        """Take the cells of a band, after those of all bands before it."""
+        if band.index != len(self.manifest.shards) + len(self._waiting):  # an earlier one failed
+            raise OutputError(
+                self.work.path, f"the shard before {band.index} is missing; run the same command again"
+            )
+        self._waiting.append(_Found(band.index, cells, carried, broken))
+        if self.with_neighbours:
+            self._places[band.index] = replace(cells, outline=None, measurements={})
+        while self._waiting and self._last_needed(self._waiting[0].band) <= band.index:
+            self._write(self._waiting.popleft(), carried, decided=band.index)
+
+    def complete(self) -> None:
+        """Measure the neighbours of all cells whose shards wait for them, and fill the archive."""
+        shards, path = self.manifest.shards, self.work.path
+        if any(shard.file.name != shard_name(shard.band) for shard in shards):
+            parts = [self._read_places(shard.band) for shard in shards]
+            columns = self._neighbours(Cells.concatenate(parts))
+            start, finished = 0, []
+            for shard, part in zip(shards, parts, strict=True):
+                rows, name = slice(start, start := start + len(part)), shard_name(shard.band)
+                if shard.file.name != name:
+                    own = {each: columns[each][rows] for each in columns}
+                    write_with(path / shard.file.name, path / name, own)
+                finished.append(replace(shard, file=File.of(path, name)))
+            self.manifest = replace(self.manifest, done=replace(self.manifest.done, shards=tuple(finished)))
+        for shard in self.manifest.shards[self.archive.shards :]:
+            self.archive.add(read_own(path / shard.file.name))
+
+    def _write(self, found: _Found, carried: Cells, *, decided: int) -> None:
+        cells, is_complete = found.cells, True
+        if self.with_neighbours:
+            columns = self._certain_neighbours(found.band, carried, decided=decided)
+            is_complete = columns is not None
+            cells = replace(cells, measurements={**cells.measurements, **(columns or {})})
+            for index in [each for each in self._places if self._gap(each, found.band) > 3 * _CONTEXT_UM]:
+                del self._places[index]
+        grid = self.frame.grid
+        shard = Shard(
+            band=found.band,
+            cells=len(cells),
+            file=self._file(shard_name(found.band, "" if is_complete else UNFINISHED), cells),
+            carried=self._file(shard_name(found.band, UNDECIDED), found.carried),
+            broken=tuple(Broken.of(box, reason, grid) for box, reason in _rows(found.broken).items()),
+        )
+        done = replace(self.manifest.done, shards=(*self.manifest.shards, shard))
+        self.manifest = replace(self.manifest, done=done)
+        self.work.save(own=asdict(done))
+        for earlier in self.manifest.shards[self.archive.shards : -1]:  # those of an earlier start
+            if earlier.file.name != shard_name(earlier.band):
+                return
+            self.archive.add(read_own(self.work.path / earlier.file.name))
+        if is_complete:
+            self.archive.add(cells)
+
+    def _file(self, name: str, cells: Cells) -> File:
+        write_cells(cells, self.work.path / name)
+        return File.of(self.work.path, name)
+
+    def _read_places(self, band: int) -> Cells:
+        return read_places(self.work.path / self.manifest.shards[band].file.name, measurements=False)
+
+    def _gap(self, first: int, second: int) -> float:
+        """Return the distance between two bands, in µm."""
+        return float(_gaps(self._boxes[[first]], self._boxes[second].reshape(2, 2))[0].max())
+
+    def _around(self, band: int, reach_um: float) -> list[int]:
+        """Return the bands within a distance of a band, itself included."""
+        own = self._boxes[band].reshape(2, 2)
+        return np.flatnonzero(_gaps(self._boxes, own).max(axis=1) <= reach_um).tolist()
+
+    @property
+    def _outside_um(self) -> float:
+        return _OUTSIDE_UM + self.manifest.done.layout.halo_px * self.frame.grid.mpp
+
+    def _last_needed(self, band: int) -> int:
+        """Return the last band in which a cell of a band may have a neighbour that counts."""
+        if not self.with_neighbours:
+            return band
+        return max(self._around(band, FAR_UM + 2 * self._outside_um))
+
+    def _neighbours(self, cells: Cells) -> dict[str, NDArray[np.float32]]:
+        return neighbour_measurements(cells.xy, cells.label, classes=self.frame.classes, mpp=self.frame.mpp)
+
+    def _certain_neighbours(
+        self, band: int, carried: Cells, *, decided: int
+    ) -> dict[str, NDArray[np.float32]] | None:
+        """Return the neighbours of the cells of a band; None if bands that are not searched may change them.
+
+        Args:
+            band: index of the band.
+            carried: cells that are not decided yet.
+            decided: last band that is decided, but for those cells.
+        """
+        searched = [each for each in self._around(band, _CONTEXT_UM) if each in self._places]
+        cells = Cells.concatenate([self._places[each] for each in searched])
+        start = sum(len(self._places[each]) for each in searched if each < band)
+        rows = slice(start, start + len(self._places[band]))
+        columns = {name: column[rows] for name, column in self._neighbours(cells).items()}
+        um = self._places[band].xy * self.frame.mpp
+        # How far around each cell all others are known.
+        known = np.full(len(um), np.inf)
+        if len(carried) and len(um):
+            known = KDTree(carried.xy * self.frame.mpp).query(um)[0]
+        others = np.setdiff1d(np.arange(len(self.bands)), [each for each in searched if each <= decided])
+        for box in self._boxes[others]:
+            corners = np.column_stack([um, um])
+            gap = np.hypot(*_gaps(corners, box.reshape(2, 2)).T) - self._outside_um
+            known = np.minimum(known, gap)
+        is_certain = known > FAR_UM
+        for name, column in columns.items():
+            if name.startswith("Distance"):
+                is_certain &= (column < known) | np.isposinf(known)
+        return columns if is_certain.all() else None
+
+
+def _gaps(boxes: NDArray[np.float64], corners: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``(N, 2)`` distances in x and y between boxes ``(N, 4)`` and the box of two corners."""
+    gaps: NDArray[np.float64] = np.maximum(corners[0] - boxes[:, 2:], boxes[:, :2] - corners[1]).clip(0)
+    return gaps
+
+
+def _rows(broken: dict[Box, str]) -> dict[Box, str]:
+    """Join places side by side; the first reason stays.
+
+    >>> _rows({Box(0, 0, 64, 64): "a", Box(64, 0, 128, 64): "b", Box(0, 64, 64, 128): "c"})
+    {Box(x0=0, y0=0, x1=128, y1=64): 'a', Box(x0=0, y0=64, x1=64, y1=128): 'c'}
+    """
+    rows: list[tuple[Box, str]] = []
+    for box in sorted(broken, key=lambda box: (box.y0, box.y1, box.x0)):
+        last = rows[-1][0] if rows else None
+        if last is not None and (last.y0, last.y1, last.x1) == (box.y0, box.y1, box.x0):
+            rows[-1] = (last._replace(x1=box.x1), rows[-1][1])
+        else:
+            rows.append((box, broken[box]))
+    return dict(rows)
