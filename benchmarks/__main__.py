@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 import benchmarks
 
 HELPERS = {"__main__", "fuzz", "studio_page", "studio_slide", "timing"}
-LONG = {"engines", "other_networks", "peers", "scale", "studio_kills"}  # take minutes: only when named
+LONG = {"engines", "other_networks", "peers", "quality", "scale", "studio_kills"}  # only when named
 
 names = sys.argv[1:] or sorted({m.name for m in iter_modules(benchmarks.__path__)} - HELPERS - LONG)
 for name in names:

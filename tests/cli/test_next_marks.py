@@ -33,6 +33,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ScoreHistogram.of(scores[:40]),
         ScoreHistogram.of(scores),
         40,
+        hits=ScoreHistogram.of(scores[:40]),
+        own_hits=ScoreHistogram.of(scores[:40]),
+        region_hits=ScoreHistogram.of(scores[:60]),
+        region_found=ScoreHistogram.of(scores),
+        region_cells=80,
         interval=Interval(0.3, 0.6),
         marked_share=0.4,
     )
@@ -74,7 +79,7 @@ def test_quality_of_a_model_and_of_slides(
 ) -> None:
     run, found = str(place / "run"), str(tmp_path / "found")
     assert main(["predict", run, str(place / "a.png"), "--mpp", "0.5", "--out", found]) == 0
-    assert "from 40 held-out marks" in capsys.readouterr().out
+    assert "from 120 held-out marks" in capsys.readouterr().out
     assert main(["quality", run, found]) == 0
     out = capsys.readouterr().out
     assert "of the cells are found" in out
@@ -84,7 +89,7 @@ def test_quality_of_a_model_and_of_slides(
     (slide,) = told["slides"]
     cells, low, high = slide["expected"]["cells"]
     assert low <= cells <= high
-    assert told["quality"]["marks"] == 40
+    assert told["quality"]["marks"] == 120
     assert main(["quality", str(place / "old"), found]) == 0
     assert "unknown: no mark was held out" in capsys.readouterr().out
     assert main(["quality", run, str(place)]) == 1

@@ -16,7 +16,7 @@ from sparseshot import __version__
 from sparseshot.cells import Cells
 from sparseshot.images import Box
 from sparseshot.metrics import Evidence, expected_quality
-from sparseshot.metrics.score_histogram import ScoreHistogram
+from sparseshot.metrics.operating_point.histogram import ScoreHistogram
 from sparseshot.prediction import predict_slide, read_prediction, slide_pictures
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.slide_page import OVERVIEW_PX, Overview, close_boxes
@@ -77,7 +77,7 @@ def test_the_page_needs_nothing_else_and_shows_names_literally(folder: Path) -> 
 
 def test_the_page_says_how_good_it_is_and_where_it_comes_from(tmp_path: Path) -> None:
     scores = ScoreHistogram.of_logits(np.linspace(-1, 5, 40))
-    quality = expected_quality(Evidence(scores, scores, 40), 0.5)
+    quality = expected_quality(Evidence(hits=scores, own_hits=scores), 0.5)
     assert quality is not None
     model = replace(darkness_model(), quality=quality)
     summary = predict_slide(discs(900, 700), model, tmp_path, only_tissue=False)

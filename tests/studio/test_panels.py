@@ -39,19 +39,23 @@ def test_the_page_says_what_to_do_next(marks: int, learned: int, stage: str, sai
 
 
 def test_quality_is_told_with_what_it_rests_on() -> None:
-    random = np.random.default_rng(0)
-    cells, others = random.normal(1, 1.2, 2000), random.normal(-3, 1.5, 8000)
-    everything = ScoreHistogram.of_logits(np.concatenate([cells, others]))
-    evidence = Evidence(ScoreHistogram.of_logits(cells[:200]), everything, 200)
+    scores = ScoreHistogram.of_logits(np.random.default_rng(0).normal(1, 1.2, 200))
+    evidence = Evidence(hits=scores, own_hits=scores)
     quality = expected_quality(evidence, 0.5)
     assert quality is not None
     said = plain_sentence(quality)
-    assert f"About {100 * quality.recall.value:.0f} % of the cells are found" in said
-    assert said.endswith("from 200 held-out marks.")
+    assert f"About {100 * quality.recall.value:.0f} % of the cells are found, from 200 held-out marks" in said
+    assert said.endswith("finish a region to learn how many of the found ones are cells.")
     assert "say little" in plain_sentence(replace(quality, marks=5))
-    assert "may be worse" in plain_sentence(replace(quality, held_out=False))
     assert "cannot be told" in plain_sentence(None)
-    assert f"{100 * quality.precision.value:.0f} %" in meter(quality)
+    assert meter(quality).count("studio-meter") == 1
+    known = expected_quality(
+        replace(evidence, region_hits=scores, region_found=scores, region_cells=200), 0.5
+    )
+    assert known is not None
+    assert known.precision is not None
+    assert f"{100 * known.precision.value:.0f} % of what is found are cells" in plain_sentence(known)
+    assert f"{100 * known.precision.value:.0f} %" in meter(known)
 
 
 def test_marks_of_all_slides_decide_about_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

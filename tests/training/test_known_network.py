@@ -19,7 +19,7 @@ from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.evaluation import evaluate
-from sparseshot.training.held_out import calibrate, gather_evidence
+from sparseshot.training.held_out import gather_evidence
 from sparseshot.training.pictures import COLORS, TITLES, picture_row, write_picture
 from sparseshot.training.prepare import prepare
 from sparseshot.training.rounds import WeakSupervision, promoted, train_in_rounds
@@ -107,10 +107,9 @@ def test_a_shifted_network_is_mended_by_its_calibrated_threshold() -> None:
     """As after training on few marks: everything is told apart, but no probability reaches one half."""
     network = DarkIsCell(-8.0)
     _, held_out = prepare([marked_blobs(0)], [marked_blobs(1)], tiny_config())
-    evidence = gather_evidence(network, tiny_config(), held_out)
-    assert evidence is not None
-    seen = calibrate(evidence)
-    assert seen is not None
+    gathered = gather_evidence(network, tiny_config(), held_out)
+    assert gathered is not None
+    _, seen = gathered
     slide, truth = blobs(2)
     result = evaluate(
         checkpoint_of(network, threshold=seen.threshold), [AnnotatedSlide(slide, truth)], network=network

@@ -48,7 +48,11 @@ def test_a_cell_marked_fifty_times_counts_once() -> None:
 
 
 def test_all_marks_of_a_third_person_on_one_cell_are_merged() -> None:
-    tables = [Cells([[10.0, 10.0]], mpp=1), Cells([[11.5, 10.0]], mpp=1), Cells([[9, 9], [9.5, 9]], mpp=1)]
+    tables = [
+        Cells([[10.0, 10.0]], mpp=1),
+        Cells([[11.5, 10.0]], mpp=1),
+        Cells([[9.0, 9.0], [9.5, 9.0]], mpp=1),
+    ]
     with pytest.warns(TrainingWarning, match="3 marks are of cells"):
         assert merge_marks(tables, "a").xy.tolist() == [[10, 10]]
 

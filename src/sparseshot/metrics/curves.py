@@ -105,3 +105,24 @@ def scored_hits(
     hit = np.zeros(len(found_xy), np.bool_)
     hit[descending] = Candidates.within(found_xy, truth_xy, radius=checked_radius(radius)).gains(descending)
     return ScoredHits(np.asarray(score, np.result_type(score, np.float32)), hit, len(truth_xy))
+
+
+def mark_scores(
+    marks_xy: NDArray[np.float64],
+    found_xy: NDArray[np.float64],
+    score: NDArray[np.floating],
+    *,
+    radius: float,
+) -> NDArray[np.float64]:
+    """Return the highest score found within a radius of each mark; 0 where there is none.
+
+    >>> mark_scores(np.array([[0.0, 0.0], [50.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]),
+    ...             np.array([0.3, 0.8]), radius=3)
+    array([0.8, 0. ])
+    """
+    marks_xy, found_xy = checked_points(marks_xy, "marks_xy"), checked_points(found_xy, "found_xy")
+    scores = checked_scores(score, points=len(found_xy))
+    near = Candidates.within(marks_xy, found_xy, radius=checked_radius(radius))
+    best = np.zeros(len(marks_xy))
+    np.maximum.at(best, near.row, scores[near.column])
+    return best

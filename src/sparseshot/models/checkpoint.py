@@ -16,7 +16,7 @@ import sparseshot
 from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.metrics import Evidence, Interval, ScoreHistogram
-from sparseshot.metrics.score_histogram import BINS
+from sparseshot.metrics.operating_point.histogram import BINS
 from sparseshot.models.config import TrainConfig
 
 _FORMAT = "sparseshot checkpoint"
@@ -166,30 +166,33 @@ class Checkpoint:
         return cls(config, **values, evidence=evidence, path=path)
 
 
-_HISTOGRAMS = ("of_marks", "of_all", "certain_marks", "certain_all")
-
-
 def _packed(evidence: Evidence) -> dict[str, Any]:
     """Return evidence as a checkpoint holds it."""
-    counts = {name: torch.from_numpy(getattr(evidence, name).counts.copy()) for name in _HISTOGRAMS}
-    return vars(evidence) | counts | {"interval": list(evidence.interval)}
+    packed = {
+        name: torch.from_numpy(value.counts.copy()) if isinstance(value, ScoreHistogram) else value
+        for name, value in vars(evidence).items()
+    }
+    return packed | {"interval": list(evidence.interval)}
 
 
 def _unpacked(content: dict[str, Any]) -> Evidence:
-    """Return evidence from a checkpoint."""
-    counts = {name: content[name].numpy().astype(np.int64) for name in _HISTOGRAMS}
-    if any(each.shape != (BINS,) or (each < 0).any() for each in counts.values()):
-        raise ValueError("histograms of another size")
-    low, high = (float(end) for end in content["interval"])
-    share = content["marked_share"]
-    return Evidence(
-        **{name: ScoreHistogram(each) for name, each in counts.items()},
-        marks=int(content["marks"]),
-        places=int(content["places"]),
-        held_out=bool(content["held_out"]),
-        interval=Interval(low, high),
-        marked_share=None if share is None else float(share),
-    )
+    """Return evidence from a checkpoint; what an earlier version did not know is empty."""
+    values: dict[str, Any] = {}
+    for name, default in vars(Evidence()).items():
+        value = content.get(name, default)
+        if isinstance(default, ScoreHistogram) and value is not default:
+            value = ScoreHistogram(value.numpy().astype(np.int64))
+            if value.counts.shape != (BINS,) or (value.counts < 0).any():
+                raise ValueError("histograms of another size")
+        elif isinstance(default, Interval):
+            low, high = map(float, value)
+            value = Interval(low, high)
+        elif isinstance(default, int):
+            value = type(default)(value)
+        elif default is None and value is not None:
+            value = float(value)
+        values[name] = value
+    return Evidence(**values)
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

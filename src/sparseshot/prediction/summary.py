@@ -77,9 +77,11 @@ def expected_on_slide(quality: ExpectedQuality | None, found: int) -> dict[str, 
     """Return what is expected of a prediction, as the summary holds it; empty if it is unknown."""
     if quality is None:
         return {}
-    cells, low, high = quality.cells(found)
-    shares = {name: [round(each, 4) for each in getattr(quality, name)] for name in _SHARES}
-    return {"sentence": quality.sentence(), "cells": [cells, low, high], **shares, "marks": quality.marks}
+    known = {name: getattr(quality, name) for name in _SHARES}
+    shares = {name: [round(each, 4) for each in share] for name, share in known.items() if share is not None}
+    cells = quality.cells(found)
+    counted = {} if cells is None else {"cells": list(cells)}
+    return {"sentence": quality.sentence(), **counted, **shares, "marks": quality.marks}
 
 
 def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:

@@ -26,11 +26,11 @@ def curve(loss: Sequence[float]) -> str:
 
 
 def meter(quality: ExpectedQuality) -> str:
-    """Return recall and precision as bars with their intervals.
+    """Return recall and precision, if it is known, as bars with their intervals.
 
-    >>> from sparseshot.metrics.quality_estimate import Expected
+    >>> from sparseshot.metrics.operating_point.quality import Expected
     >>> share = Expected(0.9, 0.8, 0.95)
-    >>> meter(ExpectedQuality(share, share, share, share, 20, True, 0, 0.5)).count("<i")
+    >>> meter(ExpectedQuality(share, share, share, share, 20, 20, 0.5)).count("<i")
     6
     """
     rows = []
@@ -38,6 +38,8 @@ def meter(quality: ExpectedQuality) -> str:
         ("found", quality.recall, "of the cells are found"),
         ("right", quality.precision, "of what is found are cells"),
     ):
+        if share is None:
+            continue
         low, value, high = (100 * each for each in (share.low, share.value, share.high))
         rows.append(
             f'<div class="studio-meter" title="{share.shown()} {says}"><span>{name}</span>'

@@ -177,9 +177,10 @@ class FoundPanel:
 
     def _show_expected(self) -> None:
         found = sum(self.in_slide.values())
-        self.expected.set_visibility(self.quality is not None and bool(found))
-        if self.quality is not None:
-            cells, low, high = self.quality.cells(found)
+        expected = None if self.quality is None or not found else self.quality.cells(found)
+        self.expected.set_visibility(expected is not None)
+        if expected is not None:
+            cells, low, high = expected
             self.expected.set_text(f"Probably {cells:,} cells in all, between {low:,} and {high:,}.")
 
 
@@ -187,20 +188,15 @@ def plain_sentence(quality: ExpectedQuality | None) -> str:
     """Return the expected quality of a model in plain words."""
     if quality is None:
         return "How good this is cannot be told: no mark was held out, or none of them is found."
-    marks = _marks(quality.marks)
-    basis = (
-        f"from {marks.replace('mark', 'held-out mark')}"
-        if quality.held_out
-        else f"from {marks} it has learned"
-    )
+    basis = f"from {_marks(quality.marks).replace('mark', 'held-out mark')}"
     if quality.certain:
         basis += f" and {quality.certain:,} cells in finished regions"
-    return (
-        f"About {100 * quality.recall.value:.0f} % of the cells are found, "
-        f"{100 * quality.precision.value:.0f} % of what is found are cells; {basis}."
-        + ("" if quality.held_out else " It may be worse.")
-        + (" So few marks say little: see the hatched ranges." if quality.marks < _ENOUGH else "")
-    )
+    found = f"About {100 * quality.recall.value:.0f} % of the cells are found"
+    right = "finish a region to learn how many of the found ones are cells"
+    if quality.precision is not None:
+        right = f"{100 * quality.precision.value:.0f} % of what is found are cells"
+    few = " So few marks say little: see the hatched ranges." if quality.marks < _ENOUGH else ""
+    return f"{found}, {basis}; {right}.{few}"
 
 
 def section(title: str) -> Any:

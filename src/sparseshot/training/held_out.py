@@ -6,6 +6,7 @@ threshold needs no marks; the quotient recall² / P(predicted positive) is highe
 2003), and needs no negatives.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sparseshot.images import Box
-from sparseshot.metrics import Calibration, Evidence, ScoreHistogram, calibrate_threshold
+from sparseshot.metrics import Calibration, Evidence, Interval, ScoreHistogram, calibrate_threshold
 from sparseshot.models.config import TrainConfig
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.inference import CONTEXT_PX, Region
@@ -31,7 +32,6 @@ class HeldOut:
         box: in pixels of the working resolution.
         label: ``(H, W)`` int16, as in :class:`~sparseshot.training.canvas.Patch`; ignored ones do not count.
         xy: ``(K, 2)`` places of the positive marks, in pixels of the working resolution.
-        exhaustive: ``(H, W)`` bool: inside a region in which every cell is marked.
         seen: there were too few marks to keep these from training.
     """
 
@@ -39,40 +39,47 @@ class HeldOut:
     box: Box
     label: NDArray[np.int16]
     xy: NDArray[np.float64]
-    exhaustive: NDArray[np.bool_] | None = None
     seen: bool = False
 
 
-def gather_evidence(network: nn.Module, config: TrainConfig, held_out: Sequence[HeldOut]) -> Evidence | None:
-    """Score held-out marks and everything found around them; None where there are no marks."""
-    if not any(len(part.xy) for part in held_out):
-        return None
-    evidence = Evidence()
-    for part in held_out:
-        region = part.item.look_at(network, config, threshold=LOWEST_SCORE, box=part.box, halo_px=CONTEXT_PX)
-        histograms = _histograms(region, part.label, part.xy)
-        certain = (ScoreHistogram(), ScoreHistogram())
-        if part.exhaustive is not None and part.exhaustive.any():
-            column, row = np.floor(part.xy - part.box[:2]).astype(np.intp).T
-            label = np.where(part.exhaustive, part.label, IGNORED)
-            certain = _histograms(region, label, part.xy[part.exhaustive[row, column]])
-        places = int((part.label > IGNORED).sum()) // config.make_task().stride ** 2
-        evidence += Evidence(*histograms, len(part.xy), places, *certain, held_out=not part.seen)
-    return replace(evidence, marks=min(evidence.marks, evidence.of_marks.total))
-
-
-def _histograms(
-    region: Region, label: NDArray[np.int16], xy: NDArray[np.float64]
-) -> tuple[ScoreHistogram, ScoreHistogram]:
-    marked, everything = region.finder.mark_scores(region.window, region.parts, label, xy)
-    return ScoreHistogram.of(marked), ScoreHistogram.of(everything)
-
-
-def calibrate(evidence: Evidence, *, prior: float | None = None) -> Calibration:
-    """Choose the threshold from held-out marks alone.
+def gather_evidence(
+    network: nn.Module, config: TrainConfig, held_out: Sequence[HeldOut], *, prior: float | None = None
+) -> tuple[Evidence, Calibration] | None:
+    """Score held-out marks and everything found around them, and choose the threshold; None without marks.
 
     ``prior`` is the threshold that the loss is built for, if any.
     """
-    return calibrate_threshold(
+    if not any(len(part.xy) for part in held_out):
+        return None
+    evidence, regions = Evidence(), []
+    for part in held_out:
+        region = part.item.look_at(network, config, threshold=LOWEST_SCORE, box=part.box, halo_px=CONTEXT_PX)
+        marked, everything = region.finder.mark_scores(region.window, region.parts, part.label, part.xy)
+        places = int((part.label > IGNORED).sum()) // config.make_task().stride ** 2
+        evidence += Evidence(
+            ScoreHistogram.of(marked),
+            ScoreHistogram.of(everything),
+            len(part.xy),
+            places,
+            held_out=not part.seen,
+        )
+        regions.append(region)
+    evidence = replace(evidence, marks=min(evidence.marks, evidence.of_marks.total))
+    chosen = calibrate_threshold(
         evidence.of_marks, evidence.of_all, marks=evidence.marks, places=evidence.places, prior=prior
     )
+    # Outlines change with the threshold; detections at a higher one are some of those at a lower.
+    only_at = chosen.threshold if config.make_task().paints_marks else None
+    for part, region in zip(held_out, regions, strict=True):
+        evidence += _hits(part, region, config, LOWEST_SCORE if only_at is None else only_at)
+    return replace(evidence, only_at=only_at, interval=Interval(chosen.low, chosen.high)), chosen
+
+
+def _hits(part: HeldOut, region: Region, config: TrainConfig, threshold: float) -> Evidence:
+    """Compare the cells that are found at a threshold with the held-out marks."""
+    finder = replace(region.finder, threshold=threshold)  # type: ignore[type-var]  # finders are dataclasses
+    found, _ = finder.settle(finder.find(region.window, region.parts), next_y0=math.inf)
+    low, high = region.frame.grid.to_level0(part.box).reshape(2, 2)
+    marks = config.labelling.positives(part.item.marks)
+    marks = marks[((marks.xy >= low) & (marks.xy < high)).all(axis=1)]
+    return Evidence.of_cells(found, marks, part.item.marks.regions)

@@ -14,7 +14,6 @@ from torch import nn
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
 from sparseshot.files import make_folder, read_text, replacing
 from sparseshot.losses import EmaTeacher, Hints, make_loss
-from sparseshot.metrics import Interval
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.color import jittered_network_input
 from sparseshot.models.config import TrainConfig
@@ -23,7 +22,7 @@ from sparseshot.models.task import kind_loss
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.crops import CropBatch, CropSource
 from sparseshot.training.exclusion_watch import ExclusionWatch
-from sparseshot.training.held_out import HeldOut, calibrate, gather_evidence
+from sparseshot.training.held_out import HeldOut, gather_evidence
 from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.training.starting import begin_from, find_start, rate_for
 from sparseshot.work import Event, Report, ignore
@@ -209,15 +208,14 @@ class _Run:
         """
         if not self.fabric.is_global_zero:
             return {}
-        evidence = gather_evidence(self.module, self.config, held_out)
-        seen = None if evidence is None else calibrate(evidence, prior=self.criterion.built_for)
+        gathered = gather_evidence(self.module, self.config, held_out, prior=self.criterion.built_for)
+        evidence, seen = gathered or (None, None)
         criterion, threshold = (None, None) if seen is None else (seen.criterion, seen.threshold)
         doubt = 0.0 if seen is None else 2 * seen.criterion_error
         if criterion is None or self.best is None or criterion + doubt >= self.best:
             self.best = criterion
-            if evidence is not None and seen is not None:
-                share = self.criterion.log_values().get("marked_share")
-                evidence = replace(evidence, interval=Interval(seen.low, seen.high), marked_share=share)
+            if evidence is not None:
+                evidence = replace(evidence, marked_share=self.criterion.log_values().get("marked_share"))
             model = replace(
                 self.checkpoint(), threshold=threshold, criterion=criterion, evidence=evidence, state={}
             )

@@ -114,7 +114,7 @@ def whole(item: AnnotatedSlide, config: TrainConfig) -> list[HeldOut]:
 def _parts(item: AnnotatedSlide, canvas: Canvas, boxes: Sequence[Box], *, seen: bool) -> list[HeldOut]:
     xy, cache = canvas.points.xy[canvas.points.target > 0], BlockCache(0)
     parts = ((box, canvas.cut(box, cache), xy[_inside(xy, box)]) for box in boxes)
-    return [HeldOut(item, box, patch.label, own, patch.exhaustive, seen) for box, patch, own in parts]
+    return [HeldOut(item, box, patch.label, own, seen) for box, patch, own in parts]
 
 
 def _inside(xy: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:

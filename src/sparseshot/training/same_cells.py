@@ -93,8 +93,7 @@ def _of_one_cell(
         pairs = np.stack([rows[matching.truth], others[matching.found]], axis=1)
     pairs = pairs[~outlined[pairs].all(axis=1)]  # outlines near each other may be of two cells that touch
     if marks.outline is not None:
-        tree = shapely.STRtree(np.where(outlined, marks.outline, None)[second])
-        one, other = tree.query(marks.outline[rows], predicate="intersects")
+        one, other = shapely.STRtree(marks.outline[second]).query(marks.outline[rows], predicate="intersects")
         one, other = rows[one], second[other]
         one, other = one[one < other], other[one < other]
         shared = shapely.area(shapely.intersection(marks.outline[one], marks.outline[other]))

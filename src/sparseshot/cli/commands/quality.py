@@ -19,11 +19,11 @@ def quality(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Estimate recall, precision, F1 and the number of cells from held-out marks, with 90 % intervals.
+    """Estimate recall from held-out marks, and with exhaustive regions precision, F1 and the number of cells.
 
     Example: `sparseshot quality run found`
 
-    It holds for slides that look like the marked ones.
+    All have 90 % intervals. They hold for slides that look like the marked ones.
     """
     options.check_paths(run, *(found or []))
     from sparseshot.metrics import expected_quality
@@ -57,7 +57,7 @@ def quality(
         print_json({"model": run, "quality": own, "slides": entries})
         return
     if own is None:
-        echo("unknown: no mark was held out, or an earlier version trained this model; train it again")
+        echo("unknown: no mark was held out or none is found, or an earlier version trained this model")
     else:
         echo(f"on slides like the marked ones {own.sentence()}")
     if entries:

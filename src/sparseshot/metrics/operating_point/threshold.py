@@ -7,10 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import gaussian_filter1d
 
-from sparseshot.cells.buckets import checked_points, checked_radius, checked_scores
 from sparseshot.errors import InputError
-from sparseshot.metrics.matching import Candidates
-from sparseshot.metrics.score_histogram import BINS, BINS_PER_LOGIT, HIGHEST_LOGIT, THRESHOLDS, ScoreHistogram
+from sparseshot.metrics.operating_point.histogram import (
+    BINS,
+    BINS_PER_LOGIT,
+    HIGHEST_LOGIT,
+    THRESHOLDS,
+    ScoreHistogram,
+)
 
 _LOGITS: NDArray[np.float64] = np.arange(BINS) / BINS_PER_LOGIT - HIGHEST_LOGIT
 """Lowest logit of each bin."""
@@ -89,7 +93,7 @@ def calibrate_threshold(
 
     Args:
         scores_of_marks: the score at each held-out mark, 0 where nothing was found: for pixels, of those
-            inside marks; for cells see :func:`mark_scores`.
+            inside marks; for cells see :func:`~sparseshot.metrics.curves.mark_scores`.
         scores_of_all: the scores of all pixels, or of all cells found, marked or not.
         marks: number of independent marks, if ``scores_of_marks`` are pixels; by default each score is one.
         places: denominator of P; by default the number of ``scores_of_all``. To compare the criteria of
@@ -174,27 +178,6 @@ def _usable(recall: NDArray[np.float64], predicted: NDArray[np.int64]) -> NDArra
         lowest = np.flatnonzero(predicted == predicted[0])[-1]
         usable[:lowest] = False
     return usable
-
-
-def mark_scores(
-    marks_xy: NDArray[np.float64],
-    found_xy: NDArray[np.float64],
-    score: NDArray[np.floating],
-    *,
-    radius: float,
-) -> NDArray[np.float64]:
-    """Return the highest score found within a radius of each mark; 0 where there is none.
-
-    >>> mark_scores(np.array([[0.0, 0.0], [50.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0]]),
-    ...             np.array([0.3, 0.8]), radius=3)
-    array([0.8, 0. ])
-    """
-    marks_xy, found_xy = checked_points(marks_xy, "marks_xy"), checked_points(found_xy, "found_xy")
-    scores = checked_scores(score, points=len(found_xy))
-    near = Candidates.within(marks_xy, found_xy, radius=checked_radius(radius))
-    best = np.zeros(len(marks_xy))
-    np.maximum.at(best, near.row, scores[near.column])
-    return best
 
 
 def _histogram(scores: ArrayLike | ScoreHistogram) -> ScoreHistogram:
