@@ -17,7 +17,7 @@ from PIL import Image
 from tests.cells.formats.test_qupath import feature, polygon, write
 
 from sparseshot.cells import Cells, read_cells
-from sparseshot.cells.formats import masks, matlab, matlab_child
+from sparseshot.cells.formats import masks, matlab
 from sparseshot.cells.formats.checks import SCORE
 from sparseshot.cells.formats.options import OpenFile
 from sparseshot.cli import main
@@ -304,19 +304,24 @@ def test_csv_holds_no_formulas(tmp_path: Path) -> None:
     assert list(came.measurements) == ["=A1"]
 
 
-def test_a_mat_file_that_crashes_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.mat"
-    scipy.io.savemat(path, {"detection": [[1.5, 2.5]]})
-    assert read_cells(path).xy.tolist() == [[1, 2]]
-    monkeypatch.setattr(matlab, "_CHILD", matlab._Child())
-    crashing = tmp_path / "child.py"
-    crashing.write_text("import os, signal\ninput()\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    with monkeypatch.context() as patch:
-        patch.setattr(matlab_child, "__file__", str(crashing))
-        with pytest.raises(FormatError, match="crashed"):
-            read_cells(path)
-    assert read_cells(path).xy.tolist() == [[1, 2]]  # by a new process
-    matlab._CHILD.close()
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_numbers_of_every_type_in_mat_files(tmp_path: Path, dtype: str, packed: bool) -> None:
+    numbers = np.array([[0, 3, 3], [7, 0, 100]], dtype)
+    names = np.array(["", "Größe", "b" * 40], object)
+    content = {"odd": {"a": [1, 2]}, "text": "abc", "inst_map": numbers, "class_names": names}
+    scipy.io.savemat(tmp_path / "a.mat", content, do_compression=packed)
+    with (tmp_path / "a.mat").open("rb") as file:
+        found = matlab._variables(OpenFile(file, "a.mat"))
+    np.testing.assert_array_equal(found["inst_map"], numbers)
+    assert found["inst_map"].dtype == numbers.dtype
+    assert found["class_names"].tolist() == names.tolist()
+
+
+def test_mat_files_of_other_versions_are_named(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "a.mat", {"detection": [[1.5, 2.5]]}, format="4")
+    with pytest.raises(FormatError, match="save it with -v7"):
+        read_cells(tmp_path / "a.mat")
 
 
 @pytest.mark.filterwarnings("ignore::sparseshot.errors.RepairWarning")

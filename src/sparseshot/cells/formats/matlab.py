@@ -1,24 +1,16 @@
 """MATLAB files of published data sets: label maps with types (HoVer-Net), points (CRCHistoPhenotypes)."""
 
-import atexit
-import contextlib
-import io
-import json
-import os
-import subprocess
-import sys
-import threading
-from collections.abc import Mapping
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.io
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats import matlab_child
-from sparseshot.cells.formats.masks import cells_of, drawn_rows
+from sparseshot.cells.formats.masks import FREE_BYTES, MOST_EXPANSION, cells_of, drawn_rows
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.table import Cells
@@ -26,13 +18,14 @@ from sparseshot.errors import FormatError
 
 HALF_PX = 0.5
 """MATLAB counts from 1 and means the middle of a pixel: its (1, 1) is our (0.5, 0.5)."""
-LONGEST_S = 120.0
-"""Time after which reading a file is given up."""
+_WANTED = ("inst_map", "type_map", "inst_type", "class_names", "detection")
+_COMPRESSED, _CELL, _CHAR, _NUMBERS = 15, 1, 4, range(6, 16)
+_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read ``inst_map`` with the types in ``inst_type`` or ``type_map``, or the points of ``detection``."""
-    content = _CHILD.read(source)
+    content = _variables(source)
     if "inst_map" in content:
         return _instances(content, source.name, options)
     points = content["detection"]
@@ -46,59 +39,74 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
     return Cells(xy[finite])
 
 
-class _Child:
-    """The process that reads .mat files; a new one is started after a crash."""
+def _variables(source: OpenFile) -> dict[str, NDArray[Any]]:
+    """Return the wanted variables of a file.
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
-
-    def read(self, source: OpenFile) -> dict[str, NDArray[Any]]:
-        """Return the wanted variables of a file."""
-        with self._lock:
-            if self._process is None:
-                command = [sys.executable, "-I", str(Path(matlab_child.__file__))]
-                self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            stop = threading.Timer(LONGEST_S, self._process.kill)
-            stop.start()
-            try:
-                answer = _answer(self._process, os.path.realpath(source.name))
-            except OSError:
-                self.close()
-                raise FormatError(
-                    source.name, "cannot be read as .mat: the reader crashed or took too long"
-                ) from None
-            finally:
-                stop.cancel()
-        if answer.startswith(b"error: "):
-            raise FormatError(source.name, answer.decode(errors="replace").removeprefix("error: "))
-        with np.load(io.BytesIO(answer), allow_pickle=False) as content:
-            return dict(content)
-
-    def close(self) -> None:
-        """End the process, if there is one."""
-        if self._process is not None:
-            self._process.kill()
-            with contextlib.suppress(OSError):  # a request that could not be sent
-                self._process.communicate()
-            self._process = None
+    SciPy's reader, which is compiled, can be crashed by a damaged file; these few elements need no more.
+    """
+    data = source.file.read()
+    if data[124:126] in {b"\x00\x02", b"\x02\x00"}:
+        raise FormatError(source.name, "is MATLAB 7.3; save it with -v7")
+    order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
+    if order is None:
+        raise FormatError(source.name, "is not .mat of version 5 to 7; save it with -v7")
+    found: dict[str, NDArray[Any]] = {}
+    others = []
+    left = max(FREE_BYTES, MOST_EXPANSION * len(data))
+    try:
+        for kind, content in _elements(data[128:], order):
+            if kind == _COMPRESSED:
+                packed = zlib.decompressobj()
+                content = packed.decompress(content, left)  # noqa: PLW2901
+                left -= len(content)
+                if not packed.eof:
+                    raise ValueError("a variable is cut off, or unpacks to far more than the file")
+                content = next(_elements(content, order))[1]  # noqa: PLW2901
+            name, array = _variable(content, order)
+            if array is not None and name in _WANTED:
+                found[name] = array
+            others.append(name)
+    except (ValueError, KeyError, RecursionError, StopIteration, struct.error, zlib.error) as error:
+        raise FormatError(source.name, f"cannot be read as .mat: {error!r}; copy it again") from None
+    if not {"inst_map", "detection"} & found.keys():
+        names = ", ".join(others)[:200] or "nothing"
+        raise FormatError(source.name, f"holds {names}; inst_map or detection is needed")
+    return found
 
 
-def _answer(process: "subprocess.Popen[bytes]", path: str) -> bytes:
-    """Ask the child for a file; OSError if it dies."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps(path).encode() + b"\n")  # a name may hold a line end
-    process.stdin.flush()
-    size = int.from_bytes(process.stdout.read(8), "little")
-    answer = process.stdout.read(size)
-    if not size or len(answer) < size:
-        raise BrokenPipeError
-    return answer
+def _elements(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+    """Yield type and content of each data element."""
+    place = 0
+    while place < len(data):
+        kind, size = struct.unpack_from(order + "II", data, place)
+        place += 8
+        if kind >> 16:  # at most four bytes, which stand in the second half of the tag
+            yield kind & 0xFFFF, data[place - 4 : place - 4 + min(kind >> 16, 4)]
+            continue
+        if size > len(data) - place:
+            raise ValueError("an element is cut off")
+        yield kind, data[place : place + size]
+        place += size if kind == _COMPRESSED else -(-size // 8) * 8
 
 
-_CHILD = _Child()
-atexit.register(_CHILD.close)
+def _variable(data: bytes, order: str) -> tuple[str, NDArray[Any] | None]:
+    """Return name and values of a matrix of numbers, a text, or a cell array of texts; None for others."""
+    parts = _elements(data, order)
+    kind = struct.unpack(order + "II", next(parts)[1])[0] & 0xFF
+    shape = np.frombuffer(next(parts)[1], order + "i4").tolist()
+    name = next(parts)[1].decode("ascii")
+    if kind == _CELL:
+        texts = [_variable(part, order)[1] for _, part in parts]
+        return name, np.array(["" if each is None or each.size != 1 else str(each.item()) for each in texts])
+    if kind == _CHAR:
+        number, content = next(parts, (16, b""))
+        wide = "utf-16-le" if order == "<" else "utf-16-be"
+        return name, np.array(content.decode(wide if number in {4, 17} else "utf-8"))
+    if kind not in _NUMBERS:
+        return name, None
+    number, content = next(parts)
+    values = np.frombuffer(content, order + _TYPES[number])
+    return name, values.astype(values.dtype.newbyteorder("=")).reshape(shape, order="F")
 
 
 def _instances(content: Mapping[str, NDArray[Any]], where: str, options: ReadOptions) -> Cells:
