@@ -34,7 +34,7 @@ from sparseshot.images import TissueMask, open_slide, read_region
 from sparseshot.images.slide import Box, Grid, Slide, SlideDefaults
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.color import network_input
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import TILE_PX
 from sparseshot.models.windows import plan
@@ -80,7 +80,7 @@ class Repeated(SlideDefaults):
 
 def untrained_checkpoint(task: str, slide: Slide) -> Checkpoint:
     """Return a network of the default size whose threshold gives about 4,000 cells per mm²."""
-    config = TrainConfig(task="detect" if task == "detect" else "segment")
+    config = TrainSettings(task="detect" if task == "detect" else "segment")
     torch.manual_seed(0)
     network = config.make_task().network()
     image = read_region(slide, 0, 0, 512, 512, mpp=config.mpp)

@@ -20,11 +20,11 @@ from benchmarks.timing import print_table
 from sparseshot.cells import subset
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.metrics import match_cells
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.prediction import Model, predict_slide, read_prediction
 from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.held_out import prepare
 from sparseshot.training.loop import train
-from sparseshot.training.prepare import prepare
 from sparseshot.work import Event
 
 TISSUE_FRACTION = 0.36
@@ -45,7 +45,7 @@ def trained(folder: Path) -> Path:
     truths = [slide.cells() for slide in slides]
     marks = subset(truths, MARKED, seed=0)
     marked = [AnnotatedSlide(*each) for each in zip(slides, marks, truths, strict=True)]
-    config = TrainConfig(task="detect", steps=600)
+    config = TrainSettings(task="detect", steps=600)
     train(config, *prepare(marked[1:], marked[:1], config), folder)
     return folder
 

@@ -154,7 +154,7 @@ def cpu_seconds(project: Path) -> float:
 def _steps(project: Path, run: int) -> int:
     from sparseshot.files import read_json
 
-    return int(read_json(project / "runs" / f"{run:04d}" / "model" / "config.json")["steps"])
+    return int(read_json(project / "runs" / f"{run:04d}" / "model" / "recipe.json")["settings"]["steps"])
 
 
 def _flood(slide: Path, project: Path) -> list[tuple[str, str, str]]:

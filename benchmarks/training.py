@@ -12,16 +12,16 @@ from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.losses import make_loss
 from sparseshot.models.color import network_input
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.held_out import prepare
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.training.loop import train
-from sparseshot.training.prepare import prepare
 
 STEPS = 30
 
 
-def bare_seconds(config: TrainConfig) -> float:
+def bare_seconds(config: TrainSettings) -> float:
     """Return the seconds of a loop that repeats one batch in memory and does nothing else."""
     torch.manual_seed(0)
     task = config.make_task()
@@ -43,7 +43,7 @@ def bare_seconds(config: TrainConfig) -> float:
     return time.perf_counter() - start
 
 
-def loop_seconds(config: TrainConfig, marked: AnnotatedSlide) -> float:
+def loop_seconds(config: TrainSettings, marked: AnnotatedSlide) -> float:
     """Return the seconds of the real loop for as many steps.
 
     They are taken from its log. The first line, which includes the start of the run, does not count.
@@ -55,7 +55,7 @@ def loop_seconds(config: TrainConfig, marked: AnnotatedSlide) -> float:
     return config.steps * config.batch * sum(1 / speed for speed in speeds) / len(speeds)
 
 
-def step_seconds(config: TrainConfig) -> dict[str, float]:
+def step_seconds(config: TrainSettings) -> dict[str, float]:
     """Return the seconds of a forward and backward pass by loss."""
     torch.manual_seed(0)
     task = config.make_task()
@@ -88,7 +88,7 @@ def main() -> None:
     marked = AnnotatedSlide(tissue, tissue.cells(outlines=True))
     rows = []
     for task in ("segment", "detect"):
-        config = TrainConfig(task=task, steps=STEPS, validations=1, checkpoint_every=10**6)
+        config = TrainSettings(task=task, steps=STEPS, validations=1, checkpoint_every=10**6)
         ours, bare = [], []
         for _ in range(3):  # the fastest of three, in turns: other processes only slow a run down
             ours.append(loop_seconds(config, marked))
@@ -97,6 +97,6 @@ def main() -> None:
     print_table(("task", "bare loop, crops/s", "speed relative to the bare loop"), rows)
 
     print()
-    steps = {task: step_seconds(TrainConfig(task=task)) for task in ("segment", "detect")}
+    steps = {task: step_seconds(TrainSettings(task=task)) for task in ("segment", "detect")}
     ratios = [(task, *(t / times["bce"] for t in times.values())) for task, times in steps.items()]
     print_table(("step time", "cross-entropy of torch", "ece", "adaptive"), ratios)

@@ -18,8 +18,9 @@ from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.simulation import Variant
 from sparseshot.experiments.experiment_file import read_experiment
 from sparseshot.experiments.results import Results
+from sparseshot.files import write_json
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainConfig, TrainSettings, make_config
 from sparseshot.models.windows import WindowLayout
 from sparseshot.prediction.manifest import Done, Manifest, Shard
 from sparseshot.prediction.summary import SUMMARY, read_summary
@@ -27,10 +28,9 @@ from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import PROJECT, Project, needs_mpp
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.logs import COLUMNS, read_log
-from sparseshot.training.loop import claim
 from sparseshot.training.pairs import pairs_in_csv
-from sparseshot.training.runs import make_config, run_data
-from sparseshot.work.folder import RECIPE, STATE, File
+from sparseshot.training.recipe import TrainRecipe, TrainRequest, read_run
+from sparseshot.work.folder import RECIPE, STATE, File, as_json
 from sparseshot.work.run_files import CONFIG, MODEL, SOURCE
 
 Valid = list[tuple[Path, Callable[[Path], object]]]
@@ -41,7 +41,7 @@ CELL_FILES = (
     "hovernet.mat", "crchisto_detection.mat",
 )  # fmt: skip
 JOURNAL = "marks.jsonl"
-_CONFIG = TrainConfig(task="detect", width=1, depth=1)
+_CONFIG = TrainSettings(task="detect", width=1, depth=1)
 _MANIFEST = Manifest(
     {"slide": {"name": "a.svs", "fingerprint": "0" * 32}, "threshold": 0.5, "kind": "predict"},
     Done(
@@ -159,8 +159,12 @@ def _write_runs(folder: Path) -> None:
     (folder / "plans" / "plan.json").write_text(
         json.dumps(asdict(read_experiment(folder / "experiment.toml")), default=dict)
     )
-    claim(folder, _CONFIG)
-    (folder / SOURCE).write_text(TrainingData(pairs=((Path("a.svs"), Path("a.geojson")),)).to_json())
+    request = TrainRequest(TrainConfig(), TrainingData(pairs=((Path("a.svs"), Path("a.geojson")),)))
+    (folder / "run").mkdir()
+    write_json(folder / "run" / RECIPE, as_json(TrainRecipe(request, _CONFIG)))
+    (folder / "0.2").mkdir()
+    (folder / "0.2" / CONFIG).write_text(_CONFIG.to_json())
+    write_json(folder / "0.2" / SOURCE, as_json(request.data) | {"root": None, "given": ["steps"]})
     (folder / "pairs.csv").write_text('"slide","marks"\n"pairs.csv","pairs.csv"\n')
     (folder / "log.csv").write_text(",".join(COLUMNS) + "\n10" + ",0.5" * (len(COLUMNS) - 1) + "\n")
     _MANIFEST.save(folder)
@@ -203,8 +207,9 @@ _RUN_READERS: dict[str, Callable[[Path], object]] = {
     "settings.toml": lambda path: make_config("quick", path, {}),
     "experiment.toml": read_experiment,
     "plans/plan.json": lambda path: Results.read(path.parents[1]),
-    CONFIG: lambda path: claim(path.parent, _CONFIG),
-    SOURCE: lambda path: run_data(path.parent),
+    f"run/{RECIPE}": lambda path: read_run(path.parent),
+    f"0.2/{CONFIG}": lambda path: read_run(path.parent),
+    f"0.2/{SOURCE}": lambda path: read_run(path.parent),
     "pairs.csv": pairs_in_csv,
     "log.csv": read_log,
     RECIPE: lambda path: Manifest.load(path.parent),

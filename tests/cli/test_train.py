@@ -10,7 +10,7 @@ from tests.experiments.tiny_data import own_images
 from sparseshot.cli import main
 from sparseshot.files import locked
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.training import TrainConfig
+from sparseshot.training import TrainConfig, TrainSettings
 
 # One value other than the default for each setting, as TOML.
 SETTINGS = {
@@ -27,6 +27,8 @@ SETTINGS = {
     "stride": "4",
     "mark_reach": "0.25",
     "sizes": "true",
+    "kind_features": "8",
+    "kinds": '["tumour"]',
     "steps": "7",
     "batch": "2",
     "crop_px": "64",
@@ -63,7 +65,7 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def record(config: TrainConfig, data: Any, folder: Path, **_: object) -> Checkpoint:
         assert data.seed == config.seed
         seen.append(config)
-        return Checkpoint(config, {}, step=1)
+        return Checkpoint(TrainSettings(), {}, step=1)
 
     monkeypatch.setattr("sparseshot.training.runs.train_run", record)
 

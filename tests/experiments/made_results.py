@@ -44,7 +44,7 @@ def metrics_of(run: Run, half: float, calibrated: float) -> dict[str, Any]:
     recalls = {name: {"half": half, "calibrated": calibrated} for name in run.subject.classes}
     return {
         "run": asdict(run),
-        "config": json.loads(run.config().to_json()),
+        "config": vars(run.config()),
         "evaluation": {
             "task": run.task,
             "images": 13,

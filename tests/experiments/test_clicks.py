@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
+from tests.training.blobs import tiny_config
 
 from sparseshot.errors import FormatError
 from sparseshot.experiments import (
@@ -23,6 +24,7 @@ from sparseshot.experiments.report.evidence import may_be_shown
 from sparseshot.experiments.report.raw import raw_metrics
 from sparseshot.experiments.results import RunFile
 from sparseshot.files import make_folder, write_json
+from sparseshot.models.checkpoint import Checkpoint
 
 POLICIES = """
 [losses.at-random]
@@ -85,9 +87,10 @@ def test_the_first_round_is_taken_from_the_same_data_alone(
     make_folder(tmp_path / before.name / "rounds" / "0")
     write_json(tmp_path / before.name / "run.json", RunFile(before, None))
     write_json(tmp_path / before.name / "rounds" / "0" / "round.json", {})
-    (tmp_path / before.name / "rounds" / "0" / "config.json").write_text(run.config().to_json())
+    settings = tiny_config("detect")
+    Checkpoint(settings, {}, 1).save(tmp_path / before.name / "rounds" / "0" / "model.pt")
     make_folder(tmp_path / run.name / "rounds")
-    take_first_round(run, run.config(), tmp_path / run.name)
+    take_first_round(run, settings, tmp_path / run.name)
     assert (tmp_path / run.name / "rounds" / "0" / "round.json").exists() == is_taken
 
 

@@ -65,7 +65,7 @@ def test_a_file_becomes_its_runs_each_once(tmp_path: Path) -> None:
     weak, strict = experiment.runs[0].method, experiment.runs[1].method
     assert (weak.weak.rounds, weak.weak.tau, weak.title) == (2, 0.5, "two rounds")
     config = experiment.runs[1].config()
-    assert (config.steps, config.loss, config.loss_options["alpha"]) == (40, "ece", 0.05)
+    assert (config.steps, config.loss, (config.loss_options or {})["alpha"]) == (40, "ece", 0.05)
     assert strict.name == "strict"
 
 
@@ -154,7 +154,7 @@ def test_an_unknown_name_lists_the_shipped_experiments() -> None:
         ("fractions = [0.2, 1, 0.3]\n", "", "[[grid]] 1", ["no fractions here", "add fractions"]),
         ("seeds = [0, 1]", 'seeds = [0, "a"]', "[[grid]] 1", ["seeds is 'a'", "integer"]),
         ("steps = 40", "stpes = 40", "[settings]", ["no setting 'stpes'", "did you mean 'steps'"]),
-        ("steps = 40", "steps = -1", "[settings]", ["steps", "at least 0"]),
+        ("steps = 40", "steps = -1", "[settings]", ["steps", "at least 1"]),
         ("steps = 40", 'steps = "many"', "[settings]", ["steps = 'many' is not possible"]),
         ("steps = 40", "task = 'segment'", "[settings]", ["no setting 'task'"]),
         ("steps = 40", "crop_px = 100", "[settings]", ["for the task detect", "crop_px", "take 96"]),

@@ -31,7 +31,7 @@ def test_a_run_leaves_config_curves_metrics_and_panels(tmp_path: Path) -> None:
     perform(run, root, folder)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["run"]["method"]["name"] == "ece"
-    assert metrics["config"] == json.loads((folder / "config.json").read_text())
+    assert metrics["config"] == json.loads((folder / "recipe.json").read_text())["settings"]
     assert metrics["evaluation"]["images"] == 1
     assert metrics["evaluation"]["cells"] == 12
     assert metrics["training"] == {"images": 2, "marks": 12}, "half of 24"

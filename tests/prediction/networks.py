@@ -15,7 +15,7 @@ from sparseshot.errors import SlideError
 from sparseshot.images.slide import Box, Grid, SlideDefaults, read_region
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.color import network_input
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.prediction.model import Model
 
 
@@ -42,7 +42,7 @@ class Darkness(nn.Module):
 def random_detector(*, threshold: float = 0.6, seed: int = 0, **settings: Any) -> Checkpoint:
     """Make a detector that has learned nothing: it finds something everywhere."""
     torch.manual_seed(seed)
-    config = TrainConfig(task="detect", **{"width": 4, "stride": 8, **settings})
+    config = TrainSettings(task="detect", **{"width": 4, "stride": 8, **settings})
     network = config.make_task().network()
     pixels = read_region(SyntheticTissue(seed=1, tissue_fraction=1), 4000, 4000, 256, 256, mpp=config.mpp)
     image = network_input(torch.from_numpy(pixels).permute(2, 0, 1)[None])
@@ -63,7 +63,7 @@ def random_detector(*, threshold: float = 0.6, seed: int = 0, **settings: Any) -
 def darkness_model(*, light: float = 0.1, threshold: float = 0.5, classes: tuple[str, ...] = ()) -> Model:
     """Make a model that outlines what is dark."""
     network = Darkness(light, classes=max(1, len(classes)))
-    config = TrainConfig(task="segment", classes=classes)
+    config = TrainSettings(task="segment", classes=classes)
     checkpoint = Checkpoint(config, network.state_dict(), step=1, threshold=threshold)
     return Model.load(checkpoint, network=network, device="cpu", precision="32")
 

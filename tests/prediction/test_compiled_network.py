@@ -15,7 +15,7 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import InputError, OutputError
 from sparseshot.images.slide import Grid
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.models.model_files import load_model
 from sparseshot.prediction import Model, Throughput, predict_slide, read_prediction
 from sparseshot.prediction import compiled_network as engines
@@ -95,7 +95,7 @@ class Undecided(nn.Module):
 def test_a_network_that_openvino_gets_wrong_runs_eagerly() -> None:
     pytest.importorskip("openvino")
     network = Undecided()
-    checkpoint = Checkpoint(TrainConfig(task="segment"), network.state_dict(), step=1, threshold=0.5)
+    checkpoint = Checkpoint(TrainSettings(task="segment"), network.state_dict(), step=1, threshold=0.5)
     model = Model.load(checkpoint, network=network, device="cpu", precision="32")
     assert model.on(LARGE).engine == "eager"
     with pytest.raises(InputError, match="--engine eager"):

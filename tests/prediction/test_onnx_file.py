@@ -14,7 +14,7 @@ from sparseshot.cli import main
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import InputError
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.models.model_files import load_model
 from sparseshot.prediction import Model, Throughput, onnx_file, predict_slide, read_prediction
 from sparseshot.prediction.onnx_file import write_onnx
@@ -106,7 +106,7 @@ class Looking(nn.Module):
 def test_a_network_that_cannot_be_exported_leaves_no_file(tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     network = Looking()
-    checkpoint = Checkpoint(TrainConfig(task="segment"), network.state_dict(), step=1, threshold=0.5)
+    checkpoint = Checkpoint(TrainSettings(task="segment"), network.state_dict(), step=1, threshold=0.5)
     model = Model.load(checkpoint, network=network, device="cpu", precision="32")
     with pytest.raises(InputError, match=r"cannot be exported|was not written"):
         write_onnx(model, tmp_path / "model.onnx")

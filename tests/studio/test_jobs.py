@@ -56,7 +56,7 @@ def test_a_run_trains_predicts_the_view_and_then_the_slide(studio: Studio) -> No
         studio.jobs.train("1", view)
     job, state = wait(studio.jobs, {"done"})
     assert (job.number, job.marks, job.start) == (1, len(studio.book.items("1")), "starter")
-    config = read_json(studio.jobs.folder(1) / RUN / "config.json")
+    config = read_json(studio.jobs.folder(1) / RUN / "recipe.json")["settings"]
     assert (config["task"], config["start"], config["negative_classes"]) == (
         "detect",
         "starter",
@@ -95,7 +95,7 @@ def test_a_worker_that_dies_is_reported_and_its_run_goes_on(studio: Studio) -> N
     studio.jobs.steps = 0  # as many as fit into the time, and the same ones after a resume
     studio.jobs.train("1")
     wait(studio.jobs, {"training"})
-    config = studio.jobs.folder(1) / RUN / "config.json"
+    config = studio.jobs.folder(1) / RUN / "recipe.json"
     while not config.is_file():
         time.sleep(0.02)
     os.kill(worker_of(studio.project.folder), signal.SIGKILL)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid
 from sparseshot.images.slide import SlideDefaults
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainConfig, TrainSettings
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.runs import PREPARING
 from sparseshot.work import Event, Report
@@ -56,9 +56,18 @@ def marked_blobs(seed: int, *, keep: int = 12) -> AnnotatedSlide:
     return AnnotatedSlide(slide, truth[:keep], truth)
 
 
-def tiny_config(task: str = "segment", **changes: object) -> TrainConfig:
-    """Return a configuration that trains in seconds."""
-    small: dict[str, object] = {
+def tiny_config(task: str = "segment", **changes: object) -> TrainSettings:
+    """Return settings that train in seconds."""
+    return TrainSettings(**(_small(task) | changes))  # type: ignore[arg-type]
+
+
+def tiny_request(task: str | None = "segment", **changes: object) -> TrainConfig:
+    """Return the same as a configuration, which leaves the other settings open."""
+    return TrainConfig(**(_small(task) | changes))  # type: ignore[arg-type]
+
+
+def _small(task: str | None) -> dict[str, object]:
+    return {
         "task": task,
         "start": "scratch",
         "width": 4,
@@ -71,7 +80,6 @@ def tiny_config(task: str = "segment", **changes: object) -> TrainConfig:
         "log_every": 3,
         "precision": "32",
     }
-    return TrainConfig(**(small | changes))  # type: ignore[arg-type]
 
 
 def saying(lines: list[str]) -> Report:

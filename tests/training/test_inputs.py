@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shapely
 from PIL import Image
-from tests.training.blobs import blobs, saying, tiny_config
+from tests.training.blobs import blobs, saying, tiny_config, tiny_request
 
 from sparseshot.cells import Cells
 from sparseshot.datasets import load_dataset
@@ -19,15 +19,16 @@ from sparseshot.errors import (
     SparseshotWarning,
     TrainingWarning,
 )
+from sparseshot.models.config import make_config
 from sparseshot.models.labelling import SUGGESTED, Labelling
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.canvas import BlockCache
+from sparseshot.training.held_out import prepare
 from sparseshot.training.mark_checks import describe_classes
 from sparseshot.training.pairs import find_pairs, pairs_in_csv, pairs_of
-from sparseshot.training.prepare import prepare
-from sparseshot.training.rounds import WeakSupervision
-from sparseshot.training.runs import make_config, train_run
+from sparseshot.training.recipe import WeakSupervision
+from sparseshot.training.runs import train_run
 
 
 def touch(*paths: Path) -> None:
@@ -201,7 +202,7 @@ def test_own_pairs_through_the_command_line(tmp_path: Path, capsys: pytest.Captu
     one = ["--images", str(tmp_path / "i0.png"), "--marks", str(tmp_path / "i0.geojson"), "--mpp", "0.5"]
     assert main(["evaluate", str(run), *one]) == 0
     assert "nan" not in capsys.readouterr().out
-    assert {"evaluation.json", "evaluation.png", "model.pt", "config.json", "source.json"} <= {
+    assert {"evaluation.json", "evaluation.png", "model.pt", "recipe.json", "state.json"} <= {
         path.name for path in run.iterdir()
     }
     rounds = [
@@ -236,7 +237,7 @@ def pair(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_finished_run_is_loaded_without_opening_its_slides(
     pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    config, data = tiny_request("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
     first = train_run(config, data, tmp_path / "run")
     monkeypatch.setattr(TrainingData, "load", lambda _: pytest.fail("it was opened"))
     assert train_run(config, data, tmp_path / "run").step == first.step
@@ -247,7 +248,7 @@ def test_a_finished_run_is_loaded_without_opening_its_slides(
 def test_changed_inputs_of_a_run_are_refused(
     changed: str, finished: bool, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    config, data = tiny_request("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
     train_run(config, data, tmp_path / "run")
     if not finished:
         (tmp_path / "run" / "model.pt").rename(tmp_path / "run" / "last.pt")  # as if it had been killed
@@ -277,9 +278,9 @@ def test_every_round_holds_out_the_same_marks(
         held.append([(part.box, part.xy.tolist()) for part in held_out])
         return canvases, held_out
 
-    monkeypatch.setattr("sparseshot.training.rounds.promoted", found_all)
+    monkeypatch.setattr("sparseshot.training.runs.promoted", found_all)
     monkeypatch.setattr("sparseshot.training.runs.prepare", watched)
-    config, data = tiny_config("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    config, data = tiny_request("detect", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
     train_run(config, data, tmp_path / "run", weak=WeakSupervision(2))
     assert len(held) == 2
     assert held[0] == held[1]
@@ -314,7 +315,7 @@ def test_marks_outside_the_slide_are_left_out_or_refused(pair: tuple[Path, Path]
 
 
 def test_marks_that_are_refused_claim_no_folder(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    data, config = TrainingData(pairs=(pair,), mpp=0.5), tiny_config("detect", steps=2, validations=1)
+    data, config = TrainingData(pairs=(pair,), mpp=0.5), tiny_request("detect", steps=2, validations=1)
     with pytest.raises(InputError, match="no mark is of class 'tumor'"):
         train_run(replace(config, classes=("tumor",)), data, tmp_path / "run")
     whole = pair[1].read_bytes()
@@ -369,7 +370,7 @@ def test_thinned_marks_are_not_exhaustive(pair: tuple[Path, Path]) -> None:
 def test_the_marks_choose_the_task_and_the_classes_are_named(pair: tuple[Path, Path], tmp_path: Path) -> None:
     _, truth = blobs(0)
     label = (np.arange(len(truth)) % 3 == 0).astype(np.int16)
-    config, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    config, data = tiny_request(None, steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
     lines: list[str] = []
     checkpoint = train_run(config, data, tmp_path / "points", report=saying(lines))
     assert checkpoint.config.task == "detect"
@@ -401,7 +402,7 @@ def test_a_model_keeps_the_class_and_colour_of_its_marks(pair: tuple[Path, Path]
     Cells(twice, classes=("Nucleus",), label=np.zeros(len(twice), np.int16), colors=[(0, 170, 255)]).write(
         pair[1]
     )
-    config, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    config, data = tiny_request(None, steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
     checkpoint = train_run(config, data, tmp_path / "run")
     assert (checkpoint.classes, checkpoint.config.colors) == (("Nucleus",), ("#00aaff",))
     assert checkpoint.config.radius_um == 4
@@ -420,7 +421,7 @@ def test_a_run_is_resumed_with_the_settings_that_were_given(
     _, truth = blobs(0)
     label = (np.arange(len(truth)) % 3 == 0).astype(np.int16)
     Cells(truth.xy, classes=("Tumor", "Stroma"), label=label).write(pair[1])
-    plain, data = tiny_config("auto", steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
+    plain, data = tiny_request(None, steps=2, validations=1), TrainingData(pairs=(pair,), mpp=0.5)
     config, run = replace(plain, **given), tmp_path / "run"
     checkpoint = train_run(config, data, run)
     assert train_run(config, data, run).config == checkpoint.config

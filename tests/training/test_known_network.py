@@ -19,10 +19,9 @@ from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.evaluation import evaluate
-from sparseshot.training.held_out import gather_evidence
+from sparseshot.training.held_out import gather_evidence, prepare
 from sparseshot.training.pictures import COLORS, TITLES, picture_row, write_picture
-from sparseshot.training.prepare import prepare
-from sparseshot.training.rounds import WeakSupervision, promoted, train_in_rounds
+from sparseshot.training.pseudo_labels import promoted
 
 
 class DarkIsCell(nn.Module):
@@ -156,19 +155,6 @@ def test_sure_predictions_become_marks() -> None:
     truth = full[0].cut(full[0].grid.box, BlockCache()).label
     assert ((label > 0) == (truth > 0)).mean() > 0.99
     assert (label > 0).sum() > 2 * 12 * 70
-
-
-def test_rounds_train_on_more_and_more(tmp_path: Path) -> None:
-    seen: list[int] = []
-
-    def trainer(marked: list[AnnotatedSlide], folder: Path) -> Checkpoint:
-        seen.append(sum(len(item.marks) for item in marked))
-        return _Ready(tiny_config(), DarkIsCell().state_dict(), 1)
-
-    train_in_rounds(WeakSupervision(3, 0.5), tiny_config(), [marked_blobs(0)], tmp_path, trainer=trainer)  # type: ignore[arg-type]
-    assert seen[0] == 12
-    assert seen[1] > 25
-    assert seen[2] == seen[1]
 
 
 class _Ready(Checkpoint):

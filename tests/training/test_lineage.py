@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.training.blobs import blobs, saying, tiny_config
+from tests.training.blobs import blobs, saying, tiny_request
 
 from sparseshot.cells import Cells
 from sparseshot.errors import CheckpointError, FormatError
 from sparseshot.images import open_slide
 from sparseshot.models.checkpoint import Checkpoint, fingerprint
-from sparseshot.models.model_files import load_model
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.lineage import (
     MarkChanges,
@@ -38,12 +37,12 @@ def image_with_marks(folder: Path, *, keep: int) -> TrainingData:
 
 def test_a_run_records_its_parents_and_its_marks(tmp_path: Path) -> None:
     said: list[str] = []
-    config = tiny_config("detect", steps=2, validations=1)
+    config = tiny_request("detect", steps=2, validations=1)
     grandparent, parent, child = (tmp_path / name for name in ("one", "two", "three"))
     train_run(config, image_with_marks(tmp_path, keep=12), grandparent)
     assert recorded_parents(grandparent) == []
     for folder, start, keep in ((parent, grandparent, 15), (child, parent, 14)):
-        again = tiny_config("detect", steps=2, validations=1, start=str(start))
+        again = tiny_request("detect", steps=2, validations=1, start=str(start))
         train_run(
             again,
             image_with_marks(tmp_path, keep=keep),
@@ -72,9 +71,9 @@ def test_a_run_records_its_parents_and_its_marks(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_is_short_and_resumes(tmp_path: Path) -> None:
     said: list[str] = []
-    first = tiny_config("detect", steps=2, validations=1, loss="adaptive")
+    first = tiny_request("detect", steps=2, validations=1, loss="adaptive")
     train_run(first, image_with_marks(tmp_path, keep=12), tmp_path / "one")
-    more = tiny_config("detect", steps=0, validations=3, loss="adaptive", start=str(tmp_path / "one"))
+    more = tiny_request("detect", steps=None, validations=None, loss="adaptive", start=str(tmp_path / "one"))
     data = image_with_marks(tmp_path, keep=15)
     checkpoint = train_run(more, data, tmp_path / "two", report=saying(said))
     assert said[-1] == f"from {tmp_path / 'one'}, 25 steps"
@@ -88,16 +87,16 @@ def test_a_run_that_goes_on_is_short_and_resumes(tmp_path: Path) -> None:
 
 def test_a_run_goes_on_at_the_resolution_of_its_parent(tmp_path: Path) -> None:
     data = image_with_marks(tmp_path, keep=12)
-    parent = tiny_config("detect", steps=2, validations=1, mpp=1.0)
+    parent = tiny_request("detect", steps=2, validations=1, mpp=1.0)
     train_run(parent, data, tmp_path / "one")
-    child = tiny_config("detect", steps=2, validations=1, start=str(tmp_path / "one"))
+    child = tiny_request("detect", steps=2, validations=1, start=str(tmp_path / "one"))
     for _ in range(2):  # the same command finds its choices
         assert train_run(child, data, tmp_path / "two").mpp == 1
 
 
 def test_the_starter_is_a_parent(tmp_path: Path) -> None:
     data = image_with_marks(tmp_path, keep=12)
-    config = tiny_config("detect", steps=1, validations=1, start="starter", width=16, depth=3)
+    config = tiny_request("detect", steps=1, validations=1, start="starter", width=16, depth=3)
     train_run(config, data, tmp_path / "run")
     (parent,) = recorded_parents(tmp_path / "run")
     assert parent.path == "starter"
@@ -108,30 +107,16 @@ def test_a_run_from_a_relative_path_is_resumed_from_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = image_with_marks(tmp_path, keep=12)
-    train_run(tiny_config("detect", steps=2, validations=1), data, tmp_path / "parent")
+    train_run(tiny_request("detect", steps=2, validations=1), data, tmp_path / "parent")
     child = tmp_path / "child"
     monkeypatch.chdir(tmp_path)
-    train_run(tiny_config("detect", steps=2, validations=1, start="parent"), data, child)
+    train_run(tiny_request("detect", steps=2, validations=1, start="parent"), data, child)
     (child / "model.pt").unlink()  # as if it had been killed before its first checkpoint
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    again = tiny_config("detect", steps=2, validations=1, start="../parent")
+    again = tiny_request("detect", steps=2, validations=1, start="../parent")
     train_run(again, data, child)
     assert (child / "model.pt").exists()
-
-
-def test_the_model_to_start_from_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, config = image_with_marks(tmp_path, keep=12), tiny_config("detect", steps=2, validations=1)
-    train_run(config, data, tmp_path / "parent")
-    loaded: list[Path | str] = []
-
-    def watched(name: Path | str) -> Checkpoint:
-        loaded.append(name)
-        return load_model(name)
-
-    monkeypatch.setattr("sparseshot.training.starting.load_model", watched)
-    train_run(replace(config, start=str(tmp_path / "parent")), data, tmp_path / "child")
-    assert loaded == [str(tmp_path / "parent")]
 
 
 def test_two_slides_may_have_one_name(tmp_path: Path) -> None:

@@ -18,18 +18,18 @@ from torch import nn
 from sparseshot.errors import CheckpointError, InputError, OutputError, TrainingWarning
 from sparseshot.losses import LOSSES, make_loss
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.crops import CropSource
 from sparseshot.training.evaluation import evaluate
+from sparseshot.training.held_out import prepare
 from sparseshot.training.logs import RunLog, numbers_of, read_log
 from sparseshot.training.loop import train
-from sparseshot.training.prepare import prepare
 
 
-def run(config: TrainConfig, folder: Path, network: nn.Module | None = None) -> Checkpoint:
+def run(config: TrainSettings, folder: Path, network: nn.Module | None = None) -> Checkpoint:
     canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
     return train(config, canvases, held_out, folder, network=network)
 
@@ -65,7 +65,7 @@ import torch
 from sparseshot.losses import make_loss
 from sparseshot.training import loop
 from tests.training.blobs import marked_blobs, tiny_config
-from sparseshot.training.prepare import prepare
+from sparseshot.training.held_out import prepare
 learn = loop._Run.learn
 def slowly(self, batch, *, watch):
     time.sleep(0.1)
@@ -108,7 +108,7 @@ from pathlib import Path
 import torch
 from sparseshot.training import loop
 from sparseshot.models.device import make_fabric
-from sparseshot.training.prepare import prepare
+from sparseshot.training.held_out import prepare
 from tests.training.blobs import marked_blobs, tiny_config
 learn, steps = loop._Run.learn, []
 def recorded(self, batch, *, watch):
@@ -357,14 +357,14 @@ def test_a_checkpoint_cannot_run_code(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_bad_settings_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="task is 'paint'; there are auto, segment, detect"):
+    with pytest.raises(InputError, match="task is 'paint'; there are segment, detect"):
         tiny_config("paint")
     with pytest.raises(InputError, match="not a multiple of the stride 8; take 64"):
         tiny_config("detect", crop_px=70)
     with pytest.raises(InputError, match="steps is -1"):
         tiny_config(steps=-1)
-    with pytest.raises(InputError, match="only train_run resolves"):
-        run(tiny_config(steps=0), tmp_path)
+    with pytest.raises(InputError, match="steps is 0"):
+        tiny_config(steps=0)
 
 
 @pytest.mark.filterwarnings("ignore:the estimated share")  # so short a training swings

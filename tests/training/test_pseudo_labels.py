@@ -8,7 +8,7 @@ import pytest
 import shapely
 from PIL import Image
 from scipy.spatial import cKDTree
-from tests.training.blobs import blobs, saying, tiny_config
+from tests.training.blobs import blobs, saying, tiny_config, tiny_request
 from tests.training.test_known_network import DarkestOfEight
 from torch import nn
 
@@ -18,7 +18,7 @@ from sparseshot.models.labelling import REJECTED
 from sparseshot.training import pseudo_labels
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.canvas import BlockCache
-from sparseshot.training.prepare import make_canvas
+from sparseshot.training.held_out import make_canvas
 from sparseshot.training.pseudo_labels import find_pseudo_labels, kept_pseudo_labels, with_pseudo_labels
 from sparseshot.training.runs import train_run
 
@@ -81,9 +81,9 @@ def test_a_run_keeps_them_for_when_it_resumes(tmp_path: Path, monkeypatch: pytes
     Image.fromarray(item.slide.thumbnail(192)).save(tmp_path / "a.png")
     item.marks.write(tmp_path / "a.geojson")
     data = TrainingData(pairs=((tmp_path / "a.png", tmp_path / "a.geojson"),), mpp=0.5)
-    parent = tiny_config("detect", steps=30, validations=1)
+    parent = tiny_request("detect", steps=30, validations=1)
     trained = train_run(parent, data, tmp_path / "parent")
-    child = tiny_config("detect", steps=2, validations=1, start=str(tmp_path / "parent"))
+    child = tiny_request("detect", steps=2, validations=1, start=str(tmp_path / "parent"))
     said: list[str] = []
     train_run(child, data, tmp_path / "child", report=saying(said))
     slides, _ = data.load()

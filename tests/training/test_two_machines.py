@@ -20,14 +20,14 @@ from pathlib import Path
 from sparseshot.training import runs
 from sparseshot.training.annotated import TrainingData
 from sparseshot.models.device import make_fabric
-from tests.training.blobs import saying, tiny_config
+from tests.training.blobs import saying, tiny_request
 fabric, said, folder = make_fabric("32", device="cpu"), [], Path(sys.argv[1])
 def timed(*_):
     time.sleep(3)  # as long as the other process may start later
     return 3 + fabric.global_rank
 runs.steps_in = timed
 data = TrainingData(pairs=((folder / "0.png", folder / "0.geojson"),), mpp=0.25)
-config = tiny_config("auto", steps=0, mpp=0.25)
+config = tiny_request(None, steps=None, mpp=0.25)
 model = runs.train_run(config, data, folder / "run", minutes=1, fabric=fabric, report=saying(said))
 assert model.step == model.config.steps == 3
 (folder / f"rank {fabric.global_rank}.txt").write_text(" ".join(said))

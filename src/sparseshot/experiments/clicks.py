@@ -1,6 +1,5 @@
 """The price in clicks: a simulated annotator marks, trains and corrects."""
 
-import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -19,15 +18,17 @@ from sparseshot.experiments.results import RUN, RunFile
 from sparseshot.files import make_folder, read_as, replacing, write_json
 from sparseshot.images import Box, Grid, open_slide
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import SCRATCH, TrainConfig
+from sparseshot.models.config import STARTER, TrainSettings
+from sparseshot.models.model_files import load_start
 from sparseshot.prediction.model import Model
-from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.evaluation import evaluate
+from sparseshot.training.held_out import prepare
+from sparseshot.training.lineage import MarkChanges, Start
 from sparseshot.training.loop import train
-from sparseshot.training.prepare import prepare
 from sparseshot.training.pseudo_labels import find_pseudo_labels, with_pseudo_labels
-from sparseshot.training.starting import continue_run, rate_for, steps_for
-from sparseshot.work.run_files import CONFIG, MODEL, ROUNDS
+from sparseshot.training.recipe import TrainRequest, resolve
+from sparseshot.work.run_files import MODEL, ROUNDS
 
 FIRST_CLICKS = 20
 _GROWTH = 3
@@ -62,7 +63,7 @@ def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint,
             random = np.random.default_rng([run.seed, number])
             given = Opportunity(Model.load(checkpoint, device="cpu"), budget - annotation.clicks, random)
             annotation = spend(annotation, run.method.policy, given)
-        config = _config(run, checkpoint, annotation.marks - before)
+        config = _settings(run, annotation, checkpoint, annotation.marks - before)
         before = annotation.marks
         place = folder / ROUNDS / str(number)
         if number == 0:
@@ -73,20 +74,21 @@ def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint,
     return checkpoint, records
 
 
-def _config(run: Run, parent: Checkpoint | None, new_marks: int) -> TrainConfig:
-    config = run.config()
-    if parent is not None:
-        return continue_run(replace(config, start=str(parent.path)), parent, new_marks)
-    from_scratch = config.start == SCRATCH
-    return replace(
-        config,
-        steps=config.steps or steps_for(new_marks, from_scratch=from_scratch),
-        learning_rate=config.learning_rate or rate_for(new_marks, from_scratch=from_scratch),
-    )
+def _settings(run: Run, annotation: Annotation, parent: Checkpoint | None, new_marks: int) -> TrainSettings:
+    """Return the settings of a round: as of any run from the same start."""
+    config, marks = run.config(), [item.marks for item in annotation.slides]
+    if parent is None:
+        model = load_start(config.start or STARTER, run.task)
+        start = None if model is None else Start(model)
+    else:
+        config = replace(config, start=str(parent.path))
+        start = Start(parent, changes=MarkChanges(new=new_marks))
+    recipe, _ = resolve(TrainRequest(config, TrainingData(run.subject.dataset)), marks, start)
+    return recipe.settings
 
 
 def _round(
-    config: TrainConfig,
+    config: TrainSettings,
     parent: Checkpoint | None,
     annotation: Annotation,
     test: Sequence[AnnotatedSlide],
@@ -113,7 +115,7 @@ def _round(
     return checkpoint, record
 
 
-def take_first_round(run: Run, config: TrainConfig, folder: Path) -> None:
+def take_first_round(run: Run, config: TrainSettings, folder: Path) -> None:
     """Copy the first round of a run on the same data that differs only in the policy, if there is one."""
     own = folder / ROUNDS / "0"
     if own.exists():
@@ -124,7 +126,7 @@ def take_first_round(run: Run, config: TrainConfig, folder: Path) -> None:
         theirs = read_as(other.parents[1] / RUN, RunFile)
         if (theirs.run.subject, theirs.files) != (run.subject, run.subject.fingerprint()):
             continue
-        if json.loads((other / CONFIG).read_text()) == json.loads(config.to_json()):
+        if Checkpoint.load(other / MODEL).config == config:
             temporary = own.with_name("0.part")
             shutil.rmtree(temporary, ignore_errors=True)
             shutil.copytree(other, temporary)

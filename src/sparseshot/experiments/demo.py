@@ -36,7 +36,7 @@ from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import Measuring, Model, predict_slide, read_prediction
 from sparseshot.terminal import Begin, no_progress
-from sparseshot.training import TrainingData, train_run
+from sparseshot.training import train_run
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.work import Event
 from sparseshot.work.run_files import LOG
@@ -223,8 +223,8 @@ def find_on_slide(run: Run, root: Path, folder: Path) -> dict[str, Any]:
     """
     start = time.perf_counter()
     demo = DemoFolder.open(root)
-    data = TrainingData(pairs=((demo.slide, demo.marks),))
-    checkpoint = train_run(run.config(), data, folder)
+    request = run.request(root)
+    checkpoint = train_run(request.config, request.data, folder)
     trained = time.perf_counter()
     reports: list[Event] = []
     with open_slide(demo.slide) as slide:

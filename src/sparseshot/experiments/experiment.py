@@ -12,11 +12,10 @@ from typing import Any
 from sparseshot.datasets import dataset_info, load_dataset
 from sparseshot.datasets.layout import find_layout
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainConfig, make_config
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData, open_samples
 from sparseshot.training.pairs import pairs_in_csv
-from sparseshot.training.rounds import WeakSupervision
-from sparseshot.training.runs import make_config
+from sparseshot.training.recipe import TrainRequest, WeakSupervision
 
 HEADLINE = (0.3, 1.0, 0.1, 0.6)
 """Fractions that run first, so that a part of an experiment is already informative."""
@@ -169,6 +168,8 @@ class Subject:
 
     def source(self, root: Path | None, *, fraction: float, seed: int) -> TrainingData:
         """Return the training data of a run."""
+        if self.dataset == SYNTHETIC and root is not None:  # of the demo, which has marked a part of it
+            return TrainingData(pairs=((root / "slide.tif", root / "marks.geojson"),))
         marks: dict[str, Any] = {"fraction": fraction, "seed": seed, "marking": self.marking}
         if self.own is None:
             return TrainingData(dataset=self.dataset, root=root, **marks)
@@ -252,12 +253,17 @@ class Run:
                 **self.method.settings,
                 "task": self.task,
                 "loss": self.method.loss,
-                "loss_options": self.method.options,
-                "classes": self.subject.classes,
+                "loss_options": self.method.options or None,
+                "classes": self.subject.classes or None,
                 "negative_classes": self.subject.negative_classes,
                 "seed": self.seed,
             },
         )
+
+    def request(self, root: Path | None) -> TrainRequest:
+        """Return what its training is asked to do, on data sets in a folder."""
+        data = self.subject.source(root, fraction=self.fraction, seed=self.seed)
+        return TrainRequest(self.config(), data, self.method.weak)
 
 
 @dataclass(frozen=True)

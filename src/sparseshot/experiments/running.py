@@ -1,6 +1,5 @@
 """Run the missing runs of an experiment, each in a process of its own."""
 
-import json
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -27,8 +26,9 @@ from sparseshot.experiments.results import (
 from sparseshot.files import locked, make_folder, read_as, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
 from sparseshot.training.logs import read_log
-from sparseshot.training.runs import with_choices_of
-from sparseshot.work.run_files import CONFIG, LOG, ROUNDS, SOURCE
+from sparseshot.training.recipe import read_run
+from sparseshot.work.folder import difference
+from sparseshot.work.run_files import LOG, ROUNDS
 
 _REPORT_SECONDS = 1.0  # between two reads of the logs, which take a while in long runs
 
@@ -68,7 +68,7 @@ def run_experiment(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs is {jobs}; give at least 1, or leave it out")
     files = {run.subject: run.subject.fingerprint() for run in runs}
-    missing = [run for run in runs if not is_finished(run, out, files[run.subject])]
+    missing = [run for run in runs if not is_finished(run, out, files[run.subject], root and root.resolve())]
     for subject in dict.fromkeys(run.subject for run in missing):
         subject.check_data(root)
     plan = plan_path(out, experiment.name)
@@ -135,48 +135,45 @@ def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
     return [run for run in runs if not patterns or any(fnmatchcase(run.name, p) for p in patterns)]
 
 
-def is_finished(run: Run, out: Path, files: Mapping[str, str]) -> bool:
+def is_finished(run: Run, out: Path, files: Mapping[str, str], root: Path | None = None) -> bool:
     """Return whether a run is finished; one of the same name with other settings or data is an error.
 
     Args:
         run: the run.
         out: folder of plans and runs.
         files: hashes of the user's files, see :meth:`Subject.fingerprint`.
+        root: folder of the data sets.
     """
     folder = run_folder(out, run.name)
-    changes: list[str] = []
-    if (folder / CONFIG).is_file():
-        recorded = read_as(folder / CONFIG, dict[str, Any])
-        changes += _changes(recorded, json.loads(with_choices_of(folder, run.config()).to_json()))
-    begun = any((folder / name).exists() for name in (SOURCE, METRICS, ROUNDS))
-    if begun and (folder / RUN).is_file():
+    recipe = read_run(folder)
+    changes = ""
+    if recipe is not None:
+        request, there = run.request(root), recipe.request.data
+        data = replace(request.data, root=there.root, pairs=there.pairs)  # data may have moved
+        changes = recipe.difference(replace(request, data=data), files)
+    begun = any((folder / name).exists() for name in (METRICS, ROUNDS))
+    if not changes and begun and (folder / RUN).is_file():
         before = read_as(folder / RUN, RunFile)
-        changes += _changes(_beyond_config(before.run), _beyond_config(run))
-        if run.method.policy:  # only its rounds have a configuration in a file
-            changes += _changes(*(json.loads(each.config().to_json()) for each in (before.run, run)))
         changed = [file for file, digest in files.items() if before.files.get(file, digest) != digest]
-        changes += [f"another content of {file}" for file in changed]
+        changes = difference(_essence(before.run), _essence(run))
+        changes = changes or ", ".join(f"another content of {file}" for file in changed)
     if changes:
-        raise OutputError(
-            folder, f"holds a run with {', '.join(changes)}; choose another --out, or delete the folder"
-        )
+        raise OutputError(folder, f"holds a run with {changes}; choose another --out, or delete the folder")
     return Result.read(run, out).state == "done"
 
 
-def _beyond_config(run: Run) -> dict[str, Any]:
-    """Return the settings of a run that neither its name, its configuration nor its files contain."""
-    method, own = run.method, run.subject.own
+def _essence(run: Run) -> dict[str, Any]:
+    """Return what decides a run, without titles."""
+    own, method = run.subject.own, run.method
     tau = {"tau": method.tau} if method.rounds > 1 else {}
     data = {} if own is None else {"mpp": own.mpp, "exhaustive_class": own.exhaustive_class}
-    return {"rounds": method.rounds, "policy": method.policy} | tau | data
-
-
-def _changes(recorded: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{key} {recorded.get(key)!r} instead of {value!r}"
-        for key, value in asked.items()
-        if recorded.get(key) != value
-    ]
+    return {
+        **vars(run.config()),
+        "policy": method.policy,
+        "rounds": method.rounds,
+        **tau,
+        **data,
+    }
 
 
 def _command(folder: Path) -> Sequence[str]:

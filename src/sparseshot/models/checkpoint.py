@@ -17,7 +17,8 @@ from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.metrics import Evidence, Interval, ScoreHistogram
 from sparseshot.metrics.operating_point.histogram import BINS
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
+from sparseshot.models.labelling import Labelling
 
 _FORMAT = "sparseshot checkpoint"
 _VERSION = 1
@@ -59,7 +60,7 @@ class Checkpoint:
         path: the file it was read from, for error messages.
     """
 
-    config: TrainConfig
+    config: TrainSettings
     weights: dict[str, Tensor]
     step: int
     threshold: float | None = None
@@ -78,6 +79,17 @@ class Checkpoint:
     def mpp(self) -> float:
         """Resolution it works at, µm/px."""
         return self.config.mpp
+
+    def has_classes(self, names: tuple[str, ...]) -> bool:
+        """Return whether its last layer serves classes.
+
+        One that finds cells of any kind, as the starter does, also serves to begin with one class, and the
+        reverse.
+        """
+        any_cell = Labelling().names
+        return self.classes == names or (
+            len(self.classes) == len(names) == 1 and any_cell in {self.classes, names}
+        )
 
     def network(self, network: nn.Module | None = None) -> nn.Module:
         """Return the network with these weights, in evaluation mode; a custom network has to be passed in."""
@@ -152,7 +164,7 @@ class Checkpoint:
         if content["threshold"] is not None and not 0 <= content["threshold"] <= 1:
             raise CheckpointError(path, f"is damaged: threshold is {content['threshold']}")
         try:
-            config = TrainConfig.from_json(content["config"], source=path)
+            config = TrainSettings.from_json(content["config"], source=path)
         except FormatError as error:
             raise CheckpointError(path, error.problem) from error
         values = {name: content[name] for name in _TYPES if name != "config"}

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args
 
-from sparseshot.errors import FormatError, InputError
+from sparseshot.errors import FormatError, InputError, unknown_name
+from sparseshot.files import read_toml
 from sparseshot.losses import make_loss
 from sparseshot.models.device import Precision
 from sparseshot.models.labelling import Labelling
@@ -24,7 +25,7 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "stride": (1, 64),
         "mark_reach": (0, 0.5),
         "kind_features": (0, 64),
-        "steps": (0, 10**9),
+        "steps": (1, 10**9),
         "batch": (1, 10**5),
         "crop_px": (1, 2**14),
         "learning_rate": (0, 1),
@@ -41,6 +42,8 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
 )
 """Lowest and highest values that make sense."""
 
+TaskName = Literal["segment", "detect"]
+
 STARTER, SCRATCH = "starter", "scratch"
 STARTER_NAMES = {STARTER: "detect", f"{STARTER}-outlines": "segment"}
 """Names of the starters on the command line, and their tasks."""
@@ -48,100 +51,101 @@ STARTER_NAMES = {STARTER: "detect", f"{STARTER}-outlines": "segment"}
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Everything that decides a training run besides its images and marks.
+    """What somebody asks of a training run, besides its images and marks; None: the run chooses.
 
     The defaults serve every data set and both tasks; they were tuned on TNBC alone.
 
     Attributes:
-        task: ``segment`` (outlines), ``detect`` (places), or ``auto``: chosen by the marks.
+        task: ``segment`` (outlines) or ``detect`` (places); None: chosen by the marks.
         start: weights to start from: ``starter``, learned from synthetic tissue; ``scratch``, random ones;
-            or the path of a run or a model file, kept absolute.
+            or the path of a run or a model file, kept absolute; None: the starter, if its network has the
+            size of the run's.
         loss: a name of :data:`sparseshot.losses.LOSSES`.
-        loss_options: arguments of that loss.
-        classes: classes to learn; empty: every mark is "a cell".
+        loss_options: arguments of that loss; None: chosen by the start.
+        classes: classes to learn; empty: every mark is "a cell"; None: the only class of the marks, if there
+            is one.
         negative_classes: classes whose marks are certain negatives.
-        colors: of the classes in results, as ``#rrggbb``; empty: those of the marks, or a palette.
-        mpp: working resolution, µm/px.
+        colors: of the classes in results, as ``#rrggbb``; empty: a palette; None: those of the marks.
+        mpp: working resolution, µm/px; None: that of the run that it starts from, or 0.5.
         width: channels of the network's first level.
         depth: number of halvings of the U-Net.
         stride: pixels per grid cell of the detector.
         mark_reach: how far over its border a grid cell of the detector also learns a mark, in grid cells.
         sizes: predict the size of cells too (detector).
-        kind_features: features for the kind of a cell that the network gives; 0: those of the start.
-        kinds: kinds that the network's own head tells apart; empty: those of the start.
-        steps: optimiser steps; 0: chosen by the start and the number of marks.
+        kind_features: features for the kind of a cell that the network gives; None: those of the start.
+        kinds: kinds that the network's own head tells apart; None: those of the start.
+        steps: optimiser steps; None: chosen by the start and the number of marks.
         batch: crops per step, over all processes.
         crop_px: side of a crop in working pixels.
-        learning_rate: highest rate of the one-cycle schedule; 0: chosen by the start.
+        learning_rate: highest rate of the one-cycle schedule; None: chosen by start and marks.
         weight_decay: of AdamW.
         near_marks: share of crops that hold a mark; the others are anywhere in tissue.
         stain_jitter: strength of the stain augmentation.
         mark_radius_um: radius of a mark without outline.
-        radius_um: distance within which a detector keeps one detection; 0: chosen by the marks of own slides,
-            3 µm on benchmark sets.
+        radius_um: distance within which a detector keeps one detection; 0: 3 µm; None: chosen by the marks of
+            own slides, 3 µm on benchmark sets.
         seed: of weights, crops and everything else random.
-        validations: number of validations on held-out marks.
+        validations: number of validations on held-out marks; None: 3, or 1 where a run goes on.
         checkpoint_every: steps between checkpoints.
         log_every: steps between lines of the log.
         precision: ``auto``, ``32`` or ``bf16``.
     """
 
-    task: Literal["auto", "segment", "detect"] = "auto"
-    start: str = STARTER
+    task: TaskName | None = None
+    start: str | None = None
     loss: str = "adaptive"
-    loss_options: Mapping[str, Any] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
+    loss_options: Mapping[str, Any] | None = None
+    classes: tuple[str, ...] | None = None
     negative_classes: tuple[str, ...] = ()
-    colors: tuple[str, ...] = ()
-    mpp: float = 0.5
+    colors: tuple[str, ...] | None = None
+    mpp: float | None = None
     width: int = 16
     depth: int = 3
     stride: int = 8
     mark_reach: float = 0.5
     sizes: bool = False
-    kind_features: int = 0
-    kinds: tuple[str, ...] = ()
-    steps: int = 0
+    kind_features: int | None = None
+    kinds: tuple[str, ...] | None = None
+    steps: int | None = None
     batch: int = 8
     crop_px: int = 128
-    learning_rate: float = 0.0
+    learning_rate: float | None = None
     weight_decay: float = 1e-2
     near_marks: float = 0.5
     stain_jitter: float = 0.25
     mark_radius_um: float = 3.0
-    radius_um: float = 0.0
+    radius_um: float | None = None
     seed: int = 0
-    validations: int = 3
+    validations: int | None = None
     checkpoint_every: int = 100
     log_every: int = 10
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
         self._check_types()
-        if self.task not in {"auto", *TASKS}:
-            raise InputError(f"task is {self.task!r}; there are auto, {', '.join(TASKS)}")
+        if self.task is not None and self.task not in TASKS:
+            raise InputError(f"task is {self.task!r}; there are {', '.join(TASKS)}")
         if self.precision not in get_args(Precision):
             raise InputError(f"precision is {self.precision!r}; there are auto, 32, bf16")
         for name, (lowest, highest) in _RANGES.items():
-            if not lowest <= getattr(self, name) <= highest:
-                raise InputError(
-                    f"{name} is {getattr(self, name)}; it must be at least {lowest:g}, at most {highest:g}"
-                )
-        if self.start not in {SCRATCH, *STARTER_NAMES}:  # a run may be resumed from another folder
-            object.__setattr__(self, "start", os.path.normpath(Path(self.start).absolute()))
-        make_loss(self.loss, self.loss_options)  # fails here, before any image is loaded
-        object.__setattr__(self, "loss_options", MappingProxyType(dict(self.loss_options)))
-        for name in ("classes", "negative_classes", "colors", "kinds"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            value = getattr(self, name)
+            if value is not None and not lowest <= value <= highest:
+                raise InputError(f"{name} is {value}; it must be at least {lowest:g}, at most {highest:g}")
+        if self.start not in {None, SCRATCH, *STARTER_NAMES}:  # a run may be resumed from another folder
+            object.__setattr__(self, "start", os.path.normpath(Path(str(self.start)).absolute()))
+        make_loss(self.loss, self.loss_options or {})  # fails here, before any image is loaded
+        for name, kind in (("loss_options", dict), *dict.fromkeys(_NAMES, tuple).items()):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, kind(value))
         if self.colors and len(self.colors) != len(self.labelling.names):
             raise InputError(
                 f"{len(self.colors)} colors for {len(self.labelling.names)} classes; give one for each"
             )
-        if self.kinds and not self.kind_features:
+        if self.kinds and self.kind_features == 0:
             raise InputError("kinds are told apart by features, and kind_features is 0; give at least 1")
-        if not all(re.fullmatch("#[0-9a-fA-F]{6}", color) for color in self.colors):
-            raise InputError(f"colors are {list(self.colors)}; write each as #rrggbb")
-        stride = 1 if self.task == "auto" else self.make_task().stride
+        if not all(re.fullmatch("#[0-9a-fA-F]{6}", color) for color in self.colors or ()):
+            raise InputError(f"colors are {list(self.colors or ())}; write each as #rrggbb")
+        stride = 1 if self.task is None else _task_of(self).stride
         if self.crop_px % stride:
             raise InputError(
                 f"crop_px is {self.crop_px}, not a multiple of the stride {stride}; "
@@ -150,9 +154,11 @@ class TrainConfig:
 
     def _check_types(self) -> None:
         """Check settings that come from a TOML file or a checkpoint, against the types of the defaults."""
-        for item in fields(self):
+        for item in fields(TrainSettings):
             value = getattr(self, item.name)
-            default = {} if item.default is MISSING else item.default
+            if value is None and item.name in OPEN and type(self) is TrainConfig:
+                continue
+            default = item.default if item.default_factory is MISSING else item.default_factory()
             kinds: tuple[type, ...] = {float: (int, float), tuple: (list, tuple), dict: (Mapping,)}.get(
                 type(default), (type(default),)
             )
@@ -165,19 +171,35 @@ class TrainConfig:
     @property
     def labelling(self) -> Labelling:
         """Targets of the classes."""
-        return Labelling(self.classes, self.negative_classes)
+        return Labelling(self.classes or (), self.negative_classes)
+
+
+@dataclass(frozen=True)
+class TrainSettings(TrainConfig):
+    """A configuration with nothing left open; a model keeps the one it was trained with."""
+
+    task: TaskName = "detect"
+    start: str = SCRATCH
+    loss_options: Mapping[str, Any] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    colors: tuple[str, ...] = ()
+    mpp: float = 0.5
+    kind_features: int = 0
+    kinds: tuple[str, ...] = ()
+    steps: int = 300
+    learning_rate: float = 3e-3
+    radius_um: float = 0.0
+    validations: int = 3
 
     def make_task(self) -> Task:
         """Return the task."""
-        if self.task == "auto":
-            raise InputError(f"task is auto, which only train_run resolves; choose {' or '.join(TASKS)}")
-        kind = TASKS[self.task]
-        own = {item.name: getattr(self, item.name) for item in fields(kind) if item.name != "out_channels"}
-        return kind(out_channels=self.labelling.out_channels, **own)
+        return _task_of(self)
 
     def to_json(self) -> str:
-        """Return the configuration as JSON, one setting a line."""
-        return json.dumps(vars(self) | {"loss_options": dict(self.loss_options)}, indent=1)
+        """Return the settings as JSON, one a line; version 0.2 knew no kinds."""
+        later = ("kind_features", "kinds")
+        values = {name: value for name, value in vars(self).items() if value or name not in later}
+        return json.dumps(values, indent=1)
 
     @classmethod
     def from_json(cls, text: str, *, source: Path | str) -> Self:
@@ -190,6 +212,18 @@ class TrainConfig:
             return cls(**values)
         except (ValueError, TypeError, RecursionError) as error:
             raise FormatError(source, f"is not a valid configuration ({error})") from error
+
+
+def _task_of(config: TrainConfig) -> Task:
+    kind = TASKS[str(config.task)]
+    own = {item.name: getattr(config, item.name) for item in fields(kind) if item.name != "out_channels"}
+    given = {name: value for name, value in own.items() if value is not None}
+    return kind(out_channels=config.labelling.out_channels, **given)
+
+
+_NAMES = ("classes", "negative_classes", "colors", "kinds")
+OPEN = tuple(item.name for item in fields(TrainConfig) if item.default is None)
+"""Settings that a run chooses where they are not given."""
 
 
 _AS_IN_PAPER = {"start": SCRATCH, "mark_reach": 0.0}
@@ -211,3 +245,17 @@ PROFILES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """The defaults; and two that start with random weights and one grid cell a mark, as the paper does: minutes
 on two CPU cores, or full size, a GPU's afternoon."""
+
+
+def make_config(profile: str, file: Path | None, settings: Mapping[str, Any]) -> TrainConfig:
+    """Return a configuration: settings override the TOML file, which overrides the profile."""
+    if profile not in PROFILES:
+        raise InputError(unknown_name("profile", profile, PROFILES))
+    values = dict(PROFILES[profile])
+    if file is not None:
+        values |= read_toml(file)
+    known = [item.name for item in fields(TrainConfig)]
+    for name in values:
+        if name not in known:
+            raise InputError(f"{file or profile}: {unknown_name('setting', name, known)}")
+    return TrainConfig(**{**values, **settings})

@@ -9,7 +9,7 @@ from torch import Tensor
 from sparseshot.errors import CheckpointError
 from sparseshot.files import replacing
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import STARTER_NAMES, TrainConfig
+from sparseshot.models.config import SCRATCH, STARTER, STARTER_NAMES, TrainSettings
 from sparseshot.work.run_files import MODEL
 
 _VERSION = "1"
@@ -24,6 +24,27 @@ def load_model(name: Path | str) -> Checkpoint:
     if path.suffix == ".safetensors":
         return load_starter("", path=path)
     return Checkpoint.load(path / MODEL if path.is_dir() else path)
+
+
+def load_start(start: str, task: str) -> Checkpoint | None:
+    """Load the model that a run starts from; None for random weights."""
+    check_start(start)
+    if start == SCRATCH:
+        return None
+    return load_starter(task) if start == STARTER else load_model(start)
+
+
+def check_start(start: str | None) -> None:
+    """Raise if the model to start from is gone."""
+    if start in {None, SCRATCH, *STARTER_NAMES}:
+        return
+    path = Path(str(start))
+    if not path.exists():
+        raise CheckpointError(
+            path, "there is no such run or model to start from; if it was deleted, start from another"
+        )
+    if path.is_dir() and not (path / MODEL).exists():
+        raise CheckpointError(path, f"has no {MODEL} to start from; finish its training first")
 
 
 def load_starter(task: str, *, path: Path | None = None) -> Checkpoint:
@@ -44,7 +65,7 @@ def load_starter(task: str, *, path: Path | None = None) -> Checkpoint:
             f"{_FORMAT} {_VERSION}); install sparseshot again",
         )
     checkpoint = Checkpoint(
-        TrainConfig.from_json(metadata["config"], source=path),
+        TrainSettings.from_json(metadata["config"], source=path),
         weights,
         int(metadata["step"]),
         threshold=float(metadata["threshold"]),

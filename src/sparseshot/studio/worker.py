@@ -18,7 +18,7 @@ import torch
 
 from sparseshot.cells import read_cells
 from sparseshot.errors import OutputError, SlideError, SparseshotError
-from sparseshot.files import locked, read_as, read_json, write_json
+from sparseshot.files import locked, read_as, write_json
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import STARTER, TrainConfig
 from sparseshot.models.finder import LOWEST_SCORE
@@ -46,12 +46,10 @@ from sparseshot.studio.rehearsal import rehearse
 from sparseshot.studio.slide_results import SlideResult
 from sparseshot.studio.suggesting import Superseded, write_next
 from sparseshot.training.annotated import TrainingData
-from sparseshot.training.logs import read_log
 from sparseshot.training.mark_checks import task_of_marks
-from sparseshot.training.runs import run_data, train_run
-from sparseshot.training.starting import steps_for, steps_in
+from sparseshot.training.recipe import run_data
+from sparseshot.training.runs import train_run
 from sparseshot.work import Event
-from sparseshot.work.run_files import CONFIG, LOG
 
 _NICE = 10
 _WATCH_S = 0.3
@@ -111,16 +109,16 @@ class Worker:
                 self.state = replace(self.state, stage=stage, message=message, **changes)
                 write_json(self.folder / STATE, self.state)
 
+    def _report(self, event: Event) -> None:
+        if event.total:
+            self._publish("training", f"step {event.done} of {event.total}", share=event.share)
+
     def _watch(self) -> None:
-        """Report the progress of training, and end the process when asked to stop."""
+        """End the process when asked to stop."""
         while not self._ended.is_set():
             if (self.folder / STOP).exists():
                 self._publish("stopped", "stopped")
                 os._exit(0)  # every file is written whole, and a run resumes from its last checkpoint
-            config, log = self.folder / RUN / CONFIG, read_log(self.folder / RUN / LOG)
-            if self.state.stage == "training" and config.is_file() and log:
-                steps, step = int(read_json(config)["steps"]), int(log[-1]["step"])
-                self._publish("training", f"step {step} of {steps}", share=min(1.0, step / steps))
             self._ended.wait(_WATCH_S)
 
     def _train(self) -> Checkpoint:
@@ -135,22 +133,17 @@ class Worker:
         config = TrainConfig(
             task=task,
             start=self.job.start if _task_of(self.job.start) == task else STARTER,
-            classes=classes if len(classes) > 1 else (),
+            classes=classes if len(classes) > 1 else None,
             negative_classes=labelling.negative,
-            steps=self.job.steps,
+            steps=self.job.steps or None,
             log_every=_LOG_STEPS,
             validations=1,
         )
         self._publish("training", "reading the marks")
-        if (self.folder / RUN / CONFIG).is_file():  # it is resumed
-            config = replace(config, steps=int(read_json(self.folder / RUN / CONFIG)["steps"]))
-        elif not config.steps and config.start == STARTER:
-            marks = sum(len(config.labelling.positives(cells)) for cells in tables)
-            steps = min(steps_for(marks, from_scratch=False), steps_in(_LONGEST_MINUTES, config))
-            config = replace(config, steps=steps)
         mpps = tuple(self.project.entry(path.stem).mpp for _, path in pairs)
         data = TrainingData(pairs=pairs, mpp=mpps[0] if len(set(mpps)) == 1 else mpps)
-        return train_run(config, data, self.folder / RUN)
+        most_minutes = _LONGEST_MINUTES if config.start == STARTER else None
+        return train_run(config, data, self.folder / RUN, most_minutes=most_minutes, report=self._report)
 
     def _predict(self, checkpoint: Checkpoint) -> None:
         """Predict the part in view, then its slide, then the others; leave out what cannot be read."""

@@ -17,7 +17,7 @@ from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import read_json
 from sparseshot.images import Box, Slide, TissueMask, open_slide, tissue_mask
 from sparseshot.images.fingerprint import file_fingerprint
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import Region, look_at
 from sparseshot.training.mark_checks import marks_on, without_suggestions
@@ -48,7 +48,7 @@ class AnnotatedSlide:
     def look_at(
         self,
         network: nn.Module,
-        config: TrainConfig,
+        config: TrainSettings,
         *,
         threshold: float,
         box: Box | None = None,

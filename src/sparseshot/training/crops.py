@@ -13,7 +13,7 @@ from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.images.readahead import work_ahead
 from sparseshot.models.color import draw_stain_jitter
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.models.task import Points
 from sparseshot.training.canvas import BlockCache, Canvas
 
@@ -68,7 +68,7 @@ class CropBatch:
 class CropSource:
     """Draws crops from canvases, as the configuration of a run states."""
 
-    def __init__(self, canvases: Sequence[Canvas], config: TrainConfig) -> None:
+    def __init__(self, canvases: Sequence[Canvas], config: TrainSettings) -> None:
         if not canvases:
             raise InputError("no images to train on; give at least one")
         self._canvases, self._config, self._task = canvases, config, config.make_task()

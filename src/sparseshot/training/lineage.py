@@ -10,16 +10,33 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells, read_cells, write_cells
-from sparseshot.errors import CheckpointError, FormatError
+from sparseshot.errors import FormatError
 from sparseshot.files import read_json
 from sparseshot.models.checkpoint import Checkpoint, fingerprint
-from sparseshot.models.config import SCRATCH, STARTER_NAMES, TrainConfig
+from sparseshot.models.config import STARTER_NAMES
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.mark_checks import class_of
-from sparseshot.work.run_files import LAST, MARKS, MODEL, SOURCE
+from sparseshot.work.folder import RECIPE
+from sparseshot.work.run_files import MARKS, SOURCE
 
 _SAME_CELL_UM = 3.0
 """How far a mark may have moved and still be that of the same cell."""
+
+
+class Start(NamedTuple):
+    """The model that a run starts from.
+
+    Attributes:
+        model: its weights and settings.
+        parents: the model, then those that it came from itself.
+        is_run: a run on own slides, rather than a starter or a lone model file.
+        changes: how the marks differ from those the run learned from; None if it kept none.
+    """
+
+    model: Checkpoint
+    parents: "tuple[Parent, ...]" = ()
+    is_run: bool = False
+    changes: "MarkChanges | None" = None
 
 
 class Parent(NamedTuple):
@@ -29,39 +46,33 @@ class Parent(NamedTuple):
     fingerprint: str
 
 
-def check_parent(config: TrainConfig, folder: Path) -> None:
-    """Raise before anything is loaded if the model to start from is gone, unless it is no longer needed."""
-    known = config.start in {SCRATCH, *STARTER_NAMES}
-    if known or (folder / LAST).exists() or (folder / MODEL).exists():
-        return
-    path = Path(config.start)
-    if not path.exists():
-        raise CheckpointError(
-            path, "there is no such run or model to start from; if it was deleted, start from another"
-        )
-    if path.is_dir() and not (path / MODEL).exists():
-        raise CheckpointError(path, f"has no {MODEL} to start from; finish its training first")
+def start_of(model: Checkpoint, name: str, slides: Sequence[AnnotatedSlide] | None) -> Start:
+    """Return what a run starts from.
 
-
-def parents_of(start: Checkpoint | None, config: TrainConfig) -> list[Parent]:
-    """Return the model that a run starts from, then the parents of that one, as they are recorded there."""
-    if start is None:
-        return []
-    if config.start in STARTER_NAMES:
-        return [Parent(config.start, fingerprint(start))]
-    own = Parent(str(start.path.absolute()), fingerprint(start))
-    return [own, *recorded_parents(start.path.parent)]
+    Args:
+        model: its weights.
+        name: path, or name of a starter.
+        slides: the user's own, with the marks to learn; None for a benchmark set.
+    """
+    if name in STARTER_NAMES:
+        return Start(model, (Parent(name, fingerprint(model)),))
+    run = model.path.parent
+    parents = (Parent(str(model.path.absolute()), fingerprint(model)), *recorded_parents(run))
+    if slides is None or not any((run / file).is_file() for file in (RECIPE, SOURCE)):
+        return Start(model, parents)
+    return Start(model, parents, is_run=True, changes=changes_since_parent(run, slides))
 
 
 def recorded_parents(run: Path) -> list[Parent]:
     """Return the parents that a run has recorded; none if an earlier version trained it."""
-    path = run / SOURCE
-    if not path.is_file():
+    path = next((run / name for name in (RECIPE, SOURCE) if (run / name).is_file()), None)
+    if path is None:
         return []
-    source = read_json(path)
+    content = read_json(path)
     try:
-        return [Parent(str(each["path"]), str(each["fingerprint"])) for each in source.get("parents", [])]
-    except (AttributeError, KeyError, TypeError) as error:
+        rows = [each.values() if isinstance(each, dict) else each for each in content.get("parents", [])]
+        return [Parent(str(place), str(digest)) for place, digest in rows]
+    except (AttributeError, TypeError, ValueError) as error:
         raise FormatError(path, f"its parents cannot be understood ({error!r})") from error
 
 

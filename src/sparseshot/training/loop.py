@@ -12,21 +12,22 @@ import torch.nn.functional as F
 from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
-from sparseshot.files import make_folder, read_text, replacing
+from sparseshot.files import make_folder
 from sparseshot.losses import EmaTeacher, Hints, make_loss
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.color import jittered_network_input
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.models.device import make_fabric
+from sparseshot.models.model_files import load_start
 from sparseshot.models.task import kind_loss
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.crops import CropBatch, CropSource
 from sparseshot.training.exclusion_watch import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, gather_evidence
 from sparseshot.training.logs import RunLog, progress_note
-from sparseshot.training.starting import begin_from, find_start, rate_for
 from sparseshot.work import Event, Report, ignore
-from sparseshot.work.run_files import BEST, CONFIG, LAST, MODEL
+from sparseshot.work.folder import difference
+from sparseshot.work.run_files import BEST, LAST, MODEL
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -37,7 +38,7 @@ _HOLD_WEIGHT = 0.1
 
 
 def train(
-    config: TrainConfig,
+    config: TrainSettings,
     canvases: Sequence[Canvas],
     held_out: Sequence[HeldOut],
     folder: Path,
@@ -54,7 +55,7 @@ def train(
         canvases: to learn from.
         held_out: marks that choose the threshold and the best checkpoint.
         folder: of the run; it resumes from its last checkpoint, a finished one is only loaded.
-        start: the model that the configuration names, if it is loaded already.
+        start: a model to start from instead of the one that the configuration names.
         network: a custom one, ``(N, 3, H, W)`` to the task's channels; None for the task's.
         fabric: a custom one, for other machines and strategies.
         report: receives an event of the stage ``training`` with each line of the log.
@@ -66,22 +67,18 @@ def train(
             f"a batch of {config.batch} cannot be shared by {fabric.world_size} processes; make it a multiple"
         )
     main = fabric.is_global_zero
-    if main:
-        claim(folder, config)
-    fabric.barrier()
+    make_folder(folder)
     if (folder / MODEL).exists():
-        return Checkpoint.load(folder / MODEL)
-
-    if not config.steps:
-        raise InputError("steps is 0, which only train_run resolves; give a number of steps")
-    resumed = (folder / LAST).exists()
-    if resumed or network is not None:
+        return _of_this_run(folder / MODEL, config)
+    last = _of_this_run(folder / LAST, config) if (folder / LAST).exists() else None
+    if last is not None or network is not None:
         start = None
     elif start is None:
-        start, _ = find_start(config)
+        start = load_start(config.start, config.task)
     run = _Run(config, start, network, fabric)
-    if resumed:
-        run.resume(folder / LAST)
+    if last is not None:
+        run.resume(last)
+    fabric.barrier()
     share = config.batch // fabric.world_size
     items = range(fabric.global_rank * share, (fabric.global_rank + 1) * share)
     source = CropSource(canvases, config)
@@ -113,7 +110,7 @@ class _Run:
     """The state of a run."""
 
     def __init__(
-        self, config: TrainConfig, start: Checkpoint | None, network: nn.Module | None, fabric: "Fabric"
+        self, config: TrainSettings, start: Checkpoint | None, network: nn.Module | None, fabric: "Fabric"
     ) -> None:
         torch.manual_seed(config.seed)
         self.config = config
@@ -123,7 +120,7 @@ class _Run:
         module = network or self.task.network()
         if start is not None:
             begin_from(start, module, config)
-        rate = config.learning_rate or rate_for(0, from_scratch=start is None)
+        rate = config.learning_rate or 3e-3  # an early version left it open
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in its stub
         optimizer = torch.optim.AdamW(module.parameters(), lr=rate, weight_decay=config.weight_decay)
         total = config.steps + 1
@@ -233,9 +230,8 @@ class _Run:
         }
         return Checkpoint(self.config, self.module.state_dict(), self.step, state=state)
 
-    def resume(self, path: Path) -> None:
+    def resume(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint; a CheckpointError if it does not fit."""
-        checkpoint = Checkpoint.load(path)
         try:
             self.module.load_state_dict(checkpoint.weights)
             self.optimizer.load_state_dict(checkpoint.state["optimizer"])
@@ -247,25 +243,30 @@ class _Run:
         except Exception as error:  # torch raises many kinds for a damaged state
             writer = checkpoint.versions.get("sparseshot", "unknown")
             raise CheckpointError(
-                path,
+                checkpoint.path,
                 "does not fit this network and loss; resume with the network it was begun with and the "
                 f"sparseshot that wrote it ({writer}), or begin anew in another folder",
             ) from error
         self.step = checkpoint.step
 
 
-def claim(folder: Path, config: TrainConfig) -> None:
-    """Write the configuration of a run, or check that the existing run has the same."""
-    make_folder(folder)
-    path = folder / CONFIG
-    if path.exists():
-        old = TrainConfig.from_json(read_text(path), source=path)
-        if old != config:
-            names = [n for n in vars(config) if getattr(old, n) != getattr(config, n)]
-            changes = ", ".join(f"{n} {getattr(old, n)!r} instead of {getattr(config, n)!r}" for n in names)
-            raise OutputError(
-                folder, f"holds a run with another configuration ({changes}); choose another folder"
-            )
-        return
-    with replacing(path) as temporary:
-        temporary.write_text(config.to_json())
+def begin_from(start: Checkpoint, network: nn.Module, config: TrainSettings) -> None:
+    """Copy the weights of a model; a last layer of other classes stays random."""
+    own, same_classes = network.state_dict(), start.has_classes(config.labelling.names)
+    kept = {
+        name: weight
+        for name, weight in start.weights.items()
+        if name in own and own[name].shape == weight.shape and (same_classes or not name.startswith("head."))
+    }
+    network.load_state_dict(own | kept)
+
+
+def _of_this_run(path: Path, config: TrainSettings) -> Checkpoint:
+    """Load a checkpoint; raise if another configuration made it."""
+    checkpoint = Checkpoint.load(path)
+    if checkpoint.config != config:
+        changes = difference(vars(checkpoint.config), vars(config))
+        raise OutputError(
+            path.parent, f"holds a run with another configuration ({changes}); choose another folder"
+        )
+    return checkpoint

@@ -1,8 +1,11 @@
-"""Confident predictions of the model that a run continues, learned as cells.
+"""Predictions that are learned as marks.
 
-People who correct a model mark the cells it missed and reject its false predictions. Then only its errors
-are labelled, and it unlearns the cells that it found. So for each certain negative outside reviewed regions,
-two confident predictions that nobody rejected become marks.
+In a run that goes on, confident predictions of the model that it continues. People who correct a
+model mark the cells it missed and reject its false predictions. Then only its errors are labelled, and it
+unlearns the cells that it found. So for each certain negative outside reviewed regions, two confident
+predictions that nobody rejected become marks.
+
+In weak supervision, as in the paper's table 1, those of the round before.
 """
 
 from collections.abc import Sequence
@@ -12,16 +15,19 @@ from pathlib import Path
 import numpy as np
 import shapely
 from numpy.typing import NDArray
+from torch import nn
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.near import is_inside, is_near
+from sparseshot.errors import InputError
 from sparseshot.images import Grid
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.inference import CONTEXT_PX
 from sparseshot.training.annotated import AnnotatedSlide
-from sparseshot.training.prepare import squares_around
+from sparseshot.training.canvas import BlockCache
+from sparseshot.training.held_out import LARGEST_WHOLE_PX, make_canvas, squares_around
 
 PER_NEGATIVE = 2
 LEAST_SCORE = 0.9
@@ -31,7 +37,7 @@ _SQUARE_PX, _MOST_SQUARES = 256, 48
 
 
 def find_pseudo_labels(
-    parent: Checkpoint, slides: Sequence[AnnotatedSlide], config: TrainConfig
+    parent: Checkpoint, slides: Sequence[AnnotatedSlide], config: TrainSettings
 ) -> list[Cells]:
     """Return confident predictions on each slide; none in segmentation, or where there are no negatives.
 
@@ -69,7 +75,7 @@ def find_pseudo_labels(
 
 
 def with_pseudo_labels(
-    slides: Sequence[AnnotatedSlide], found: Sequence[Cells], config: TrainConfig
+    slides: Sequence[AnnotatedSlide], found: Sequence[Cells], config: TrainSettings
 ) -> list[AnnotatedSlide]:
     """Return slides with predictions among their marks.
 
@@ -99,7 +105,7 @@ def kept_pseudo_labels(folder: Path, slides: Sequence[AnnotatedSlide]) -> list[C
     return [read_cells(file) if file.is_file() else nothing for file in files]
 
 
-def _negatives_outside_regions(marks: Cells, config: TrainConfig) -> NDArray[np.float64]:
+def _negatives_outside_regions(marks: Cells, config: TrainSettings) -> NDArray[np.float64]:
     xy = config.labelling.negatives(marks).xy
     outside: NDArray[np.float64] = xy[~is_inside(xy, marks.regions)]
     return outside
@@ -111,8 +117,32 @@ def _unlabelled(cells: Cells, marks: Cells) -> NDArray[np.bool_]:
     return ~(is_marked | is_inside(cells.xy, marks.regions))
 
 
-def _certain(cells: Cells, item: AnnotatedSlide, config: TrainConfig) -> Cells:
+def _certain(cells: Cells, item: AnnotatedSlide, config: TrainSettings) -> Cells:
     grid, half = Grid.over(item.slide, config.mpp), config.make_task().stride / 2
     middle = grid.from_level0(cells.xy) + 0.5  # a location is read at the pixel after its middle
     corners = np.hstack([grid.to_level0(middle - half), grid.to_level0(middle + half)])
     return replace(cells, mpp=item.marks.mpp, regions=shapely.box(*corners.T))
+
+
+def promoted(
+    item: AnnotatedSlide, network: nn.Module, config: TrainSettings, *, tau: float
+) -> AnnotatedSlide:
+    """Return the slide with the model's confident predictions added to its marks."""
+    canvas, task = make_canvas(item, config), config.make_task()
+    grid = canvas.grid
+    if grid.width * grid.height > LARGEST_WHOLE_PX:
+        raise InputError(
+            f"{item.slide.name} is too large for rounds of weak supervision; cut regions out of it"
+        )
+    label = canvas.cut(grid.box, BlockCache(0)).label
+    region = item.look_at(network, config, threshold=tau, halo_px=0)
+    more = region.finder.confident(region.window, region.parts, label)
+    if not task.paints_marks:
+        # A mark is one point of the label map; a detection beside it is the same cell.
+        radius = MATCH_RADIUS_UM / grid.mpp
+        more = more[~is_near(grid.from_level0(more.xy), canvas.points.xy, radius=radius)]
+    marks, more = (
+        replace(each, id=None, score=None, measurements={}, kind=None) for each in (item.marks, more)
+    )
+    more = replace(more, mpp=marks.mpp, colors=None)
+    return replace(item, marks=Cells.concatenate([marks, more]))

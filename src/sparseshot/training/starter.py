@@ -19,13 +19,13 @@ from sparseshot.errors import InputError
 from sparseshot.files import locked
 from sparseshot.images import open_slide
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import SCRATCH, TrainConfig
+from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.model_files import load_starter, save_starter
 from sparseshot.training.annotated import AnnotatedSlide, open_samples
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.evaluation import evaluate
+from sparseshot.training.held_out import make_canvas, whole
 from sparseshot.training.loop import train
-from sparseshot.training.prepare import make_canvas, whole
 from sparseshot.work import Report, ignore
 
 KINDS = ("lymphocyte", "tumour", "stromal")
@@ -78,7 +78,7 @@ def make_starter(
     left_out = {dataset_info(name).name for name in without}
     if unknown := sorted(left_out - set(REAL_SETS)):
         raise InputError(f"{unknown[0]} is not learned from; --without takes {', '.join(REAL_SETS)}")
-    config = TrainConfig(
+    config = TrainSettings(
         task=task,  # type: ignore[arg-type]  # checked there
         start=SCRATCH,
         loss="ce",
@@ -86,7 +86,7 @@ def make_starter(
         kind_features=64,
         kinds=KINDS,
         steps=steps,
-        learning_rate=0.0 if start is None else _RATE_GOING_ON,
+        learning_rate=TrainSettings.learning_rate if start is None else _RATE_GOING_ON,
         seed=seed,
         near_marks=0.0,
         mark_radius_um=2.0,
@@ -138,7 +138,7 @@ def _scaled(name: str, root: Path | None) -> Iterable[AnnotatedSlide]:
             yield AnnotatedSlide(slide, replace(sample.cells, mpp=slide.mpp))
 
 
-def _canvases(items: Iterable[AnnotatedSlide], config: TrainConfig, share: float) -> list[Canvas]:
+def _canvases(items: Iterable[AnnotatedSlide], config: TrainSettings, share: float) -> list[Canvas]:
     """Return canvases that together get a share of the crops."""
     canvases = [make_canvas(item, config, kinds=config.kinds, unsure_um=_UNSURE_UM) for item in items]
     area = sum(canvas.area_px for canvas in canvases)

@@ -2,8 +2,7 @@
 
 ::
 
-    config.json    the configuration, complete
-    source.json    images, marks, rounds and parents; which settings were given
+    recipe.json    what was asked for and what is done; config.json and source.json before version 0.3
     marks/         the marks as they were when the run began
     last.pt        checkpoint that a killed run resumes from
     best.pt        best weights so far

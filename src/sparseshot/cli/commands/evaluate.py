@@ -51,7 +51,8 @@ def evaluate(
     from sparseshot.datasets import load_dataset
     from sparseshot.training.annotated import AnnotatedSlide, TrainingData, open_samples
     from sparseshot.training.pairs import find_pairs
-    from sparseshot.training.runs import evaluate_run, run_data
+    from sparseshot.training.recipe import run_data
+    from sparseshot.training.runs import evaluate_run
 
     shown: list[AnnotatedSlide] = []
     if slide:

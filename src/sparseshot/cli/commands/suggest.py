@@ -54,8 +54,7 @@ def suggest(
     from sparseshot.prediction.slides import find_slides
     from sparseshot.terminal import progress_bars
     from sparseshot.training.lineage import marks_by_slide
-    from sparseshot.training.runs import run_data
-    from sparseshot.work.run_files import SOURCE
+    from sparseshot.training.recipe import read_run, run_data
 
     model = Model.load(run, device=device)
     opened = [open_slide(path, mpp=mpp, force_mpp=force_mpp) for path in find_slides(slides)]
@@ -67,7 +66,7 @@ def suggest(
             raise InputError(f"{folder} holds no prediction; give the folder of one slide")
         predicted[str(manifest.identity["slide"]["name"])] = folder
     learned = []
-    if not is_starter and not ((run if run.is_dir() else run.parent) / SOURCE).is_file():
+    if not is_starter and read_run(run if run.is_dir() else run.parent) is None:
         complain("warning", f"{run} does not record its marks, so what is unlike them is unknown")
     elif not is_starter:
         try:

@@ -93,16 +93,18 @@ def train(
     if steps is not None and minutes is not None:
         raise InputError("--steps and --minutes both say how long to train; give one of them")
     parent = None if from_ in {None, "starter", "scratch"} else Path(str(from_))
+    from sparseshot.work.folder import RECIPE
     from sparseshot.work.run_files import CONFIG, LOG, MODEL
 
-    begun = (out / CONFIG).exists()  # then it may no longer need its parent
+    begun = any((out / name).exists() for name in (RECIPE, CONFIG))  # then it may no longer need its parent
     options.check_paths(None if begun else parent, root, *(slide or []), *(marks or []), pairs, config)
+    from sparseshot.models.config import make_config
     from sparseshot.models.device import make_fabric
     from sparseshot.training.annotated import TrainingData
     from sparseshot.training.logs import numbers_of, read_log
     from sparseshot.training.pairs import find_pairs
-    from sparseshot.training.rounds import WeakSupervision
-    from sparseshot.training.runs import make_config, train_run
+    from sparseshot.training.recipe import WeakSupervision
+    from sparseshot.training.runs import train_run
 
     settings: dict[str, Any] = {
         "task": task,
