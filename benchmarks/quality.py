@@ -163,7 +163,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    for (name, task), model in product(TASKS, ("starter", "trained")):
+    for model, (name, task) in product(("starter", "trained"), TASKS):
         file = given.folder / f"{name} {task} {model}.json"
         if not file.exists():
             images, threshold = look(name, task, model, given.root, given.folder)

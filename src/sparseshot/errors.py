@@ -86,6 +86,15 @@ class TrainingWarning(SparseshotWarning):
     """Training goes wrong."""
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "mark"), counted(1200, "mark")
+    ('1 mark', '1,200 marks')
+    """
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def unknown_name(kind: str, name: object, known: Iterable[str]) -> str:
     """Return the message for a name that is none of the known ones, with the closest of them as a hint.
 

@@ -1,6 +1,7 @@
 """Where to mark next."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,12 +47,14 @@ def test_regions_are_spread_over_slides_and_apart(model: Model) -> None:
 def test_nothing_is_suggested_in_exhaustive_regions(model: Model) -> None:
     slide, cells = named("a")
     half = shapely.box(0, 0, 512, 256)
-    marks = {"a": Cells(cells.xy[:50], mpp=0.5, regions=[half])}
-    for each in suggest_regions(model, [slide], regions=6, side_um=SIDE_UM, marks=marks):
+    marked = AnnotatedSlide(slide, Cells(cells.xy[:50], mpp=0.5, regions=[half]))
+    for each in suggest_regions(model, [slide], regions=6, side_um=SIDE_UM, learned=[marked]):
         assert not each.region.intersection(half).area
-    everything = {"a": Cells([[1, 1]], mpp=0.5, regions=[shapely.box(0, 0, 512, 512)])}
+    everything = replace(marked, marks=Cells([[1, 1]], mpp=0.5, regions=[shapely.box(0, 0, 512, 512)]))
     with pytest.raises(InputError, match="no tissue is left"):
-        suggest_regions(model, [slide], side_um=SIDE_UM, marks=everything)
+        suggest_regions(model, [slide], side_um=SIDE_UM, learned=[everything])
+    other, _ = named("a", seed=1)  # another slide of that name has other regions
+    assert suggest_regions(model, [other], regions=2, side_um=SIDE_UM, learned=[everything])
 
 
 def test_what_is_unlike_the_marks_comes_first(model: Model) -> None:

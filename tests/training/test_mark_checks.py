@@ -12,6 +12,8 @@ from sparseshot.cells import Cells
 from sparseshot.errors import InputError, SparseshotWarning, TrainingWarning
 from sparseshot.training.annotated import TrainingData
 
+ON_GLASS = np.array([[1000.0 + 10 * k, 1000.0] for k in range(40)])
+
 
 @pytest.fixture
 def glassy(tmp_path: Path) -> tuple[Path, np.ndarray[Any, Any]]:
@@ -45,14 +47,14 @@ def test_marks_on_glass_are_refused_with_the_likely_cause(
 def test_some_marks_on_glass_are_a_warning_and_become_tissue(glassy: tuple[Path, Any]) -> None:
     slide, xy = glassy
     file = slide.with_suffix(".geojson")
-    xy[:12] = [1000, 1000]
+    xy[:12] = ON_GLASS[:12]
     Cells(xy).write(file)
     with pytest.warns(TrainingWarning, match=r"12 of 40 marks lie on glass of a\.png; they are learned"):
         ((item,), _) = TrainingData(pairs=((slide, file),), mpp=0.5).load()
     assert item.tissue is not None
     assert item.tissue.contains(xy).all()
     assert not item.tissue.contains(np.array([[1000.0, 1500.0]])).any()
-    xy[:] = [1000, 1000]
+    xy[:] = ON_GLASS
     Cells(xy).write(file)
     with pytest.warns(TrainingWarning, match="40 of 40 marks lie on glass.*marks of another slide"):
         TrainingData(pairs=((slide, file),), mpp=0.5).load()
@@ -64,7 +66,7 @@ def test_some_marks_on_glass_are_a_warning_and_become_tissue(glassy: tuple[Path,
 def test_marks_of_what_is_no_cell_may_be_on_glass(glassy: tuple[Path, Any]) -> None:
     slide, xy = glassy
     file = slide.with_suffix(".geojson")
-    xy[:30] = [1000, 1000]
+    xy[:30] = ON_GLASS[:30]
     Cells(xy, classes=("tumour", "Artefact"), label=[1] * 30 + [0] * 10).write(file)
     TrainingData(pairs=((slide, file),), mpp=0.5).load()
 

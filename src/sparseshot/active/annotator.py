@@ -13,8 +13,8 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.active.looking import RegionScout
 from sparseshot.active.review import add_review, is_rejected, review_region
+from sparseshot.active.scout import RegionScout
 from sparseshot.active.suggestions import NothingLeftError, suggest_regions
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, unknown_name
@@ -136,8 +136,7 @@ def _review(annotation: Annotation, given: Opportunity) -> Annotation:
                 given.model,
                 [item.slide for item in annotation.slides],
                 regions=max(_FEWEST_REGIONS, given.clicks // 2),
-                marks={item.slide.name: item.marks for item in annotation.slides},
-                learned=[item for item in annotation.slides if len(item.marks)],
+                learned=annotation.slides,
                 side_um=given.side_um,
                 candidates=max(_CANDIDATES, given.clicks // 2),
                 seed=int(given.random.integers(2**31)),

@@ -12,12 +12,13 @@ import shapely
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from sparseshot.active.looking import Look, RegionScout, decision_doubts
+from sparseshot.active.scout import Look, RegionScout, decision_doubts
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
 from sparseshot.files import write_json
 from sparseshot.images import Box, Grid, Slide, TileGrid, tissue_mask
+from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.labelling import SUGGESTED
 from sparseshot.prediction.export import read_shards
@@ -82,7 +83,6 @@ def suggest_regions(
     slides: Sequence[Slide],
     *,
     regions: int = 20,
-    marks: Mapping[str, Cells] | None = None,
     learned: Sequence[AnnotatedSlide] = (),
     found: Mapping[str, Path] | None = None,
     side_um: float = SIDE_UM,
@@ -101,8 +101,8 @@ def suggest_regions(
         model: the model.
         slides: to choose from, each with a name of its own.
         regions: number of regions.
-        marks: known marks, by the name of the slide; inside their exhaustive regions nothing is suggested.
-        learned: slides with the marks that the model has learned from, to know what is unlike them.
+        learned: slides with the marks that the model has learned from, to know what is unlike them; inside
+            their exhaustive regions nothing is suggested. A slide is recognised by its content.
         found: folders of finished predictions, by the name of the slide; of such a slide the network looks
             only at the squares in which most cells are uncertain, and at as many others.
         side_um: side of a region.
@@ -117,11 +117,16 @@ def suggest_regions(
         raise InputError(f"{count} slides are named {name}; suggest regions on them one after the other")
     if regions < 1 or candidates < regions:
         raise InputError(f"{regions} regions of {candidates} candidates; give 1 or more, and more candidates")
-    marks, random = marks or {}, np.random.default_rng(seed)
+    random = np.random.default_rng(seed)
+    contents = [slide_fingerprint(item.slide) for item in learned]
+    marks = [
+        next((item.marks for item, own in zip(learned, contents, strict=True) if own == content), None)
+        for content in map(slide_fingerprint, slides)
+    ]
     scouts = [RegionScout(model, slide, side_um, tissue_mask(slide)) for slide in slides]
     squares = [
-        _squares(scout, marks.get(slide.name), (found or {}).get(slide.name), random, most=5 * regions)
-        for scout, slide in zip(scouts, slides, strict=True)
+        _squares(scout, own, (found or {}).get(scout.slide.name), random, most=5 * regions)
+        for scout, own in zip(scouts, marks, strict=True)
     ]
     total = sum(map(len, squares))
     if not total:
@@ -141,7 +146,7 @@ def suggest_regions(
     for index, (scout, own) in enumerate(zip(scouts, shares, strict=True)):
         for box in own:
             look = scout.look(box)
-            seen.append(_candidate(index, box, look, marks.get(slides[index].name), rare))
+            seen.append(_candidate(index, box, look, marks[index], rare))
             done += 1
             report(done, everything)
     return _chosen(seen, known, slides, [scout.frame.grid for scout in scouts], regions)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import gaussian_filter, zoom
 
-from sparseshot.active.looking import decision_doubts
+from sparseshot.active.scout import decision_doubts
 from sparseshot.compiled import compiled
 from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.slide_tiles import TILE_PX

@@ -12,7 +12,7 @@ import numpy as np
 import shapely
 
 from sparseshot.cells import Cells, read_cells
-from sparseshot.errors import DataNotFoundError, InputError, SparseshotError
+from sparseshot.errors import DataNotFoundError, InputError, SparseshotError, counted
 from sparseshot.images import TissueMask, tissue_mask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.checkpoint import Checkpoint
@@ -65,7 +65,7 @@ class Studio:
     def results(self, slide: str) -> dict[str, str]:
         """Return the ids and names of what was found on a slide, the latest run first."""
         runs = {
-            f"r{job.number}": f"run {job.number}, {job.marks:,} marks"
+            f"r{job.number}": f"run {job.number}, {counted(job.marks, 'mark')}"
             for job, _ in self.jobs.history()
             if self.jobs.result(job.number, slide).version
         }

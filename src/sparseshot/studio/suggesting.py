@@ -57,7 +57,6 @@ def write_next(
     predicted = {
         name: found[each] for name, each in names.items() if each in found and is_finished(found[each])
     }
-    paths = {_path(slides[each]) for each in names.values()}
 
     def report(*_: int) -> None:
         if not is_wanted():
@@ -70,7 +69,6 @@ def write_next(
             [slides[each] for each in names.values()],
             regions=_REGIONS,
             candidates=_CANDIDATES,
-            marks={item.slide.name: item.marks for item in marked if _path(item.slide) in paths},
             learned=marked,
             found=predicted,
             report=report,
@@ -81,10 +79,6 @@ def write_next(
         write_json(folder / SUGGESTIONS, NextRegions(problem=str(error)))
     except Superseded:
         return
-
-
-def _path(slide: Slide) -> Path | None:
-    return getattr(slide, "path", None)
 
 
 def read_next(folder: Path) -> NextRegions | None:

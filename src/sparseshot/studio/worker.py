@@ -17,7 +17,7 @@ from select import select
 import torch
 
 from sparseshot.cells import read_cells
-from sparseshot.errors import OutputError, SlideError, SparseshotError
+from sparseshot.errors import OutputError, SlideError, SparseshotError, counted
 from sparseshot.files import locked, read_as, write_json
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import STARTER, TrainConfig
@@ -87,10 +87,12 @@ class Worker:
             try:
                 checkpoint = self._train()
                 self._predict(checkpoint)
-                said = "; ".join([f"{self.job.marks:,} marks", *self.left_out.values()])
+                said = "; ".join([counted(self.job.marks, "mark"), *self.left_out.values()])
                 self._publish("done", said, share=1.0)
             except Superseded:
-                self._publish("done", f"{self.job.marks:,} marks; a newer run began before all was predicted")
+                self._publish(
+                    "done", f"{counted(self.job.marks, 'mark')}; a newer run began before all was predicted"
+                )
             except (SparseshotError, OSError) as error:
                 self._publish("failed", str(error))
             except Exception as error:

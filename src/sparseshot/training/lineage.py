@@ -144,11 +144,6 @@ def changes_since(before: Cells, after: Cells) -> MarkChanges:
     return MarkChanges(len(after) - len(pairs), len(before) - len(pairs), moved, renamed)
 
 
-def marks_by_slide(slides: Iterable[AnnotatedSlide]) -> dict[str, Cells]:
-    """Return the marks of slides by slide name."""
-    return _by_name((item.slide.name, item.marks) for item in slides)
-
-
 def _by_name(tables: Iterable[tuple[str, Cells]]) -> dict[str, Cells]:
     """Return tables by name; the second of one name, which is of another slide, has a number too."""
     named: dict[str, Cells] = {}

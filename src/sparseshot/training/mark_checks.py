@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells
-from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.errors import InputError, TrainingWarning, counted
 from sparseshot.images import Slide, TissueMask
 from sparseshot.images.pixel_size import SAME_MPP
 from sparseshot.models.labelling import NEGATIVE, SUGGESTED, Labelling
@@ -71,7 +71,7 @@ def marks_on(slide: Slide, marks: Cells, file: object, tissue: TissueMask) -> Ce
     beside = ~shapely.intersects(marks.regions, shapely.box(0, 0, width, height))
     if beside.any():
         number = int(beside.sum())
-        what = "1 exhaustive region lies" if number == 1 else f"{number:,} exhaustive regions lie"
+        what = counted(number, "exhaustive region") + (" lies" if number == 1 else " lie")
         _warn(f"{file}: {what} {where}, left out")
         notes = None if marks.region_notes is None else marks.region_notes[~beside]
         marks = replace(marks, regions=marks.regions[~beside], region_notes=notes)
@@ -123,7 +123,7 @@ def _warn(message: str) -> None:
 
 
 def _marks(count: int, total: int) -> str:
-    return f"{count:,} of {total:,} marks " + ("lies" if count == 1 else "lie")
+    return f"{count:,} of {counted(total, 'mark')} " + ("lies" if count == 1 else "lie")
 
 
 def check_marks(tables: Sequence[Cells], labelling: Labelling) -> None:
@@ -213,9 +213,11 @@ def task_of_marks(tables: Sequence[Cells]) -> tuple[Literal["segment", "detect"]
         0 if cells.outline is None else int((~shapely.is_missing(cells.outline)).sum()) for cells in tables
     )
     if outlined == 0:
-        return "detect", f"all {total:,} marks are points"
+        return "detect", "the only mark is a point" if total == 1 else f"all {total:,} marks are points"
     if outlined < total / 2:
         return "detect", f"{total - outlined:,} of {total:,} marks are points"
+    if total == 1:
+        return "segment", "the only mark is an outline"
     return "segment", f"{outlined:,} of {total:,} marks are outlines"
 
 
@@ -307,6 +309,4 @@ def describe_classes(labelling: Labelling, tables: Sequence[Cells], *, own_marks
 
 
 def _listed(counts: dict[str, int]) -> str:
-    return ", ".join(
-        f"{name} ({count:,} {'mark' if count == 1 else 'marks'})" for name, count in counts.items()
-    )
+    return ", ".join(f"{name} ({counted(count, 'mark')})" for name, count in counts.items())

@@ -9,7 +9,7 @@ from typer import Argument, Option
 from sparseshot.cli import options
 from sparseshot.cli.app import app
 from sparseshot.cli.output import echo, print_json, print_table
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, counted
 
 if TYPE_CHECKING:
     from sparseshot.training.evaluation import Evaluation
@@ -83,10 +83,6 @@ def evaluate(
         _show(result)
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
 def _show(result: "Evaluation") -> None:
     from sparseshot.models.tasks import TASKS
 
@@ -99,9 +95,9 @@ def _show(result: "Evaluation") -> None:
             )
             interval = "–" if math.isnan(score.low) else f"{score.low:.3f}–{score.high:.3f}"
             rows.append((at, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall))
-    where = "on " if not result.regions else f"in {_counted(result.regions, 'exhaustive region')} of "
+    where = "on " if not result.regions else f"in {counted(result.regions, 'exhaustive region')} of "
     what = "recall" if result.sparse else name
-    echo(f"{what} {where}{_counted(result.images, 'image')} with {_counted(result.cells, 'cell')}")
+    echo(f"{what} {where}{counted(result.images, 'image')} with {counted(result.cells, 'cell')}")
     if result.sparse:
         print_table(("at", "threshold", "recall"), [(row[0], row[1], row[-1]) for row in rows[:-1]])
         return

@@ -53,7 +53,6 @@ def suggest(
     from sparseshot.prediction.recipe import safe_name
     from sparseshot.prediction.slides import find_slides
     from sparseshot.terminal import progress_bars
-    from sparseshot.training.lineage import marks_by_slide
     from sparseshot.training.recipe import read_run, run_data
 
     model = Model.load(run, device=device)
@@ -79,7 +78,6 @@ def suggest(
             model,
             opened,
             regions=regions,
-            marks=marks_by_slide(learned),
             learned=learned,
             found=predicted,
             side_um=side_um,

@@ -8,7 +8,7 @@ from typer import Option
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import complain, echo, print_json
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, counted
 from sparseshot.terminal import shown_events
 
 
@@ -152,7 +152,7 @@ def train(
         complain(
             "warning",
             f"the best threshold is uncertain, between {evidence.interval.low:.2f} and "
-            f"{evidence.interval.high:.2f} with 90 % confidence, from {evidence.marks:,} marks; "
+            f"{evidence.interval.high:.2f} with 90 % confidence, from {counted(evidence.marks, 'mark')}; "
             "mark more cells, in other places",
         )
     if as_json:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_inside
+from sparseshot.errors import counted
 from sparseshot.metrics.curves import mark_scores, scored_hits
 from sparseshot.metrics.intervals import Interval
 from sparseshot.metrics.operating_point.histogram import THRESHOLDS, ScoreHistogram
@@ -205,7 +206,7 @@ class ExpectedQuality:
 
     def sentence(self) -> str:
         """Return the expected quality, and the evidence for it, in words."""
-        basis = "1 held-out mark" if self.marks == 1 else f"{self.marks:,} held-out marks"
+        basis = counted(self.marks, "held-out mark")
         text = f"about {self.recall.shown()} of the cells are found"
         if self.precision is None or self.f1 is None:
             return (
@@ -214,7 +215,7 @@ class ExpectedQuality:
         f1 = f"{self.f1.value:.2f} ({self.f1.low:.2f}–{self.f1.high:.2f})"
         return (
             f"{text}, and {self.precision.shown()} of what is found are cells; expected F1 {f1}; from "
-            f"{basis}, and {self.certain:,} predictions in exhaustive regions"
+            f"{basis}, and {counted(self.certain, 'prediction')} in exhaustive regions"
         )
 
 
