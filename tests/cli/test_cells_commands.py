@@ -101,3 +101,12 @@ def test_a_latin_1_terminal(tmp_path: Path) -> None:
     assert "µm".encode("latin-1") in ran.stdout
     ran = subprocess.run([*command, "--json"], env=latin, capture_output=True, check=True)
     assert json.loads(ran.stdout.decode())["classes"] == {"病 α": 2}
+
+
+def test_a_target_of_no_format_is_refused_before_anything_is_read(
+    marks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sparseshot.cells.read_cells", None)
+    assert main(["convert", str(marks), str(tmp_path / "a.xlsx")]) == 2
+    assert main(["subset", str(marks), str(tmp_path / "a.xlsx"), "--fraction", "0.5"]) == 2
+    assert capsys.readouterr().err.count("no format has this ending") == 2

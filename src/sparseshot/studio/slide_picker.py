@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from nicegui import run, ui
 
-from sparseshot.errors import SparseshotError
+from sparseshot.errors import SparseshotError, counted
 from sparseshot.studio.project import needs_mpp
 from sparseshot.studio.studio import Studio
 
@@ -38,7 +38,7 @@ def _card(studio: Studio, slide: str, *, is_shown: bool) -> None:
             return
         about = ui.label(facts).classes("studio-small")
         marks = studio.book.count([slide])
-        ui.label("1 mark" if marks == 1 else f"{marks:,} marks").classes("studio-small")
+        ui.label(counted(marks, "mark")).classes("studio-small")
 
         async def add_tissue() -> None:
             with suppress(SparseshotError, OSError):

@@ -5,7 +5,7 @@ from typing import Any
 
 from nicegui import run, ui
 
-from sparseshot.errors import SparseshotError
+from sparseshot.errors import SparseshotError, counted
 from sparseshot.metrics import ExpectedQuality
 from sparseshot.studio.jobs import ENDED, LEARNING, Job, State
 from sparseshot.studio.studio import Studio
@@ -46,7 +46,7 @@ def advice(marks: int, learned: int, stage: str) -> str:
 
 
 def _marks(count: int) -> str:
-    return "1 mark" if count == 1 else f"{count:,} marks"
+    return counted(count, "mark")
 
 
 class LearnPanel:

@@ -351,3 +351,16 @@ def test_text_in_latin_1_names_the_cure(tmp_path: Path) -> None:
     (tmp_path / "cells.csv").write_bytes("x,y,class\n1,2,Gewebestück\n".encode("latin-1"))
     with pytest.raises(FormatError, match="save it in UTF-8"):
         read_cells(tmp_path / "cells.csv")
+
+
+def test_labels_of_instances_are_not_classes(tmp_path: Path) -> None:
+    rows = [f"{k},{k},{k + 1}" for k in range(2000)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,y,label", *rows]))
+    with pytest.warns(RepairWarning, match="2,000 classes that are a different number in each row taken for"):
+        cells = read_cells(tmp_path / "a.csv")
+    assert cells.classes == ("cell",)
+    assert cells.id is not None
+    assert cells.id.tolist() == list(range(1, 2001))
+    (tmp_path / "b.csv").write_text("\n".join(["x,y,label", *(f"{row}x" for row in rows)]))
+    with pytest.raises(FormatError, match=r"has 2,000 classes, as '1x' and '2000x'; .* Are they ids"):
+        read_cells(tmp_path / "b.csv")

@@ -13,6 +13,7 @@ from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
 
+MOST_CLASSES_OF_FILE = 1000
 LONGEST_ID_BYTES = 200
 """Limit for ids, since the longest one sets the width of the whole column."""
 
@@ -73,6 +74,12 @@ def checked(
     size_px: tuple[int, int] | None,
 ) -> Cells:
     """Return the table with unique ids, the requested classes, and no cells outside of the slide."""
+    if len(cells.classes) > MOST_CLASSES_OF_FILE:
+        raise FormatError(
+            path,
+            f"has {len(cells.classes):,} classes, as {cells.classes[0]!r} and {cells.classes[-1]!r}; at most "
+            f"{MOST_CLASSES_OF_FILE:,} are read. Are they ids? Then call their column id",
+        )
     if cells.id is not None:
         cells = replace(cells, id=_unique(cells.id, repairs))
     if unclassified is not None and (cells.label < 0).any():

@@ -35,6 +35,8 @@ _MEANING = {name: meaning for meaning, names in _NAMES.items() for name in names
 _WITHOUT_HEADER = {2: ("x", "y"), 3: ("x", "y", "class")}
 _TEXTS = ("class", "id", "kind", "name", "image")
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?")
+_MOST_NUMBERED = 20
+"""Rows up to which classes may be numbers of which none repeats."""
 _PREFIX = "measurement "
 _FORMULA = re.compile(r"'?[=+\-@\t\r]")
 """Beginning of a text that a spreadsheet would run as a formula; such texts get an apostrophe before them."""
@@ -119,6 +121,9 @@ def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
         columns[name] = pa.array(texts, pa.string())
     if "kind" in columns and not set(columns["kind"].unique().to_pylist()) <= set(KINDS):
         del columns["kind"]
+    if "id" not in columns and _are_ids(columns.get("class")):
+        columns["id"] = columns.pop("class")
+        options.repairs.count("classes that are a different number in each row taken for ids", len(xy))
     if "id" in columns:
         columns["id"] = _whole_numbers(columns["id"])
     measurements = {
@@ -128,6 +133,13 @@ def _cells(table: pa.Table, where: str, options: ReadOptions) -> Cells:
     }
     cells = cells_of_columns(columns, xy, where, measurements=measurements)
     return replace(with_score(cells, cells.score), id=filled_ids(cells.id, options.repairs))
+
+
+def _are_ids(classes: pa.Array | None) -> bool:
+    """Return whether classes are instance numbers: segmentation programs call these labels too."""
+    if classes is None or len(classes) <= _MOST_NUMBERED or pc.count_distinct(classes).as_py() < len(classes):
+        return False
+    return pa.types.is_integer(_whole_numbers(classes).type)
 
 
 def _whole_numbers(texts: pa.Array) -> pa.Array:

@@ -198,16 +198,9 @@ def write_cells(
         decimals: of coordinates in GeoJSON; QuPath itself writes two.
     """
     path = Path(path)
-    name = path.name.lower()
-    packed = next((end for end in (".gz", ".zip") if name.endswith(end)), "")
-    bare = name.removesuffix(packed)
-    chosen = format or _by_ending(path, bare)
-    if packed == ".zip" and chosen != "qupath":
-        raise InputError(f"{path}: only QuPath's GeoJSON is written as .zip, not {chosen}")
-    known = _format(chosen)
-    if packed and not known.streams:
-        raise InputError(f"{path}: {chosen} is packed by itself; leave {packed} out of the name")
-    options = WriteOptions(Repairs(), exhaustive_class, size_px, decimals, Path(bare).suffix)
+    known, packed = format_of(path, format)
+    suffix = Path(path.name.lower().removesuffix(packed)).suffix
+    options = WriteOptions(Repairs(), exhaustive_class, size_px, decimals, suffix)
     module, _, function = known.writer.partition(".")
     write = getattr(_module(module), function or "write")
     if known.is_folder:
@@ -217,6 +210,19 @@ def write_cells(
         with replacing(path) as temporary, _opened(temporary, packed, path.name) as file:
             write(cells, file, options)
     options.losses.warn(str(path), SparseshotWarning)
+
+
+def format_of(path: Path, format: str | None = None) -> tuple[Format, str]:  # noqa: A002
+    """Return the format in which a file is written, and the ending of its compression, if any."""
+    name = path.name.lower()
+    packed = next((end for end in (".gz", ".zip") if name.endswith(end)), "")
+    chosen = format or _by_ending(path, name.removesuffix(packed))
+    if packed == ".zip" and chosen != "qupath":
+        raise InputError(f"{path}: only QuPath's GeoJSON is written as .zip, not {chosen}")
+    known = _format(chosen)
+    if packed and not known.streams:
+        raise InputError(f"{path}: {chosen} is packed by itself; leave {packed} out of the name")
+    return known, packed
 
 
 def _by_ending(path: Path, name: str) -> str:

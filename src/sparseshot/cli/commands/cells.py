@@ -9,7 +9,7 @@ from typer import Argument, Option
 from sparseshot.cli import options
 from sparseshot.cli.app import app
 from sparseshot.cli.output import echo, print_json, print_table
-from sparseshot.errors import InputError, SparseshotWarning
+from sparseshot.errors import InputError, SparseshotWarning, counted
 
 if TYPE_CHECKING:
     from sparseshot.cells import Cells
@@ -42,16 +42,18 @@ def convert(
     Example: `sparseshot convert export.geojson cells.parquet`
     """
     from sparseshot.cells import write_cells
+    from sparseshot.cells.formats.registry import format_of
     from sparseshot.cells.summary import summary
 
     size_px = _parse_size(size)
+    format_of(target, to_format)  # refused before anything is read
     cells = _read(source, format=from_format, mpp=mpp, size_px=size_px, image=image)
     write_cells(cells, target, format=to_format, size_px=size_px)
     if as_json:
         print_json({"file": target, **summary(cells)})
     else:
         counts = ", ".join(f"{count:,} {name}" for name, count in cells.counts().items())
-        echo(f"{target}: {len(cells):,} cells: {counts}")
+        echo(f"{target}: {counted(len(cells), 'cell')}: {counts}")
 
 
 @app.command(rich_help_panel=options.FILES)
@@ -73,7 +75,9 @@ def subset(
     Example: `sparseshot subset marks.geojson sparse.geojson --fraction 0.3 --seed 0`
     """
     from sparseshot.cells import Variant
+    from sparseshot.cells.formats.registry import format_of
 
+    format_of(target)
     if (fraction is None) == (apply is None):
         raise InputError(
             "pass either --fraction to choose marks, or --apply to keep the marks of a variant file"
@@ -89,7 +93,7 @@ def subset(
     else:
         lost = len(cells.regions) - len(kept.regions)
         regions = f"; exhaustive regions left out with their marks: {lost}" if lost else ""
-        echo(f"{target}: {len(kept):,} of {len(cells):,} marks{regions}")
+        echo(f"{target}: {len(kept):,} of {counted(len(cells), 'mark')}{regions}")
 
 
 @app.command(rich_help_panel=options.FILES)
