@@ -1,0 +1,153 @@
+import time
+import warnings
+
+import numpy as np
+import pytest
+import shapely
+
+from sparseshot.cells import Cells
+from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.models.kinds import (
+    CERTAIN_OTHER,
+    OTHER,
+    UNKNOWN_KIND,
+    UNMARKED,
+    KindHead,
+    fit,
+    kind_targets,
+    learn_kinds,
+    named_kinds,
+    with_one_spelling,
+)
+
+
+def population(*sizes, seed=0, apart=4.0, features=8):
+    """Features of kinds that are apart in one direction each, and their kinds from 0."""
+    random = np.random.default_rng(seed)
+    kind = np.repeat(np.arange(len(sizes)), sizes)
+    x = random.normal(size=(len(kind), features))
+    x[np.arange(len(kind)), kind] += apart
+    return x, kind
+
+
+def marked(kind, marks, seed=0):
+    """Targets: some marks of the kinds from 1 on."""
+    random, target = np.random.default_rng(seed), np.full(len(kind), UNMARKED)
+    for k, number in marks.items():
+        target[random.choice(np.flatnonzero(kind == k), number, replace=False)] = k
+    return target
+
+
+def test_one_marked_kind_is_told_from_unmarked_others():
+    x, kind = population(3000, 400)
+    found = learn_kinds(x, marked(kind, {1: 20}), ["a"]).logits(x).argmax(axis=1)
+    assert (found == kind).mean() > 0.95
+
+
+def test_kinds_are_each_others_negatives_and_other_stays_possible():
+    x, kind = population(1000, 400, 600)
+    head = learn_kinds(x, marked(kind, {1: 30, 2: 30}), ["a", "b"])
+    assert head.names == (OTHER, "a", "b")
+    assert (head.logits(x).argmax(axis=1) == kind).mean() > 0.9
+
+
+def test_without_others_few_cells_are_other():
+    x, kind = population(0, 500, 500)
+    found = learn_kinds(x, marked(kind, {1: 50, 2: 50}), ["a", "b"]).logits(x).argmax(axis=1)
+    assert (found == kind).mean() > 0.9
+
+
+def test_marked_look_alikes_are_kept_apart():
+    x, kind = population(2000, 300, 100)
+    x[kind == 2, 1] += 4  # as the marked kind, but for one more feature
+    target = marked(kind, {1: 30})
+    certain = np.where(marked(kind, {2: 30}) == 2, CERTAIN_OTHER, target)
+    wrong = [
+        learn_kinds(x, each, ["a"]).logits(x[kind == 2]).argmax(axis=1).sum() for each in (target, certain)
+    ]
+    assert wrong[1] < wrong[0] / 2
+
+
+def test_fit_minimises_the_ridge_loss_of_certain_cells():
+    x, kind = population(60, 50, 40, apart=1.0, features=4)
+    weight, bias = fit(x, kind, kinds=2, decay=0.1)
+    p = np.exp(np.c_[np.zeros(len(x)), x @ weight + bias])
+    p /= p.sum(axis=1, keepdims=True)
+    share = 1 / np.bincount(kind)[kind] / 3
+    error = (p - np.eye(3)[kind])[:, 1:] * share[:, None]
+    np.testing.assert_allclose(x.T @ error + 0.1 * weight, 0, atol=1e-4)
+    np.testing.assert_allclose(error.sum(axis=0), 0, atol=1e-4)
+
+
+def test_one_mark_is_learned_with_a_warning():
+    x, kind = population(500, 100)
+    with pytest.warns(TrainingWarning, match=r"few marks to tell a kind by: a \(1\)"):
+        found = learn_kinds(x, marked(kind, {1: 1}), ["a"]).logits(x).argmax(axis=1)
+    assert 0 < found.sum() < len(x)
+
+
+def test_a_kind_without_a_found_cell_is_left_out_and_named():
+    x, kind = population(500, 100)
+    with pytest.warns(TrainingWarning, match="near the marks of b: this class is not learned"):
+        assert learn_kinds(x, marked(kind, {1: 20}), ["a", "b"]).names == (OTHER, "a")
+    with pytest.raises(InputError, match="no cell was found near the marks of a"):
+        learn_kinds(x, np.full(len(x), UNMARKED), ["a"])
+
+
+def test_kinds_that_marks_do_not_separate_are_named():
+    x, kind = population(400, 400, 400, apart=0.0)
+    with pytest.warns(TrainingWarning, match="marks of a and b look alike"):
+        learn_kinds(x, marked(kind, {1: 40, 2: 40}), ["a", "b"])
+
+
+def test_nearly_everything_is_told():
+    x, kind = population(0, 1000)
+    with pytest.warns(TrainingWarning, match="nearly every cell looks like a"):
+        learn_kinds(np.zeros_like(x), marked(kind, {1: 200}), ["a"])
+
+
+def test_marks_say_what_they_are_made_for():
+    found = Cells([[10 * i, 0] for i in range(7)], mpp=1.0)
+    marks = Cells(
+        [[0, 1], [10, 1], [20, 1], [30, 1], [300, 300]],
+        classes=("a", "Nucleus", "dust"),
+        label=[0, 1, 2, -1, 0],
+        mpp=1.0,
+        regions=[shapely.box(45, -5, 55, 5)],
+    )
+    expected = [1, UNKNOWN_KIND, CERTAIN_OTHER, UNKNOWN_KIND, UNMARKED, CERTAIN_OTHER, UNMARKED]
+    assert kind_targets(found, marks, ["a"]).tolist() == expected
+
+
+def test_a_mark_inside_an_outline_is_of_that_cell():
+    found = Cells([[10, 10]], outline=[shapely.box(0, 0, 20, 20)], mpp=1.0)
+    assert kind_targets(found, Cells([[18, 18]], classes=("a",), mpp=1.0), ["a"]).tolist() == [1]
+    assert kind_targets(found, Cells([[22, 18]], classes=("a",), mpp=1.0), ["a"]).tolist() == [UNMARKED]
+
+
+def test_names_that_differ_only_in_case_are_one():
+    tables = [Cells([[0, 0], [1, 1], [2, 2]], classes=("Tumour", "tumour", "cell"), label=[0, 0, 1])]
+    with pytest.warns(TrainingWarning, match="'tumour' as 'Tumour'"):
+        assert named_kinds(with_one_spelling(tables)) == ("Tumour",)
+    with warnings.catch_warnings():
+        assert with_one_spelling(tables[:0]) == []
+
+
+def test_assigned_cells_keep_everything_and_have_probabilities():
+    head = KindHead((OTHER, "a"), np.array([[0.0], [1.0]], "f4"), np.zeros(2, "f4"))
+    cells = Cells([[0, 0], [1, 1]], score=[0.9, 0.8], outline=[shapely.box(0, 0, 1, 1), None], mpp=0.5)
+    kinds = head.assign(cells, np.array([[-1.0], [2.0]]))
+    assert kinds.counts() == {OTHER: 1, "a": 1}
+    assert kinds.score.tolist() == cells.score.tolist()
+    assert kinds.outline[0].equals(cells.outline[0])
+    p = kinds.measurements
+    np.testing.assert_allclose(p["Probability Other"] + p["Probability a"], 1, atol=1e-3)
+    assert p["Probability"].min() >= 0.5
+
+
+def test_many_cells_take_hardly_longer_than_few():
+    x, kind = population(30_000, 3000, features=64)
+    target = marked(kind, {1: 100})
+    begun = time.perf_counter()
+    learn_kinds(x.astype(np.float16), target, ["a"])
+    assert time.perf_counter() - begun < 30  # a bound for busy machines; the benchmark has the figure
