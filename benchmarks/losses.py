@@ -1,6 +1,7 @@
-"""Losses, forward and backward, against torch's own fused ones; and what they add to a training step."""
+"""Losses, forward and backward, against torch's own; and their share of a training step of both tasks."""
 
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,8 @@ from ece_loss import BECEWithLogitsLoss
 from torch import Tensor
 
 from benchmarks.timing import print_table, seconds_in_turns
-from sparseshot.losses import LOSSES, Call, ExclusiveCrossEntropy, Hints, make_loss
-from sparseshot.losses.plain import plain_exclusive_cross_entropy
-from sparseshot.models import UNet
+from sparseshot.losses import LOSSES, Hints, make_loss
+from sparseshot.models.config import TrainConfig
 
 Compute = Callable[[Tensor, Tensor], Tensor]
 MEASURED_PROGRESS = 0.5
@@ -40,14 +40,13 @@ def one_class() -> None:
         computed: dict[str, Callable[[], Tensor]] = {
             base: lambda: F.binary_cross_entropy_with_logits(logits[:, 0], floats),
             **{name: partial(sparseshot_loss(name), logits, target) for name in LOSSES},
-            "ece, written plainly in torch": lambda: plainly(logits, target),
             "ece_loss, the authors' package": lambda: authors(
                 logits[:, 0], floats, unannotated_mapping=lambda t: t == 0
             ).mean(),
         }
         return {name: backward(compute, logits) for name, compute in computed.items()}
 
-    seconds = seconds_in_turns(candidates(256), rounds=31)
+    seconds = seconds_in_turns(candidates(256), rounds=31, clock=time.process_time)
     memory = {name: peak_extra_bytes(run) for name, run in candidates(1024).items()}
     print_table(
         ["loss", "ms", "× torch", "× memory of torch"],
@@ -71,6 +70,7 @@ def several_classes() -> None:
         seconds = seconds_in_turns(
             {name: backward(partial(compute, logits, target), logits) for name, compute in computes.items()},
             rounds=9,
+            clock=time.process_time,
         )
         name_of_layout = str(layout).removeprefix("torch.").replace("_", " ")
         rows += [
@@ -81,27 +81,42 @@ def several_classes() -> None:
 
 
 def training_step() -> None:
-    print("\nA training step of a U-Net, width 16, 8 crops of 128×128, one thread\n")
-    model = UNet(width=16)
-    optimiser = torch.optim.AdamW(model.parameters())
-    images = torch.rand(8, 3, 128, 128)
-    target = (torch.rand(8, 128, 128) < 0.05).long()
+    print("\nShare of a training step, 8 crops of 128×128, one thread\n")
+    rows: list[list[object]] = []
+    for task_name in ("segment", "detect"):
+        task = TrainConfig(task=task_name).make_task()
+        model = task.network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        optimiser = torch.optim.AdamW(model.parameters())
+        images = torch.rand(8, 3, 128, 128).contiguous(memory_format=torch.channels_last)
+        places = 128 // task.stride
+        target = (torch.rand(8, places, places) < 0.05).long()
+        with torch.no_grad():
+            logits = task.logits(model(images)).clone()
+        logits.requires_grad_()
 
-    def step(compute: Compute) -> Callable[[], None]:
-        def run() -> None:
-            optimiser.zero_grad()
-            compute(model(images), target).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+        def step() -> None:
+            optimiser.zero_grad()  # noqa: B023  used in this turn only
+            value = binary_cross_entropy(task.logits(model(images)), target)  # noqa: B023
+            value.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()  # noqa: B023
 
-        return run
-
-    base = "F.binary_cross_entropy_with_logits"
-    seconds = seconds_in_turns(
-        {base: step(binary_cross_entropy), "ece": step(sparseshot_loss("ece"))}, rounds=41
-    )
-    print_table(
-        ["loss", "ms a step", "× torch"], [[name, 1e3 * v, v / seconds[base]] for name, v in seconds.items()]
-    )
+        seconds = seconds_in_turns(
+            {
+                "step": step,
+                **{
+                    name: backward(partial(sparseshot_loss(name), logits, target), logits)
+                    for name in ("ece", "adaptive")
+                },
+            },
+            rounds=41,
+            clock=time.process_time,
+        )
+        step_seconds = seconds.pop("step")
+        rows += [
+            [task_name, name, 1e3 * step_seconds, 1e3 * value, f"{value / step_seconds:.1%}"]
+            for name, value in seconds.items()
+        ]
+    print_table(["task", "loss", "ms a step", "ms of the loss", "share"], rows)
 
 
 def batch(channels: int, size_px: int) -> tuple[Tensor, Tensor]:
@@ -124,11 +139,6 @@ def sparseshot_loss(name: str) -> Compute:
         return loss(logits, target, progress=MEASURED_PROGRESS, hints=hints)
 
     return compute
-
-
-def plainly(logits: Tensor, target: Tensor) -> Tensor:
-    call = Call(logits, target, progress=MEASURED_PROGRESS)
-    return plain_exclusive_cross_entropy(call, ExclusiveCrossEntropy().terms(call), "mean")
 
 
 def backward(compute: Callable[[], Tensor], logits: Tensor) -> Callable[[], None]:

@@ -11,14 +11,14 @@ from torch import Tensor, multiprocessing, nn
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.losses import (
     AdaptiveExclusiveCrossEntropy,
-    Call,
     Hints,
+    Locations,
     estimate_marked_share,
     exclusive_cross_entropy,
     make_loss,
 )
-from sparseshot.losses.adaptive import attainable_f1
-from sparseshot.losses.logit_histograms import LogitHistograms
+from sparseshot.losses.adaptive import options_to_continue
+from sparseshot.losses.logit_histograms import LogitHistograms, attainable_f1
 
 N = 4000
 
@@ -162,7 +162,7 @@ def test_marks_of_several_classes_are_counted_together_or_each_for_itself(togeth
     label[:, 2:22:5, 2::5] = 2
     histograms = LogitHistograms(1 if together else 2, objects=True)
     logits = torch.randn(1, 3, 60, 60, generator=torch.Generator().manual_seed(0))
-    histograms.observe(Call(logits, label).read())
+    histograms.observe(Locations(logits, label))
     assert histograms.points
     assert histograms.marks.tolist() == ([144.0] if together else [96.0, 48.0])
 
@@ -170,7 +170,7 @@ def test_marks_of_several_classes_are_counted_together_or_each_for_itself(togeth
 def test_extreme_logits_are_counted_in_the_outer_bins() -> None:
     logits = torch.tensor([torch.inf, 1e12, 3.0, -torch.inf, torch.nan]).unsqueeze(1)
     histograms = LogitHistograms()
-    histograms.observe(Call(logits, torch.ones(5).long()).read())
+    histograms.observe(Locations(logits, torch.ones(5).long()))
     assert histograms.marked[0, [0, -1]].tolist() == [2.0, 2.0]
     assert histograms.marked.sum() == histograms.everything.sum() == 5
 
@@ -383,17 +383,20 @@ def test_where_all_cells_are_marked_the_teacher_finds_none() -> None:
 def test_early_in_training_there_is_no_teacher(
     experienced: AdaptiveExclusiveCrossEntropy, progress: float
 ) -> None:
-    assert "teacher_logits" not in experienced.wanted(progress)
     without = taught(experienced, torch.tensor([[[6.0, 0.0, -6.0]]]), progress=progress).flatten()
     assert (without > 0).all()
     assert (without == without[0]).all()
 
 
 def test_only_a_model_that_knows_cells_has_a_teacher() -> None:
-    loss = AdaptiveExclusiveCrossEntropy()
-    assert not any("teacher_logits" in loss.wanted(progress) for progress in (0, 1))
-    assert "teacher_logits" in make_loss("adaptive", loss.fine_tuned(areas=True)).wanted(1)
-    assert not loss.fine_tuned(areas=False)
+    assert "teacher_logits" not in AdaptiveExclusiveCrossEntropy().wants
+    assert "teacher_logits" in AdaptiveExclusiveCrossEntropy(teacher_from=0.4).wants
+
+
+def test_a_model_that_learns_on_estimates_at_once() -> None:
+    assert options_to_continue(0.05) == {"first_alpha": 0.02, "warm_up": 0.0, "every": 4}
+    assert options_to_continue(0.9)["first_alpha"] == 0.2
+    make_loss("adaptive", options_to_continue(None))
 
 
 def test_without_an_estimate_the_teacher_says_nothing() -> None:

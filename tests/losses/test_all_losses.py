@@ -36,7 +36,7 @@ def batch(
 
 def value_and_gradient(loss: Loss, logits: Tensor, target: Tensor, **more: Any) -> tuple[Tensor, Tensor]:
     z = logits.detach().clone().requires_grad_()
-    value = loss(z, target, **more)
+    value = loss(z, target, progress=1.0, **more)
     (gradient,) = torch.autograd.grad(value.sum(), z)
     return value.detach(), gradient
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from sparseshot.errors import InputError
 from sparseshot.losses import ExclusiveCrossEntropy, Linear, Sigmoid, exclusive_cross_entropy
 
-DTYPES = [torch.float32, torch.float64]  # float32 goes through the kernel, float64 through torch
+DTYPES = [torch.float32, torch.float64]
 
 
 def batch(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -268,6 +268,80 @@ def test_the_bound_holds_where_all_locations_say_the_same(dtype: torch.dtype) ->
     assert float(exclusive_cross_entropy(logits, target, rho=0.5, max_excluded=0.5)) > 0.0
 
 
+def layouts(logits: Tensor) -> dict[str, Tensor]:
+    """Return the same logits in several memory formats."""
+    wide = torch.zeros(logits.shape[0], logits.shape[1] + 3, *logits.shape[2:])
+    wide[:, 1:-2] = logits
+    return {
+        "contiguous": logits.contiguous(),
+        "channels last": logits.movedim(1, -1).contiguous().movedim(-1, 1),
+        "slice of more channels": wide[:, 1:-2],
+        "transposed": logits.transpose(0, -1).contiguous().transpose(0, -1),
+    }
+
+
+@pytest.mark.parametrize("shape", [(2500, 1), (2500, 3), (2, 4, 37, 41), (2, 1, 5, 6, 7), (2, 5, 5, 6, 7)])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_precision_and_memory_format_do_not_matter(shape: tuple[int, ...], reduction: Any) -> None:
+    generator = torch.Generator().manual_seed(0)
+    original = torch.randn(shape, generator=generator) * 5
+    original.view(-1)[:4] = torch.tensor([-1e4, 1e4, 90.0, -90.0])
+    target = torch.randint(0, max(shape[1], 2), (shape[0], *shape[2:]), generator=generator)
+    target[torch.rand(target.shape, generator=generator) < 0.1] = -100
+    annotated, excluded = (torch.rand(target.shape, generator=generator) < share for share in (0.5, 0.2))
+    slope = torch.randn(target.shape if reduction == "none" else (), generator=generator)
+    weights = torch.rand(max(shape[1], 2), generator=generator)
+    cases: list[dict[str, Any]] = [
+        {"alpha": 0.2, "gamma": 0.1},
+        {"annotated": annotated, "excluded": excluded, "class_weights": weights, "gamma": 0.1},
+        {"annotated": annotated, "class_weights": weights, "max_excluded": 0.1},
+    ]
+    for options in cases:
+        results = {}
+        for name, logits in {"float64": original.double(), **layouts(original)}.items():
+            z = logits.detach().requires_grad_()
+            value = exclusive_cross_entropy(z, target, rho=0.6, reduction=reduction, **options)
+            value.backward(slope.to(value))  # type: ignore[no-untyped-call]
+            assert z.grad is not None
+            results[name] = (value.detach().double(), z.grad.double())
+        for name in layouts(original):
+            torch.testing.assert_close(results[name], results["float64"], rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_bound_counts_what_is_excluded_anyway(dtype: torch.dtype) -> None:
+    logits, target = torch.full((1, 1, 10), 5.0, dtype=dtype), torch.zeros(1, 10, dtype=torch.long)
+    losses = exclusive_cross_entropy(
+        logits, target, rho=0.6, excluded=torch.arange(10)[None] < 5, max_excluded=0.5, reduction="none"
+    )
+    assert int((losses > 0).sum()) == 5
+
+
+def test_evaluation_needs_no_gradient() -> None:
+    logits, target = torch.ones(2, 1, 3), torch.zeros(2, 3, dtype=torch.long)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            value = exclusive_cross_entropy(logits + 0, target, rho=0.9, reduction="none")
+        assert not value.requires_grad
+        assert value.shape == (2, 3)
+
+
+def test_functional_gradients_work() -> None:
+    logits, target = batch(4, 1, 9)
+
+    def loss(z: Tensor) -> Tensor:
+        return exclusive_cross_entropy(z, target, rho=0.6, gamma=0.1)
+
+    expected = torch.autograd.grad(loss(logits), logits)[0]
+    torch.testing.assert_close(torch.func.grad(loss)(logits.detach()), expected)
+
+
+def test_meta_tensors_are_computed_for_their_shape() -> None:
+    target = torch.zeros(2, 4, dtype=torch.long, device="meta")
+    value = exclusive_cross_entropy(torch.zeros(2, 3, 4, device="meta"), target, rho=0.5, reduction="none")
+    assert value.shape == (2, 4)
+
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"logits": torch.zeros(2)}, r"logits have shape \(2,\).* logits.unsqueeze\(1\)"),
     ({"logits": torch.zeros(2, 1, 3, dtype=torch.int64)}, "logits are torch.int64; give the floats"),
@@ -293,6 +367,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"beta": -1.0}, "beta is -1.0; give a finite number"),
     ({"max_excluded": 0.0}, r"max_excluded is 0.0; give a number in \(0, 1\]"),
     ({"class_weights": torch.ones(3)}, r"class_weights have shape \(3,\).* need \(2,\), background first"),
+    ({"class_weights": torch.tensor([1.0, -1.0])}, r"class_weights are \[1.0, -1.0\]; give .* at least 0"),
+    ({"class_weights": torch.tensor([math.nan, 1.0])}, "class_weights are .*nan"),
     ({"excluded": torch.zeros(2, 3)}, r"excluded is torch.float32 of shape \(2, 3\); give booleans"),
     ({"reduction": "average"}, "reduction is 'average'; choose one of mean, sum, none"),
     ({"target": torch.zeros(2, 3, dtype=torch.int64, device="meta")}, "target is on meta, the logits on cpu"),
@@ -390,5 +466,5 @@ def test_sampling_draws_from_torch() -> None:
     values = []
     for seed in (7, 7, 8):
         torch.manual_seed(seed)
-        values.append(loss(logits, target).item())
+        values.append(loss(logits, target, progress=1.0).item())
     assert values[0] == values[1] != values[2]

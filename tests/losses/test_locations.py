@@ -4,14 +4,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sparseshot.losses import Call, foreground_logit
+from sparseshot.losses import Locations, foreground_logit
 from sparseshot.losses.locations import class_log_probabilities, reduce
 
 
 def test_roles() -> None:
     target = torch.tensor([0, 1, 0, 2, -100, -100])
     annotated = torch.tensor([True, True, False, False, True, False])
-    batch = Call(torch.zeros(6, 3), target, annotated).read()
+    batch = Locations(torch.zeros(6, 3), target, annotated)
     assert batch.annotated.tolist() == [True, True, False, False, False, False]
     assert batch.unannotated.tolist() == [False, False, True, True, False, False]
     assert batch.label.tolist() == [0, 1, 0, 0, 0, 0]
@@ -35,7 +35,7 @@ def test_class_probabilities_sum_to_1(channels: int) -> None:
 
 def test_a_wrong_class_that_cannot_be_read_makes_the_loss_nan() -> None:
     """On a GPU, or compiled, looking at the values would stall or break the graph."""
-    compiled = torch.compile(lambda z, y: Call(z, y).read().logits, backend="eager", fullgraph=True)
+    compiled = torch.compile(lambda z, y: Locations(z, y).logits, backend="eager", fullgraph=True)
     logits = compiled(torch.zeros(3, 1), torch.tensor([0, 7, -100]))
     assert [math.isnan(v) for v in logits[:, 0].tolist()] == [False, True, False]
 

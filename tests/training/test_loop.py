@@ -16,7 +16,7 @@ from tests.training.blobs import blobs, marked_blobs, tiny_config
 from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, TrainingWarning
-from sparseshot.losses import LOSSES, make_loss
+from sparseshot.losses import LOSSES
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.task import IGNORED
@@ -62,7 +62,6 @@ STOPPED = """
 import sys, time
 from pathlib import Path
 import torch
-from sparseshot.losses import make_loss
 from sparseshot.training import loop
 from tests.training.blobs import marked_blobs, tiny_config
 from sparseshot.training.held_out import prepare
@@ -72,7 +71,7 @@ def slowly(self, batch, *, watch):
     return learn(self, batch, watch=watch)
 loop._Run.learn = slowly
 torch.set_num_threads(int(sys.argv[4]))
-options = make_loss(sys.argv[3]).fine_tuned(areas=True)
+options = {"teacher_from": 0.4} if sys.argv[3] == "adaptive" else {}
 config = tiny_config(sys.argv[1], loss=sys.argv[3], loss_options=options)
 canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
 loop.train(config, canvases, held_out, Path(sys.argv[2]))
@@ -93,7 +92,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(task: str, loss: str, tmp_path
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (killed / "model.pt").exists()
-    config = tiny_config(task, loss=loss, loss_options=make_loss(loss).fine_tuned(areas=True))
+    config = tiny_config(task, loss=loss, loss_options={"teacher_from": 0.4} if loss == "adaptive" else {})
     resumed = run(config, killed)
     whole = run(config, tmp_path / "whole")
     assert_same_weights(resumed, whole)

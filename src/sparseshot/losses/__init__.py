@@ -10,18 +10,24 @@ docs/losses.md explains which to use when.
 >>> ExclusiveCrossEntropy()(logits, target, progress=0.1).backward()
 """
 
-from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy, estimate_marked_share
+from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy
+from sparseshot.losses.base import Loss
+from sparseshot.losses.baselines import (
+    AnnotatedOnly,
+    BackgroundRecalibration,
+    CrossEntropy,
+    FocalLoss,
+    HuberLoss,
+    Oracle,
+)
 from sparseshot.losses.distillation import Distillation
 from sparseshot.losses.early_learning import EarlyLearningRegularisation, EmaTeacher
 from sparseshot.losses.exclusive import ExclusiveCrossEntropy, exclusive_cross_entropy
-from sparseshot.losses.focal import BackgroundRecalibration, FocalLoss
-from sparseshot.losses.huber import HuberLoss
-from sparseshot.losses.locations import Call, Hints, Locations, foreground_logit
-from sparseshot.losses.ordinary import AnnotatedOnly, CrossEntropy, Oracle
+from sparseshot.losses.locations import Hints, Locations, foreground_logit
+from sparseshot.losses.logit_histograms import estimate_marked_share
 from sparseshot.losses.positive_unlabelled import NonNegativePU, estimate_prior
 from sparseshot.losses.registry import LOSSES, SCHEDULES, make_loss
-from sparseshot.losses.schedules import Constant, Linear, Logistic, Schedule, Sigmoid
-from sparseshot.losses.signature import Loss
+from sparseshot.losses.schedules import Constant, Linear, Logistic, Ramp, Schedule, Sigmoid
 from sparseshot.losses.threshold import excluded_share, warn_of_runaway
 
 __all__ = [
@@ -30,7 +36,6 @@ __all__ = [
     "AdaptiveExclusiveCrossEntropy",
     "AnnotatedOnly",
     "BackgroundRecalibration",
-    "Call",
     "Constant",
     "CrossEntropy",
     "Distillation",
@@ -46,6 +51,7 @@ __all__ = [
     "Loss",
     "NonNegativePU",
     "Oracle",
+    "Ramp",
     "Schedule",
     "Sigmoid",
     "estimate_marked_share",

@@ -1,21 +1,21 @@
 """Exclusive cross-entropy that estimates the share of cells that is marked."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from sparseshot.errors import TrainingWarning
-from sparseshot.losses.exclusive import PRESETS, ExclusiveLoss, compute
-from sparseshot.losses.locations import Call, foreground_logit, number_of_classes, reduce
-from sparseshot.losses.logit_histograms import LogitHistograms, reverse_cumsum
+from sparseshot.losses.exclusive import PRESETS, ExclusiveLoss, Terms
+from sparseshot.losses.locations import Locations, foreground_logit, number_of_classes
+from sparseshot.losses.logit_histograms import (
+    LogitHistograms,
+    attainable_f1,
+    estimate_marked_share,
+    unmarked_cell_probability,
+)
 from sparseshot.losses.parameters import SHARE, SHARE_OR_ZERO, STEPS
-from sparseshot.losses.plain import Terms
 from sparseshot.losses.schedules import Schedule, value_at
 from sparseshot.losses.threshold import threshold_logit
 
@@ -27,95 +27,17 @@ _SMALLEST_ALPHA = 1e-3
 _FEW_MARKED, _TYPICAL_Z = 0.05, 0.4
 """Marked share and break-even probability of a model that goes on learning, where they are unknown."""
 
-_CONFIDENT = 0.2
-"""Share of the marks, from the highest logit down, that an estimate uses."""
-
 _SWING = 2.0
 """Ratio of one estimate to the next that causes a warning late in training."""
 
 _RHO_OF_AREAS, _RHO_OF_POINTS = 0.75, 0.9
 """Default of the lowest exclusion threshold."""
 
-_TEACHER_FROM = 0.4
-"""The part of training after which a model that knows cells learns from its teacher."""
+TEACHER_FROM = 0.4
+"""The ``teacher_from`` of areas from a start that knows cells; of points a teacher has little to teach."""
 
 _SURE = 0.9
 """Probability from which the prediction of a teacher, cell or background, becomes a label."""
-
-
-def estimate_marked_share(marked: Tensor, everything: Tensor, certain: Tensor | None = None) -> Tensor:
-    """Estimate ĉ, the share of the true cells that is marked, from two histograms over the same bins.
-
-    Above the threshold that a fifth of the marks reach, the model is most confident, and unmarked locations
-    are mostly cells that nobody marked. So ĉ is the share of marks among all locations above: c times the
-    precision there, slightly low. It assumes that marks were chosen independently of the model's confidence.
-
-    Args:
-        marked: ``(…, bins)`` number of marked locations with a logit in each bin.
-        everything: ``(…, bins)`` the same for all locations, marked ones included.
-        certain: ``(…, bins)`` marks inside exhaustive regions, which are in neither of the others: they count
-            for the threshold, and not for the share.
-
-    Returns:
-        ``(…)``; NaN where there are no marks.
-
-    >>> marked, everything = torch.tensor([0.0, 4.0, 6.0]), torch.tensor([900.0, 50.0, 20.0])
-    >>> estimate_marked_share(marked, everything)  # 6 of the 20 most confident locations
-    tensor(0.3000)
-    """
-    marked, everything = reverse_cumsum(marked), reverse_cumsum(everything)
-    marks = marked if certain is None else marked + reverse_cumsum(certain)
-    bin_ = ((marks >= _CONFIDENT * marks[..., :1]).sum(-1, keepdim=True) - 1).clamp(min=0)
-    # A class that is marked but not predicted yet has marks and hardly any locations.
-    share = (marked.gather(-1, bin_) / everything.gather(-1, bin_).clamp(min=1e-12)).clamp(max=1.0)
-    return torch.where(marks[..., :1] > 0, share, torch.nan).squeeze(-1)
-
-
-def attainable_f1(marked: Tensor, everything: Tensor, marks: Tensor, share: Tensor) -> Tensor:
-    """Return the highest F1 of any threshold, given the share of cells that is marked.
-
-    Args:
-        marked: ``(…, bins)`` number of marked locations with a logit in each bin.
-        everything: ``(…, bins)`` the same for all locations that could be found.
-        marks: ``(…)`` number of marks, including those at no such location.
-        share: ``(…)`` marked share of all cells.
-
-    Returns:
-        ``(…)``.
-
-    >>> marked, everything = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([900.0, 50.0, 20.0])
-    >>> attainable_f1(marked, everything, torch.tensor(10.0), torch.tensor(0.3))
-    tensor(0.7500)
-    """
-    hits, cells = reverse_cumsum(marked) / share.unsqueeze(-1), (marks / share).unsqueeze(-1)
-    # Locations of a mark in an exhaustive region may lie outside, so that there are hits without marks.
-    return (2 * hits / (reverse_cumsum(everything) + cells).clamp(min=1e-12)).amax(-1).clamp(max=1.0)
-
-
-def unmarked_cell_probability(marked: Tensor, everything: Tensor, share: Tensor) -> Tensor:
-    """Return the probability that an unmarked location is a cell, by the bin of its logit.
-
-    The cells among the locations of a bin are the marked ones, divided by the share that is marked. Bins are
-    taken together with four on each side, and the probability never falls as the logit rises. With all cells
-    marked it is 0.
-
-    Args:
-        marked: ``(classes, bins)`` number of marked locations with a logit in each bin.
-        everything: ``(classes, bins)`` the same for all locations, marked ones included.
-        share: ``(classes,)`` marked share of all cells.
-
-    Returns:
-        ``(classes, bins)``; NaN where the share is 0 or unknown.
-
-    >>> marked, everything = torch.tensor([[0.0] * 9 + [2.0] * 9]), torch.tensor([[90.0] * 9 + [10.0] * 9])
-    >>> unmarked_cell_probability(marked, everything, torch.tensor([0.25]))[0, [0, -1]]
-    tensor([0.0000, 0.7500])
-    """
-    near = partial(F.avg_pool1d, kernel_size=9, stride=1, padding=4)
-    marked, everything = near(marked), near(everything)
-    cells = marked / share.unsqueeze(-1)
-    probability = ((cells - marked) / (everything - marked).clamp(min=1e-12)).clamp(max=1.0)
-    return torch.where(share.unsqueeze(-1) > 0, probability.cummax(-1).values, torch.nan)
 
 
 def exclusion_probability(share: float, *, points: bool, lowest: float | None = None) -> float:
@@ -134,6 +56,21 @@ def exclusion_probability(share: float, *, points: bool, lowest: float | None = 
     if lowest is None:
         lowest = _RHO_OF_POINTS if points else _RHO_OF_AREAS
     return max(lowest, share / (2.0 - share))
+
+
+def options_to_continue(marked_share: float | None) -> dict[str, float]:
+    """Return the options with which a model that was trained with the adaptive loss learns on.
+
+    It already ranks, so the first steps estimate; until then the earlier share counts. The usual first α is
+    that of a fifth of the cells. Where far fewer are marked, a short training by it unlearns the cells that
+    nobody marked.
+
+    Args:
+        marked_share: the share of the cells that was marked, as estimated then; None if unknown.
+    """
+    share = _FEW_MARKED if marked_share is None else marked_share
+    alpha = min(max(_TYPICAL_Z * share, _SMALLEST_ALPHA), PRESETS["paper"]["alpha"])
+    return {"first_alpha": round(alpha, 4), "warm_up": 0.0, "every": 4}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -190,45 +127,26 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     rho: Schedule | float | None = None
     gamma: float = PRESETS["paper"]["gamma"]
     max_excluded: float = 0.5
-    teacher_from: Annotated[float, SHARE_OR_ZERO] = 1.0
+    teacher_from: Annotated[float, SHARE_OR_ZERO] = 1.0  # type: ignore[misc]  # of the class elsewhere
 
-    wants = frozenset({"centres", "exhaustive", "teacher_logits"})
     teacher_decay = 0.98  # a short training from a starter has 150 steps
+    estimates = True
+    changes_with_progress = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._warned = False
         self._reset(1)
         self._terms(1.0)  # checks the other parameters
 
     @property
-    def estimates(self) -> bool:
-        """True: the marked share."""
-        return True
-
-    @property
-    def built_for(self) -> float | None:
+    def built_for(self) -> float | None:  # type: ignore[override]  # depends on the marks
         """One half, once there is an estimate."""
         return None if self.share.isnan().all() else 0.5
 
-    def wanted(self, progress: float) -> frozenset[str]:
-        """Return the hints; the teacher's predictions only late in training."""
-        early = progress < self.teacher_from or self.teacher_from == 1.0
-        return self.wants - {"teacher_logits"} if early else self.wants
-
-    def fine_tuned(self, *, areas: bool) -> dict[str, float]:
-        """Learn from a teacher in the later part of training; of points it has little to teach."""
-        return {"teacher_from": _TEACHER_FROM} if areas else {}
-
-    def continued(self, marked_share: float | None) -> dict[str, float]:
-        """Estimate from the first steps on, for the model already ranks; until then with the earlier share.
-
-        The usual first α is that of a fifth of the cells. Where far fewer are marked, a short training by it
-        unlearns the cells that nobody marked.
-        """
-        share = _FEW_MARKED if marked_share is None else marked_share
-        alpha = min(max(_TYPICAL_Z * share, _SMALLEST_ALPHA), self.first_alpha)
-        return {"first_alpha": round(alpha, 4), "warm_up": 0.0, "every": 4}
+    @property
+    def wants(self) -> frozenset[str]:  # type: ignore[override]  # depends on the parameters
+        """The hints; a teacher's predictions only if they are ever used."""
+        return frozenset({"centres", "exhaustive"} | ({"teacher_logits"} if self.teacher_from < 1 else set()))
 
     def _reset(self, classes: int) -> None:
         """Start without an estimate for this number of classes."""
@@ -237,52 +155,51 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         self.share, self.alpha = torch.full((classes,), torch.nan), torch.full((classes,), self.first_alpha)
         self.steps = 0
 
-    def reduced(self, call: Call) -> Tensor:
-        """Compute the loss; in training also count the batch, and from time to time estimate again."""
-        if len(self.alpha) != number_of_classes(call.logits):
-            self._reset(number_of_classes(call.logits))
-            self.histograms.to(call.logits.device)
+    def losses(self, locations: Locations) -> Tensor:
+        """Return the loss of each location; in training, count the batch and at times estimate again."""
+        if len(self.alpha) != number_of_classes(locations.logits):
+            self._reset(number_of_classes(locations.logits))
+            self.histograms.to(locations.logits.device)
         if self.training:
-            self.histograms.observe(call.read(), call.hints)
+            self.histograms.observe(locations)
             self.steps += 1
-            if call.progress >= self.warm_up and self.steps % self.every == 0:
-                self._estimate(call.progress)
-            call = self._with_teacher(call)
+            if locations.progress >= self.warm_up and self.steps % self.every == 0:
+                self._estimate(locations.progress)
+            locations = self._with_teacher(locations)
+        losses = super().losses(locations)
         if len(self.alpha) == 1:
-            return super().reduced(call)
-        losses, locations = compute(call, self.terms(call), "none"), call.read()
-        likeliest = call.logits.detach()[:, 1:].argmax(1)
-        alpha = torch.where(locations.unannotated, self.alpha.to(losses)[likeliest], 1.0)
-        return reduce(losses * alpha, locations.counted, self.reduction)
+            return losses
+        alpha = self.alpha.to(losses)[locations.likeliest]
+        return losses * torch.where(locations.unannotated, alpha, 1.0)
 
     @torch.no_grad()
-    def _with_teacher(self, call: Call) -> Call:
-        """Return the call with the confident predictions of the teacher as labels."""
-        teacher = call.teacher_logits() if "teacher_logits" in self.wanted(call.progress) else None
+    def _with_teacher(self, locations: Locations) -> Locations:
+        """Return the locations with the confident predictions of the teacher as labels."""
+        late = self.teacher_from < 1 and locations.progress >= self.teacher_from
+        teacher = locations.teacher_logits() if late else None
         if teacher is None:
-            return call
+            return locations
         marked, everything, _ = self.histograms.counts
         of_bin = unmarked_cell_probability(marked, everything, self.share.to(marked))
         label = (
             teacher[:, 1:].argmax(1)
             if teacher.shape[1] > 1
-            else torch.zeros_like(call.target, dtype=torch.long)
+            else torch.zeros_like(locations.target, dtype=torch.long)
         )
         probability = of_bin[label, self.histograms.bins(foreground_logit(teacher)).long()]
-        unannotated = call.read().unannotated
+        unannotated = locations.unannotated
         cell, background = unannotated & (probability >= _SURE), unannotated & (probability <= 1 - _SURE)
-        annotated = call.target > 0 if call.annotated is None else call.annotated
-        return Call(
-            call.logits,
-            torch.where(cell, label + 1, call.target.long()),
-            annotated | cell | background,
-            progress=call.progress,
-            ignore_index=call.ignore_index,
+        return Locations(
+            locations.logits,
+            torch.where(cell, label + 1, locations.target.long()),
+            locations.annotated | cell | background,
+            progress=locations.progress,
+            ignore_index=locations.ignore_index,
         )
 
-    def terms(self, call: Call) -> Terms:
+    def terms(self, locations: Locations) -> Terms:
         """Return the parameters at this progress; with several classes without α."""
-        return self._terms(call.progress)
+        return self._terms(locations.progress)
 
     def _terms(self, progress: float) -> Terms:
         share = min(float(self.share.nan_to_num(0.0).min()), 1.0)
@@ -324,15 +241,13 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         """Warn once if an estimate late in training is far from the previous one."""
         ratio = share / self.share
         swings = (ratio > _SWING) | (ratio < 1 / _SWING)
-        if progress > 0.5 and swings.any() and not self._warned:
-            self._warned = True
+        if progress > 0.5 and swings.any():
             number = int(swings.nonzero()[0])
-            warnings.warn(
+            self.warn_once(
+                "share",
                 f"the estimated share of marked cells went from {float(self.share[number]):.0%} to "
                 f"{float(share[number]):.0%} late in training, and α with it; compare with a fixed one "
                 f"(loss ece, alpha {float(self.alpha[number]):.2g})",
-                TrainingWarning,
-                stacklevel=2,
             )
 
     def get_extra_state(self) -> dict[str, Any]:

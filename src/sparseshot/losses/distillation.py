@@ -6,9 +6,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from sparseshot.losses.locations import Call, Locations, class_log_probabilities, label_loss
+from sparseshot.losses.base import Loss
+from sparseshot.losses.locations import Locations, class_log_probabilities, label_loss
 from sparseshot.losses.parameters import INSIDE, POSITIVE
-from sparseshot.losses.signature import Loss
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -41,14 +41,14 @@ class Distillation(Loss):
     teacher_decay = 1.0
 
     @property
-    def built_for(self) -> float | None:
+    def built_for(self) -> float | None:  # type: ignore[override]  # depends on the parameters
         """The threshold of the teacher."""
         return self.threshold
 
-    def losses(self, locations: Locations, call: Call) -> Tensor:
+    def losses(self, locations: Locations) -> Tensor:
         """Return the loss of each location."""
-        advice = call.teacher_logits()
-        advice = call.logits.detach() if advice is None else advice
+        advice = locations.teacher_logits()
+        advice = locations.logits.detach() if advice is None else advice
         known = class_log_probabilities(advice).exp()
         held = -(known * class_log_probabilities(locations.logits)).sum(1)
         return torch.where(locations.annotated, self.emphasis * label_loss(locations), held)

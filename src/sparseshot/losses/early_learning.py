@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from sparseshot.errors import InputError
-from sparseshot.losses.locations import Call, Locations, class_log_probabilities, label_loss
+from sparseshot.losses.base import Loss
+from sparseshot.losses.locations import Locations, class_log_probabilities, label_loss
 from sparseshot.losses.parameters import NOT_NEGATIVE
-from sparseshot.losses.signature import Loss
 
 _CLOSEST = 1e-4
 """Least distance of the teacher's probabilities from 0 and 1, as in the authors' code; it bounds the log."""
@@ -41,10 +41,10 @@ class EarlyLearningRegularisation(Loss):
 
     wants = frozenset({"teacher_logits"})
 
-    def losses(self, locations: Locations, call: Call) -> Tensor:
+    def losses(self, locations: Locations) -> Tensor:
         """Return the loss of each location."""
-        advice = call.teacher_logits()
-        advice = call.logits.detach() if advice is None else advice
+        advice = locations.teacher_logits()
+        advice = locations.logits.detach() if advice is None else advice
         teacher = class_log_probabilities(advice).exp().clamp(_CLOSEST, 1.0 - _CLOSEST)
         # 1 − ⟨q, p⟩ = Σ p (1 − q), in log space because both may be nearly 0.
         disagreement = (class_log_probabilities(locations.logits) + torch.log1p(-teacher)).logsumexp(1)

@@ -6,20 +6,33 @@ from types import MappingProxyType
 from typing import Any, Literal, Self, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import InputError, unknown_name
-from sparseshot.losses.fused import can_fuse, fused_exclusive_cross_entropy
-from sparseshot.losses.locations import IGNORE_INDEX, Call, Reduction, number_of_classes
-from sparseshot.losses.parameters import check_choice, class_weight_tensor
-from sparseshot.losses.plain import Terms, excluded_locations, plain_exclusive_cross_entropy
+from sparseshot.losses.base import Loss
+from sparseshot.losses.locations import (
+    IGNORE_INDEX,
+    Locations,
+    Reduction,
+    foreground_logit,
+    number_of_classes,
+    reduce,
+    values_can_be_read,
+)
+from sparseshot.losses.parameters import (
+    NOT_NEGATIVE,
+    SHARE,
+    check_choice,
+    check_class_weights,
+    class_weight_tensor,
+)
 from sparseshot.losses.schedules import Logistic, Schedule, Sigmoid, value_at
-from sparseshot.losses.signature import Loss
-from sparseshot.losses.threshold import output_confidence, threshold_logit
+from sparseshot.losses.threshold import NEVER, output_confidence, over_threshold, threshold_logit
 
 Confidence = Literal["probability", "output"]
 
-_NO_LOCATIONS = Call(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
+_NO_LOCATIONS = Locations(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
 
 
 def exclusive_cross_entropy(
@@ -74,7 +87,7 @@ def exclusive_cross_entropy(
     tensor([0.1269, 2.1269, 0.3133])
     """
     check_choice("reduction", reduction, Reduction)
-    call = Call(logits, target, annotated, ignore_index=ignore_index)
+    locations = Locations(logits, target, annotated, ignore_index=ignore_index)
     if excluded is not None and (excluded.dtype is not torch.bool or excluded.shape != target.shape):
         raise InputError(
             f"excluded is {excluded.dtype} of shape {tuple(excluded.shape)}; "
@@ -86,22 +99,76 @@ def exclusive_cross_entropy(
         gamma=gamma,
         max_excluded=max_excluded,
         excluded=excluded,
-        class_weights=class_weights,
     )
-    return compute(call, terms, reduction)
+    if class_weights is not None and values_can_be_read(class_weights):
+        check_class_weights(class_weights)
+    return reduce(exclusive_losses(locations, terms), weights_of(locations, class_weights), reduction)
 
 
-def compute(call: Call, terms: Terms, reduction: Reduction) -> Tensor:
-    """Compute exclusive cross-entropy by the kernel where it can, else by torch."""
-    channels = number_of_classes(call.logits) + 1
-    if terms.class_weights is not None and terms.class_weights.shape != (channels,):
-        raise InputError(
-            f"class_weights have shape {tuple(terms.class_weights.shape)}; logits of "
-            f"{tuple(call.logits.shape)} need ({channels},), background first"
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Terms:
+    """The parameters of :func:`exclusive_cross_entropy` at one step; the defaults are cross-entropy.
+
+    Attributes:
+        threshold: foreground logit from which an unannotated location is excluded, or ``NEVER``.
+    """
+
+    threshold: float = NEVER
+    alpha: float = 1.0
+    gamma: float = 0.0
+    max_excluded: float = 1.0
+    excluded: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        NOT_NEGATIVE.check("alpha", self.alpha)
+        NOT_NEGATIVE.check("gamma", self.gamma)
+        SHARE.check("max_excluded", self.max_excluded)
+
+
+def excluded_locations(locations: Locations, terms: Terms) -> Tensor:
+    """Return the locations that are excluded, ``(N, *)``."""
+    over = over_threshold(
+        foreground_logit(locations.logits.detach()),
+        locations.unannotated,
+        threshold=terms.threshold,
+        max_excluded=terms.max_excluded,
+    )
+    return locations.unannotated & (over if terms.excluded is None else over | terms.excluded)
+
+
+def exclusive_losses(locations: Locations, terms: Terms) -> Tensor:
+    """Return exclusive cross-entropy of each location, ``(N, *)``; 0 where excluded or ignored."""
+    logit = foreground_logit(locations.logits)
+    kept = locations.unannotated & ~excluded_locations(locations, terms)
+    # The weights of the annotated and of the others, with the sign of −log p.
+    weight, unsure = locations.annotated.to(logit.dtype).neg_(), kept.to(logit.dtype).mul_(-terms.alpha)
+    side = locations.foreground.to(logit.dtype).mul_(2.0).sub_(1.0)
+    if terms.gamma:
+        # p^γ in log space: with γ < 1 the derivative of the plain power is infinite at p = 0.
+        weight = torch.addcmul(weight, unsure, torch.exp(terms.gamma * F.logsigmoid(logit)))
+    else:
+        weight += unsure
+    losses = weight * F.logsigmoid(side * logit)
+    if locations.logits.shape[1] > 2:  # p(y) is p, the probability of any foreground, times p(y | foreground)
+        losses = losses + F.cross_entropy(
+            locations.logits[:, 1:], locations.label - 1, ignore_index=-1, reduction="none"
         )
-    if can_fuse(call.logits):
-        return fused_exclusive_cross_entropy(call, terms, reduction)
-    return plain_exclusive_cross_entropy(call, terms, reduction)
+    return losses
+
+
+def weights_of(locations: Locations, class_weights: Tensor | None) -> Tensor | None:
+    """Return the weight of each location in the mean, ``(N, *)``; None if all are equal."""
+    counted = None if locations.ignored is None else ~locations.ignored
+    if class_weights is None:
+        return counted
+    channels = number_of_classes(locations.logits) + 1
+    if class_weights.shape != (channels,):
+        raise InputError(
+            f"class_weights have shape {tuple(class_weights.shape)}; logits of "
+            f"{tuple(locations.logits.shape)} need ({channels},), background first"
+        )
+    weights = class_weights.to(locations.logits)[locations.label]
+    return weights if counted is None else weights * counted
 
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -125,20 +192,22 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 class ExclusiveLoss(Loss):
     """A loss that is exclusive cross-entropy with terms of its own."""
 
-    def terms(self, call: Call) -> Terms:
+    def terms(self, locations: Locations) -> Terms:
         """Return the parameters at this call."""
         raise NotImplementedError
 
-    def reduced(self, call: Call) -> Tensor:
-        """Compute the loss."""
-        return compute(call, self.terms(call), self.reduction)
+    def losses(self, locations: Locations) -> Tensor:
+        """Return the loss of each location."""
+        return exclusive_losses(locations, self.terms(locations))
 
     def exclusion_mask(
         self, logits: Tensor, target: Tensor, *, annotated: Tensor | None = None, progress: float = 1.0
     ) -> Tensor:
         """Return where the model's confidence excludes a location, ``(N, *)``."""
-        call = Call(logits.detach(), target, annotated, progress=progress, ignore_index=self.ignore_index)
-        return excluded_locations(call.read(), self.terms(call))
+        locations = Locations(
+            logits.detach(), target, annotated, progress=progress, ignore_index=self.ignore_index
+        )
+        return excluded_locations(locations, self.terms(locations))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -147,7 +216,7 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
 
     Args:
         rho: threshold as a schedule over progress, or one number.
-        beta: exponent of the threshold.
+        beta: exponent of the threshold, as a schedule over progress, or one number.
         alpha: weight of the unannotated part.
         gamma: focal exponent of the unannotated part.
         class_weights: C + 1 weights, background first.
@@ -165,7 +234,7 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
     """
 
     rho: Schedule | float = PRESETS["paper"]["rho"]
-    beta: float = 1.0
+    beta: Schedule | float = 1.0
     alpha: float = PRESETS["paper"]["alpha"]
     gamma: float = PRESETS["paper"]["gamma"]
     class_weights: Sequence[float] | Tensor | None = None
@@ -175,7 +244,7 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.register_buffer("weights", class_weight_tensor(self.class_weights), persistent=False)
+        self.register_buffer("class_weight", class_weight_tensor(self.class_weights), persistent=False)
         if self.confidence == "output" and self.max_excluded < 1:
             raise InputError("max_excluded bounds probabilities; it cannot go with confidence='output'")
         self.terms(_NO_LOCATIONS)  # checks the parameters
@@ -193,26 +262,35 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
             raise InputError(unknown_name("preset", name, PRESETS))
         return cls(**{**PRESETS[name], **(options or {})})
 
-    def terms(self, call: Call) -> Terms:
+    @property
+    def changes_with_progress(self) -> bool:  # type: ignore[override]  # depends on the parameters
+        """Whether one of the parameters is a schedule."""
+        return callable(self.rho) or callable(self.beta) or callable(self.sampling)
+
+    def terms(self, locations: Locations) -> Terms:
         """Return the parameters at this progress, without sampling."""
-        rho, excluded = value_at(self.rho, call.progress), None
+        rho, excluded = value_at(self.rho, locations.progress), None
+        beta = value_at(self.beta, locations.progress, name="beta", within=NOT_NEGATIVE)
         if self.confidence == "output":
-            excluded, rho = output_confidence(call.logits.detach()) > rho**self.beta, 1.0
+            excluded, rho = output_confidence(locations.logits.detach()) > rho**beta, 1.0
         return Terms(
-            threshold=threshold_logit(rho, self.beta),
+            threshold=threshold_logit(rho, beta),
             alpha=self.alpha,
             gamma=self.gamma,
             max_excluded=self.max_excluded,
             excluded=excluded,
-            class_weights=cast(Tensor | None, self.weights),
         )
 
-    def reduced(self, call: Call) -> Tensor:
-        """Compute the loss at this progress."""
-        terms = self.terms(call)
+    def losses(self, locations: Locations) -> Tensor:
+        """Return the loss of each location at this progress."""
+        terms = self.terms(locations)
         if self.sampling is not None:
-            draws = torch.rand(call.target.shape, device=call.target.device)
-            sampled_out = draws > value_at(self.sampling, call.progress, name="sampling")
+            draws = torch.rand(locations.target.shape, device=locations.target.device)
+            sampled_out = draws > value_at(self.sampling, locations.progress, name="sampling")
             excluded = sampled_out if terms.excluded is None else terms.excluded | sampled_out
             terms = replace(terms, excluded=excluded)
-        return compute(call, terms, self.reduction)
+        return exclusive_losses(locations, terms)
+
+    def weights(self, locations: Locations) -> Tensor | None:
+        """Return the weights by class."""
+        return weights_of(locations, cast(Tensor | None, self.class_weight))

@@ -1,7 +1,8 @@
 """The arguments of a loss: checked once, and split into the maps that every loss is written in."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -34,37 +35,24 @@ class Hints:
     teacher_logits: Tensor | None = None
 
 
-class Locations(NamedTuple):
-    """One batch, split. All maps are ``(N, *)``; ignored locations are neither annotated nor unannotated."""
+class Locations:
+    """The locations of one call of a loss: checked, and split into annotated, unannotated and ignored ones.
 
-    logits: Tensor
-    """``(N, 1, *)`` or ``(N, C + 1, *)`` in float32 or float64."""
-    label: Tensor
-    """int64: the class where annotated, 0 elsewhere."""
-    annotated: Tensor
-    unannotated: Tensor
-
-    @property
-    def counted(self) -> Tensor:
-        """Everything that is not ignored: the locations that the mean is taken over."""
-        return self.annotated | self.unannotated
-
-
-class Call:
-    """One call of a loss.
-
-    Shapes, types and devices are checked when it is made, which reads no value. A class that the logits do
-    not have raises on the CPU. Where that would stall a GPU or break a compiled graph, it makes the loss NaN.
+    A class that the logits do not have raises on the CPU. Where reading values would stall a GPU or break a
+    compiled graph, it makes the loss NaN.
 
     Attributes:
         logits: ``(N, 1, *)`` or ``(N, C + 1, *)``, widened to float32 unless they are float64.
-        target: integers ``(N, *)``.
-        annotated: booleans ``(N, *)``, or None for ``target > 0``.
+        target: integers ``(N, *)``, as given.
+        ignored: booleans ``(N, *)``: neither annotated nor unannotated. None if nothing is ignored.
+        annotated: booleans ``(N, *)``.
+        unannotated: booleans ``(N, *)``.
+        foreground: booleans ``(N, *)``: annotated with a class.
         progress: the part of training that is done, from 0 to 1.
         hints: further knowledge.
         ignore_index: value of the target at ignored locations.
 
-    >>> locations = Call(torch.zeros(1, 1, 4), torch.tensor([[0, 1, -100, 0]])).read()
+    >>> locations = Locations(torch.zeros(1, 1, 4), torch.tensor([[0, 1, -100, 0]]))
     >>> locations.annotated.tolist(), locations.unannotated.tolist()
     ([[False, True, False, False]], [[True, False, False, True]])
     """
@@ -81,19 +69,50 @@ class Call:
     ) -> None:
         _check(logits, target, annotated, ignore_index)
         SHARE_OR_ZERO.check("progress", progress)
-        self.logits, self.target, self.annotated = widened(logits), target, annotated
+        self.logits, self.target = widened(logits), target
         self.progress, self.hints, self.ignore_index = progress, hints or Hints(), ignore_index
-        if not values_can_be_read(logits):
-            self.logits = torch.where(self._wrong_class().unsqueeze(1), torch.nan, self.logits)
+        self.ignored = self._find_ignored()
+        marked = target > 0
+        self.annotated = marked if annotated is None else annotated
+        if self.ignored is not None:
+            self.annotated = self.annotated & ~self.ignored
+        self.unannotated = ~self.annotated if self.ignored is None else ~(self.annotated | self.ignored)
+        self.foreground = self.annotated if annotated is None else self.annotated & marked
 
-    def read(self) -> Locations:
-        """Split the batch."""
-        if values_can_be_read(self.logits) and self._wrong_class().any():
-            self._raise_wrong_class()
-        counted = self.target.long() != self.ignore_index  # an unsigned target would wrap -100 to 156
-        certain = (self.target > 0 if self.annotated is None else self.annotated) & counted
-        label = torch.where(certain, self.target, 0).long().clamp_(0, number_of_classes(self.logits))
-        return Locations(self.logits, label, annotated=certain, unannotated=counted & ~certain)
+    def _find_ignored(self) -> Tensor | None:
+        """Return what is ignored; raise for a wrong class, or set its logits to NaN."""
+        classes, readable = number_of_classes(self.logits), values_can_be_read(self.logits)
+        if readable and (self.target.numel() == 0 or _is_within(self.target, classes)):
+            return None
+        y = self.target.long()  # an unsigned target would wrap -100 to 156
+        ignored = y == self.ignore_index
+        wrong = ((y < 0) | (y > classes)) & ~ignored
+        if not readable:
+            self.logits = torch.where(wrong.unsqueeze(1), torch.nan, self.logits)
+        elif wrong.any():
+            self._raise_wrong_class(tuple(wrong.nonzero()[0].tolist()))
+        return ignored
+
+    @property
+    def counted(self) -> Tensor:
+        """Everything that is not ignored: the locations that the mean is taken over."""
+        return self.annotated | self.unannotated
+
+    @property
+    def label(self) -> Tensor:
+        """int64 ``(N, *)``: the class where annotated, 0 elsewhere."""
+        return torch.where(self.foreground, self.target, 0).long().clamp_(0, number_of_classes(self.logits))
+
+    @cached_property
+    def likeliest(self) -> Tensor:
+        """int32 ``(N, *)``: the number of the likeliest class, from 0."""
+        # Channel by channel: torch.argmax over channels takes ten times as long on the CPU.
+        classes = self.logits.detach().unbind(1)[-number_of_classes(self.logits) :]
+        highest, number = classes[0], torch.zeros_like(self.target, dtype=torch.int32)
+        for c, logit in enumerate(classes[1:], 1):
+            number = torch.where(logit > highest, c, number)
+            highest = torch.maximum(highest, logit)
+        return number
 
     def truth(self) -> Tensor:
         """Return the complete target, for a loss that needs it."""
@@ -121,12 +140,7 @@ class Call:
             )
         return widened(logits.detach())
 
-    def _wrong_class(self) -> Tensor:
-        y = self.target.long()
-        return ((y < 0) | (y > number_of_classes(self.logits))) & (y != self.ignore_index)
-
-    def _raise_wrong_class(self) -> None:
-        place = tuple(self._wrong_class().nonzero()[0].tolist())
+    def _raise_wrong_class(self, place: tuple[int, ...]) -> None:
         classes = number_of_classes(self.logits)
         known = "0 (background) and 1" if classes == 1 else f"0 (background) and 1…{classes}"
         raise InputError(
@@ -134,6 +148,12 @@ class Call:
             f"channel(s) have only {known}; use {self.ignore_index} for locations to ignore (or set "
             "ignore_index), or a model with more channels"
         )
+
+
+def _is_within(target: Tensor, classes: int) -> bool:
+    """Return whether all values are background or known classes, in one pass over memory."""
+    lowest, highest = target.aminmax()
+    return int(lowest) >= 0 and int(highest) <= classes
 
 
 def _check(logits: Any, target: Any, annotated: Any, ignore_index: int) -> None:
@@ -219,7 +239,7 @@ def label_logit(locations: Locations) -> Tensor:
 
     log p(y) is log σ of it and log(1 − p(y)) is log σ of its negative, both accurate near 0 and 1.
 
-    >>> label_logit(Call(torch.tensor([[2.0], [2.0]]), torch.tensor([1, 0])).read())
+    >>> label_logit(Locations(torch.tensor([[2.0], [2.0]]), torch.tensor([1, 0])))
     tensor([ 2., -2.])
     """
     logits, label = locations.logits, locations.label
@@ -244,18 +264,24 @@ def class_log_probabilities(logits: Tensor) -> Tensor:
     return F.log_softmax(logits, 1)
 
 
-def reduce(losses: Tensor, weights: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce losses ``(N, *)`` as ``F.cross_entropy`` does, with weights as floats or booleans.
+def reduce(losses: Tensor, weights: Tensor | None, reduction: Reduction) -> Tensor:
+    """Reduce losses ``(N, *)`` as ``F.cross_entropy`` does.
 
     A loss without weight is 0. The mean is Σ wᵢ·lossᵢ / Σ wᵢ, and 0, not NaN, where all weights are 0.
+
+    Args:
+        losses: of each location.
+        weights: floats or booleans ``(N, *)``; None if all are equal.
+        reduction: ``mean``, ``sum`` or ``none``.
     """
-    if weights.dtype is torch.bool:
-        losses = torch.where(weights, losses, 0.0)
-    else:
-        losses = torch.where(weights > 0, losses * weights, 0.0)
+    if weights is not None:
+        weighted = losses if weights.dtype is torch.bool else losses * weights
+        losses = torch.where(weights > 0, weighted, 0.0)
     if reduction == "none":
         return losses
     if reduction == "sum":
         return losses.sum()
+    if weights is None:
+        return losses.sum() / max(losses.numel(), 1)
     total = weights.sum()
     return losses.sum() / torch.where(total > 0, total, 1.0)

@@ -54,14 +54,19 @@ def check_fields(owner: Any) -> None:
             rule.check(item.name, value)
 
 
-def class_weight_tensor(class_weights: Sequence[float] | Tensor | None) -> Tensor | None:
-    """Return the weights in float32; raise unless there are at least two, finite and none negative."""
-    if class_weights is None:
-        return None
-    weights = torch.as_tensor(class_weights, dtype=torch.float32)
+def check_class_weights(weights: Tensor) -> None:
+    """Raise unless there are at least two weights, finite and none negative."""
     if weights.ndim != 1 or len(weights) < 2 or not (weights.isfinite() & (weights >= 0)).all():
         raise InputError(
             f"class_weights are {weights.tolist()}; give one finite number of at least 0 for background "
             "and for each class"
         )
+
+
+def class_weight_tensor(class_weights: Sequence[float] | Tensor | None) -> Tensor | None:
+    """Return checked weights in float32."""
+    if class_weights is None:
+        return None
+    weights = torch.as_tensor(class_weights, dtype=torch.float32)
+    check_class_weights(weights)
     return weights

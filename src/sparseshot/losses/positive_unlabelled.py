@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import InputError
-from sparseshot.losses.locations import Call, Locations, foreground_logit, label_loss
+from sparseshot.losses.base import Loss
+from sparseshot.losses.locations import Locations, foreground_logit, label_loss
 from sparseshot.losses.logit_histograms import LogitHistograms, reverse_cumsum
 from sparseshot.losses.parameters import INSIDE, NOT_NEGATIVE, SHARE_OR_ZERO
-from sparseshot.losses.signature import Loss
 
 Surrogate = Literal["sigmoid", "logistic"]
 
@@ -88,20 +88,25 @@ class NonNegativePU(Loss):
         return frozenset({"truth"} if self.prior == "truth" else ())
 
     @property
-    def estimates(self) -> bool:
+    def estimates(self) -> bool:  # type: ignore[override]
         """Whether the prior is estimated."""
         return self.prior is None
 
-    def losses(self, locations: Locations, call: Call) -> Tensor:
+    @property
+    def changes_with_progress(self) -> bool:  # type: ignore[override]
+        """Whether the prior is estimated, which takes a warm-up."""
+        return self.prior is None
+
+    def losses(self, locations: Locations) -> Tensor:
         """Return the contribution of each location; in training, an estimated prior is updated first."""
         if self.prior is None:
             if self.training:
                 self.histograms.observe(locations)
-            if call.progress < self.warm_up:
+            if locations.progress < self.warm_up:
                 return label_loss(locations)
             prior: float | Tensor = estimate_prior(self.histograms.marked[0], self.histograms.everything[0])
         elif self.prior == "truth":
-            positive = (locations.counted & (call.truth() > 0)).sum()
+            positive = (locations.counted & (locations.truth() > 0)).sum()
             prior = _inside(positive / locations.counted.sum().clamp(min=1))
         else:
             prior = self.prior

@@ -8,15 +8,20 @@ from typing import Any
 
 from sparseshot.errors import InputError, unknown_name
 from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy
+from sparseshot.losses.base import Loss
+from sparseshot.losses.baselines import (
+    AnnotatedOnly,
+    BackgroundRecalibration,
+    CrossEntropy,
+    FocalLoss,
+    HuberLoss,
+    Oracle,
+)
 from sparseshot.losses.distillation import Distillation
 from sparseshot.losses.early_learning import EarlyLearningRegularisation
 from sparseshot.losses.exclusive import PRESETS, ExclusiveCrossEntropy
-from sparseshot.losses.focal import BackgroundRecalibration, FocalLoss
-from sparseshot.losses.huber import HuberLoss
-from sparseshot.losses.ordinary import AnnotatedOnly, CrossEntropy, Oracle
 from sparseshot.losses.positive_unlabelled import NonNegativePU
-from sparseshot.losses.schedules import Constant, Linear, Logistic, Schedule, Sigmoid
-from sparseshot.losses.signature import Loss
+from sparseshot.losses.schedules import Constant, Linear, Logistic, Ramp, Schedule, Sigmoid
 
 LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(
     {
@@ -38,7 +43,7 @@ LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(
 """Constructors of the losses by short name. "ece" is the authors' abbreviation of exclusive cross-entropy."""
 
 SCHEDULES: Mapping[str, Callable[..., Schedule]] = MappingProxyType(
-    {"constant": Constant, "linear": Linear, "sigmoid": Sigmoid, "logistic": Logistic}
+    {"constant": Constant, "linear": Linear, "sigmoid": Sigmoid, "logistic": Logistic, "ramp": Ramp}
 )
 """Constructors of the schedules by the names that configuration files use."""
 

@@ -1,4 +1,4 @@
-"""Schedules of the exclusion threshold ρ over training progress t in [0, 1].
+"""Schedules of the exclusion threshold ρ, or of its exponent β, over training progress t in [0, 1].
 
 A schedule is any function from progress to a number; these are frozen values with a formula.
 """
@@ -8,25 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from sparseshot.losses.parameters import FINITE, POSITIVE, SHARE, check_fields
+from sparseshot.losses.parameters import FINITE, NOT_NEGATIVE, POSITIVE, SHARE, Range, check_fields
 
 Schedule = Callable[[float], float]
-"""From progress in [0, 1] to the exclusion threshold."""
+"""From progress in [0, 1] to the exclusion threshold, or to another parameter."""
 
 SMALLEST_RHO = 1e-9
 """Lower bound of a schedule: a threshold of 0 would exclude everything, whatever the model predicts."""
 
 
-def value_at(schedule: Schedule | float, progress: float, *, name: str = "rho") -> float:
+def value_at(
+    schedule: Schedule | float, progress: float, *, name: str = "rho", within: Range = SHARE
+) -> float:
     """Return the value of a schedule, or of a constant, at this progress.
 
     >>> value_at(0.5, 0.3), value_at(Linear(), 0.5)
     (0.5, 0.375)
     """
-    if callable(schedule):
-        return schedule(progress)
-    SHARE.check(name, schedule)
-    return schedule
+    value = schedule(progress) if callable(schedule) else schedule
+    within.check(name, value)
+    return value
 
 
 def _sigmoid(x: float) -> float:
@@ -95,3 +96,22 @@ class Logistic(_Formula):
     def __call__(self, progress: float) -> float:
         """Return ρ at this progress."""
         return self.height * _sigmoid((progress - self.centre) / self.width)
+
+
+@dataclass(frozen=True)
+class Ramp(_Formula):
+    """From ``start`` to ``end`` in a straight line, both at least 0: for β, whose annealing the paper names.
+
+    With a constant ρ the threshold ρ^β rises as β falls: at first much is excluded, in the end little.
+
+    >>> ramp = Ramp(start=2.0, end=0.5)
+    >>> ramp(0.0), ramp(0.5), ramp(1.0)
+    (2.0, 1.25, 0.5)
+    """
+
+    start: Annotated[float, NOT_NEGATIVE]
+    end: Annotated[float, NOT_NEGATIVE]
+
+    def __call__(self, progress: float) -> float:
+        """Return the value at this progress."""
+        return self.start + (self.end - self.start) * progress

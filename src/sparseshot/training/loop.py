@@ -136,7 +136,7 @@ class _Run:
         self.network.train()
         self.watch = ExclusionWatch()
         self.teacher: EmaTeacher | None = None
-        if "teacher_logits" in self.criterion.wanted(1.0):
+        if "teacher_logits" in self.criterion.wants:
             self.teacher = EmaTeacher(self.module, decay=self.criterion.teacher_decay)
 
     @property
@@ -154,7 +154,7 @@ class _Run:
         output = self.network(image)
         logits = self.task.logits(output)
         advice = known = None
-        if self.teacher is not None and "teacher_logits" in self.criterion.wanted(progress):
+        if self.teacher is not None and progress >= self.criterion.teacher_from:
             known = self.teacher(image)
             advice = self.task.logits(known)
         hints = Hints(batch.truth, batch.centres, batch.exhaustive, teacher_logits=advice)

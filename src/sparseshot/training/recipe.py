@@ -16,7 +16,7 @@ import torch
 from sparseshot.cells import Cells
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError, TrainingWarning
 from sparseshot.files import read_as, read_json, read_text
-from sparseshot.losses import make_loss
+from sparseshot.losses.adaptive import TEACHER_FROM, options_to_continue
 from sparseshot.models.config import (
     OPEN,
     SCRATCH,
@@ -240,11 +240,12 @@ def _by_start(
         options: Mapping[str, Any] = {}
         if start.changes is not None:
             share = None if model.evidence is None else model.evidence.marked_share
-            options = make_loss(settings.loss).continued(share)
+            options = options_to_continue(share)
             few = {"steps": continued_steps(start.changes.total), "validations": 1}
             chosen |= few | {"learning_rate": _LOW_RATE}
-        areas = settings.make_task().paints_marks
-        chosen["loss_options"] = options or make_loss(settings.loss).fine_tuned(areas=areas)
+        elif settings.make_task().paints_marks:
+            options = {"teacher_from": TEACHER_FROM}
+        chosen["loss_options"] = options if settings.loss == "adaptive" else {}
     return chosen
 
 

@@ -1,5 +1,6 @@
-"""The one signature of all losses."""
+"""The base class of all losses."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar
@@ -7,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor, nn
 
-from sparseshot.losses.locations import IGNORE_INDEX, Call, Hints, Locations, Reduction, reduce
+from sparseshot.errors import TrainingWarning
+from sparseshot.losses.locations import IGNORE_INDEX, Hints, Locations, Reduction, reduce
 from sparseshot.losses.parameters import check_fields
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Loss(nn.Module):
-    """A loss with its parameters: ``loss(logits, target, annotated=None, progress=1.0, hints=None)``.
+    """A loss with its parameters: ``loss(logits, target, annotated=None, progress=0.3, hints=None)``.
 
     A new loss is a dataclass with its parameters as fields, whose types state their ranges, and one method,
     :meth:`losses`. State that changes in training belongs in buffers or extra state, so that it is part of
@@ -31,8 +33,20 @@ class Loss(nn.Module):
     wants: ClassVar[frozenset[str]] = frozenset()
     """The fields of :class:`Hints` that this loss uses, so that a loop need not compute the others."""
 
+    teacher_from: ClassVar[float] = 0.0
+    """The part of training after which a loss that wants ``teacher_logits`` uses them."""
+
     teacher_decay: ClassVar[float] = 0.99
-    """Part of the teacher's weights that is kept at each step, by a loss that wants one."""
+    """Part of the teacher's weights that is kept at each step."""
+
+    built_for: ClassVar[float | None] = None
+    """The threshold that predictions of this loss are made for; None if it depends on the marks."""
+
+    estimates: ClassVar[bool] = False
+    """Whether the loss estimates something from the values of a batch, which cannot be compiled."""
+
+    changes_with_progress: ClassVar[bool] = False
+    """Whether the loss depends on the progress of training."""
 
     if TYPE_CHECKING:
         __call__: Callable[..., Tensor] = field(init=False)
@@ -40,6 +54,7 @@ class Loss(nn.Module):
     def __post_init__(self) -> None:
         super().__init__()
         check_fields(self)
+        self._warned: set[str] = set()
 
     def forward(
         self,
@@ -47,7 +62,7 @@ class Loss(nn.Module):
         target: Tensor,
         *,
         annotated: Tensor | None = None,
-        progress: float = 1.0,
+        progress: float | None = None,
         hints: Hints | None = None,
     ) -> Tensor:
         """Compute the loss of a batch.
@@ -56,54 +71,35 @@ class Loss(nn.Module):
             logits: ``(N, 1, *)`` for one class, ``(N, C + 1, *)`` for C classes and background.
             target: integers ``(N, *)``: 0 background, 1…C classes, ``ignore_index`` ignored.
             annotated: booleans ``(N, *)``: the label is certain here. The default is ``target > 0``.
-            progress: the part of training that is done, from 0 to 1.
+            progress: the part of training that is done, from 0 to 1. Without it, 1; a loss that changes with
+                it then warns in training.
             hints: further knowledge of the batch.
         """
-        call = Call(logits, target, annotated, progress=progress, hints=hints, ignore_index=self.ignore_index)
+        given, progress = progress is not None, 1.0 if progress is None else progress
+        locations = Locations(
+            logits, target, annotated, progress=progress, hints=hints, ignore_index=self.ignore_index
+        )
+        if not given and self.changes_with_progress and self.training and logits.requires_grad:
+            self.warn_once(
+                "progress",
+                f"{type(self).__name__} is trained without progress, so every step counts as the last one; "
+                "call it with progress=step / steps",
+            )
         if self.estimates and torch.compiler.is_compiling():
-            from sparseshot.losses.uncompiled import reduced  # noqa: PLC0415  it loads torch.compile, which few need
+            return torch.compiler.disable(self.reduced)(locations)  # type: ignore[no-any-return, no-untyped-call]
+        return self.reduced(locations)
 
-            return reduced(self, call)
-        return self.reduced(call)
-
-    def reduced(self, call: Call) -> Tensor:
-        """Compute the loss of a call; overridden where losses and their reduction are one fused pass."""
-        locations = call.read()
-        return reduce(self.losses(locations, call), locations.counted, self.reduction)
-
-    @property
-    def estimates(self) -> bool:
-        """Whether the loss estimates something from the values of a batch, which cannot be compiled."""
-        return False
-
-    @property
-    def built_for(self) -> float | None:
-        """The threshold that predictions of this loss are made for; None if it depends on the marks."""
-        return None
-
-    def wanted(self, progress: float) -> frozenset[str]:  # noqa: ARG002  for those that want them later
-        """Return which of :attr:`wants` the loss uses at this part of training."""
-        return self.wants
-
-    def fine_tuned(self, *, areas: bool) -> dict[str, float]:  # noqa: ARG002  for those with a teacher
-        """Return the options with which to learn from a model that knows cells, such as a starter.
-
-        Args:
-            areas: marks are areas, not points.
-        """
-        return {}
-
-    def continued(self, marked_share: float | None) -> dict[str, float]:  # noqa: ARG002  for those that estimate
-        """Return the options with which to continue a model that was trained with this loss.
-
-        Args:
-            marked_share: the share of the cells that was marked, as estimated then; None if unknown.
-        """
-        return {}
-
-    def losses(self, locations: Locations, call: Call) -> Tensor:
+    def losses(self, locations: Locations) -> Tensor:
         """Return the loss of each location, ``(N, *)``; ignored locations may have any value."""
         raise NotImplementedError
+
+    def weights(self, locations: Locations) -> Tensor | None:
+        """Return the weight of each location in the mean, ``(N, *)``; None if all are equal."""
+        return None if locations.ignored is None else ~locations.ignored
+
+    def reduced(self, locations: Locations) -> Tensor:
+        """Return the losses, weighted and reduced."""
+        return reduce(self.losses(locations), self.weights(locations), self.reduction)
 
     def exclusion_mask(
         self, logits: Tensor, target: Tensor, *, annotated: Tensor | None = None, progress: float = 1.0
@@ -113,6 +109,12 @@ class Loss(nn.Module):
     def log_values(self) -> dict[str, float]:
         """Return what the loss has estimated, by name, for logs."""
         return {}
+
+    def warn_once(self, kind: str, message: str) -> None:
+        """Issue a warning unless this loss has issued one of this kind."""
+        if kind not in self._warned and not torch.compiler.is_compiling():
+            self._warned.add(kind)
+            warnings.warn(message, TrainingWarning, stacklevel=2)
 
     def extra_repr(self) -> str:
         """Return the parameters that differ from their defaults."""
