@@ -7,15 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.spatial import cKDTree
 from tests.models.test_model_files import random_model
 from tests.training.blobs import blobs, tiny_config, tiny_request
 
 from sparseshot.cells import Cells
+from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import FormatError, OutputError, SparseshotError, TrainingWarning
 from sparseshot.files import write_json
 from sparseshot.models.config import SCRATCH, STARTER, TrainConfig, TrainSettings
 from sparseshot.models.model_files import load_starter
-from sparseshot.training.annotated import TrainingData
+from sparseshot.training.annotated import AnnotatedSlide, TrainingData
+from sparseshot.training.held_out import certainty_of
 from sparseshot.training.lineage import MarkChanges, Start
 from sparseshot.training.loop import begin_from
 from sparseshot.training.recipe import (
@@ -187,3 +190,32 @@ def test_a_run_of_an_earlier_version_is_resumed(tmp_path: Path, recwarn: object)
     resumed = train_run(config, data, tmp_path / "old")
     for name, weight in whole.weights.items():
         assert torch.equal(weight, resumed.weights[name]), name
+
+
+def test_a_start_that_knows_the_marked_cells_is_held_on_to() -> None:
+    model = load_starter("detect")
+    known, said = settled(TrainConfig(), Start(model, certainty=0.8))
+    assert (known.loss, dict(known.loss_options)) == ("distil", {"threshold": model.threshold})
+    assert "held on to" in said[-1]
+    unknown, _ = settled(TrainConfig(), Start(model, certainty=0.4))
+    assert unknown.loss == "adaptive"
+    given, _ = settled(TrainConfig(loss="ce"), Start(model, certainty=0.8))
+    assert given.loss == "ce"
+
+
+def test_a_run_is_held_on_to_if_its_own_start_was() -> None:
+    model = load_starter("detect")
+    changes = MarkChanges(new=4)
+    learned = Start(model, is_run=True, changes=changes, certainty=0.9)
+    assert settled(TrainConfig(), learned)[0].loss == "adaptive"
+    held = replace(model, config=replace(model.config, loss="distil"))
+    assert settled(TrainConfig(), learned._replace(model=held))[0].loss == "distil"
+
+
+def test_the_starter_is_certain_of_nuclei_but_not_of_empty_places() -> None:
+    slide = SyntheticTissue(seed=12, size_px=(400, 400), mpp=0.5, tissue_fraction=1.0)
+    cells, model = slide.cells(), load_starter("detect")
+    assert certainty_of(model, TrainConfig(), [AnnotatedSlide(slide, cells[::5])]) > 0.6
+    far = np.random.default_rng(0).uniform(20, 380, (400, 2))
+    far = far[cKDTree(cells.xy).query(far)[0] > 14]
+    assert certainty_of(model, TrainConfig(), [AnnotatedSlide(slide, Cells(far, mpp=0.5))]) < 0.4

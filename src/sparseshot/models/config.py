@@ -45,6 +45,7 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
 TaskName = Literal["segment", "detect"]
 
 STARTER, SCRATCH = "starter", "scratch"
+DEFAULT_LOSS = "adaptive"
 STARTER_NAMES = {STARTER: "detect", f"{STARTER}-outlines": "segment"}
 """Names of the starters on the command line, and their tasks."""
 
@@ -60,7 +61,8 @@ class TrainConfig:
         start: weights to start from: ``starter``, learned from synthetic tissue; ``scratch``, random ones;
             or the path of a run or a model file, kept absolute; None: the starter, if its network has the
             size of the run's.
-        loss: a name of :data:`sparseshot.losses.LOSSES`.
+        loss: a name of :data:`sparseshot.losses.LOSSES`; None: ``distil`` from a start that knows the marked
+            cells, else ``adaptive``.
         loss_options: arguments of that loss; None: chosen by the start.
         classes: classes to learn; empty: every mark is "a cell"; None: the only class of the marks, if there
             is one.
@@ -93,7 +95,7 @@ class TrainConfig:
 
     task: TaskName | None = None
     start: str | None = None
-    loss: str = "adaptive"
+    loss: str | None = None
     loss_options: Mapping[str, Any] | None = None
     classes: tuple[str, ...] | None = None
     negative_classes: tuple[str, ...] = ()
@@ -133,7 +135,7 @@ class TrainConfig:
                 raise InputError(f"{name} is {value}; it must be at least {lowest:g}, at most {highest:g}")
         if self.start not in {None, SCRATCH, *STARTER_NAMES}:  # a run may be resumed from another folder
             object.__setattr__(self, "start", os.path.normpath(Path(str(self.start)).absolute()))
-        make_loss(self.loss, self.loss_options or {})  # fails here, before any image is loaded
+        make_loss(self.loss or DEFAULT_LOSS, self.loss_options or {})  # fails before any image is loaded
         for name, kind in (("loss_options", dict), *dict.fromkeys(_NAMES, tuple).items()):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, kind(value))
@@ -180,6 +182,7 @@ class TrainSettings(TrainConfig):
 
     task: TaskName = "detect"
     start: str = SCRATCH
+    loss: str = DEFAULT_LOSS
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     colors: tuple[str, ...] = ()

@@ -18,7 +18,8 @@ from torch import nn
 from sparseshot.errors import TrainingWarning
 from sparseshot.images import Box, Grid, TileGrid, TissueMask
 from sparseshot.metrics import Calibration, Evidence, Interval, ScoreHistogram, calibrate_threshold
-from sparseshot.models.config import TrainSettings
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import TrainConfig, TrainSettings
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.inference import CONTEXT_PX, Region
 from sparseshot.models.task import IGNORED
@@ -31,6 +32,7 @@ HELD_OUT_SHARE = 0.15
 
 _SQUARES_PX = (256, 128, 64)
 _TISSUE_PX = 128
+_CERTAINTY_SQUARES = 40
 LARGEST_WHOLE_PX = 4096 * 4096
 """Largest image that is held out whole, or predicted whole in rounds of weak supervision."""
 
@@ -55,11 +57,21 @@ class HeldOut:
 
 
 def gather_evidence(
-    network: nn.Module, config: TrainSettings, held_out: Sequence[HeldOut], *, prior: float | None = None
+    network: nn.Module,
+    config: TrainSettings,
+    held_out: Sequence[HeldOut],
+    *,
+    prior: float | None = None,
+    spread: float | None = None,
 ) -> tuple[Evidence, Calibration] | None:
     """Score held-out marks and everything found around them, and choose the threshold; None without marks.
 
-    ``prior`` is the threshold that the loss is built for, if any.
+    Args:
+        network: to score with.
+        config: of the run.
+        held_out: the marks.
+        prior: the threshold that the loss is built for, if any.
+        spread: of the best threshold about the prior; None: as for losses in general.
     """
     if not any(len(part.xy) for part in held_out):
         return None
@@ -78,7 +90,12 @@ def gather_evidence(
         regions.append(region)
     evidence = replace(evidence, marks=min(evidence.marks, evidence.of_marks.total))
     chosen = calibrate_threshold(
-        evidence.of_marks, evidence.of_all, marks=evidence.marks, places=evidence.places, prior=prior
+        evidence.of_marks,
+        evidence.of_all,
+        marks=evidence.marks,
+        places=evidence.places,
+        prior=prior,
+        spread=spread,
     )
     # Outlines change with the threshold; detections at a higher one are some of those at a lower.
     only_at = chosen.threshold if config.make_task().paints_marks else None
@@ -230,3 +247,28 @@ def _some_squares(canvases: Sequence[Canvas], side_px: int, seed: int) -> list[l
             chosen[index].append(box)
             held = with_box
     return chosen
+
+
+def certainty_of(model: Checkpoint, config: TrainConfig, slides: Sequence[AnnotatedSlide]) -> float:
+    """Return the mean probability that a model gives marks of slides, or of their pixels; 0 without any.
+
+    A sample is enough, of :data:`_CERTAINTY_SQUARES` squares.
+    """
+    settings = replace(
+        model.config,
+        classes=config.classes or (),
+        negative_classes=config.negative_classes,
+        mpp=config.mpp or model.mpp,
+        mark_radius_um=config.mark_radius_um,
+    )
+    canvases = [make_canvas(item, settings) for item in slides]
+    every = [(k, box) for k, canvas in enumerate(canvases) for box in _marked_squares(canvas, _SQUARES_PX[1])]
+    chosen = np.random.default_rng(0).permutation(len(every))[:_CERTAINTY_SQUARES]
+    network = model.network()
+    scores: list[NDArray[np.floating]] = [np.empty(0)]
+    for k, box in (every[place] for place in chosen):
+        (part,) = _parts(slides[k], canvases[k], [box], seen=False)
+        region = part.item.look_at(network, settings, threshold=LOWEST_SCORE, box=box, halo_px=CONTEXT_PX)
+        scores.append(region.finder.mark_scores(region.window, region.parts, part.label, part.xy)[0])
+    marked = np.concatenate(scores)
+    return float(marked.mean()) if len(marked) else 0.0

@@ -31,12 +31,15 @@ class Start(NamedTuple):
         parents: the model, then those that it came from itself.
         is_run: a run on own slides, rather than a starter or a lone model file.
         changes: how the marks differ from those the run learned from; None if it kept none.
+        certainty: mean probability that it gives the marks, none of which it has learned from; 0 if that is
+            unknown.
     """
 
     model: Checkpoint
     parents: "tuple[Parent, ...]" = ()
     is_run: bool = False
     changes: "MarkChanges | None" = None
+    certainty: float = 0.0
 
 
 class Parent(NamedTuple):

@@ -14,6 +14,7 @@ from torch import nn
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
 from sparseshot.files import make_folder
 from sparseshot.losses import EmaTeacher, Hints, make_loss
+from sparseshot.metrics.operating_point.threshold import PRIOR_SPREAD
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.color import jittered_network_input
 from sparseshot.models.config import TrainSettings
@@ -205,7 +206,10 @@ class _Run:
         """
         if not self.fabric.is_global_zero:
             return {}
-        gathered = gather_evidence(self.module, self.config, held_out, prior=self.criterion.built_for)
+        # Held by a frozen start, scores mean what they meant to it.
+        spread = PRIOR_SPREAD if self.teacher is not None and self.teacher.frozen else None
+        prior = self.criterion.built_for
+        gathered = gather_evidence(self.module, self.config, held_out, prior=prior, spread=spread)
         evidence, seen = gathered or (None, None)
         criterion, threshold = (None, None) if seen is None else (seen.criterion, seen.threshold)
         doubt = 0.0 if seen is None else 2 * seen.criterion_error

@@ -39,7 +39,12 @@ from sparseshot.training.mark_checks import (
 from sparseshot.work.folder import RECIPE
 from sparseshot.work.run_files import CONFIG, SOURCE
 
+DISTILLATION = "distil"
+"""Loss from a start that knows the marked cells."""
+
 _MANY_MARKS = 3000
+_KNOWN = 0.6
+"""Certainty of the marks from which a start knows the cells: nuclei in H&E 0.6 to 0.9, smears 0.2 to 0.4."""
 _SCRATCH_STEPS, _SCRATCH_RATE = 300, 3e-3
 _RATE, _LOW_RATE = 1e-3, 5e-4
 """Highest learning rates: lower where there is something to keep and little to learn from."""
@@ -165,6 +170,9 @@ def resolve(
         said.append(f"marks since then: {start.changes or 'unknown, because that run kept none'}")
     number = sum(len(settings.labelling.positives(cells)) for cells in marks)
     chosen = _by_start(settings, start, number, asked=config.start)
+    if start is not None and config.loss is None and config.loss_options is None and _knows(start, settings):
+        chosen |= {"loss": DISTILLATION, "loss_options": {"threshold": start.model.threshold}}
+        sentence += ", which knows these cells and is held on to"
     if affordable_steps is not None and config.steps is None:
         steps = affordable_steps(settings)
         chosen["steps"] = min(steps, chosen["steps"]) if request.minutes is None else steps
@@ -218,6 +226,17 @@ def _fitting(start: Start | None, settings: TrainSettings, *, asked: str | None)
         classes = ", ".join(settings.labelling.names)
         return start, f"from {name}, with a new last layer for the classes {classes}"
     return start, f"from {name}"
+
+
+def _knows(start: Start, settings: TrainSettings) -> bool:
+    """Return whether a start finds the marked cells already, so that it can teach the unmarked ones.
+
+    A run knows its own marks in any case, so it counts if what it started from knew them.
+    """
+    model = start.model
+    if not model.has_classes(settings.labelling.names) or model.threshold is None:
+        return False
+    return model.config.loss == DISTILLATION if start.is_run else start.certainty >= _KNOWN
 
 
 def _by_start(

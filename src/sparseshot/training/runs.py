@@ -17,7 +17,7 @@ from sparseshot.models.device import find_device, make_fabric, uses_bfloat16
 from sparseshot.models.model_files import check_start, load_model, load_start
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.evaluation import Evaluation, evaluate
-from sparseshot.training.held_out import prepare
+from sparseshot.training.held_out import certainty_of, prepare
 from sparseshot.training.lineage import keep_marks, start_of
 from sparseshot.training.loop import train
 from sparseshot.training.mark_checks import warn_of_contradictions
@@ -111,6 +111,8 @@ def _decide(
     name = config.start or STARTER
     model = load_start(name, task_of(config, marks)[0])
     start = None if model is None else start_of(model, name, slides if own_marks else None)
+    if start is not None and config.loss is None and not start.is_run:
+        start = start._replace(certainty=certainty_of(start.model, config, slides))
     minutes = request.minutes or request.most_minutes
 
     def affordable(settings: TrainSettings) -> int:

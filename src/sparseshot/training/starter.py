@@ -31,10 +31,16 @@ from sparseshot.work import Report, ignore
 KINDS = ("lymphocyte", "tumour", "stromal")
 """Kinds that a starter tells apart."""
 
-REAL_SETS: Mapping[str, float] = MappingProxyType(
-    {"tnbc": 0.22, "brca_m2c": 0.32, "dsb2018": 0.18, "sbu_miccai": 0.08}
+REAL_SETS = ("tnbc", "brca_m2c", "dsb2018", "sbu_miccai")
+"""Real sets to learn from."""
+
+_SHARES: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "detect": {"tnbc": 0.22, "brca_m2c": 0.32, "dsb2018": 0.18, "sbu_miccai": 0.08},
+        "segment": {"tnbc": 0.42, "brca_m2c": 0.1, "dsb2018": 0.18, "sbu_miccai": 0.1},  # BRCA-M2C has points
+    }
 )
-"""Real sets to learn from, and the share of the crops that each gets; the rest is synthetic."""
+"""Share of the crops that each set gets; the rest is synthetic."""
 
 _VALIDATION_SETS = ("tnbc", "brca_m2c", "sbu_miccai")
 _SIZE_PX = 512
@@ -95,14 +101,12 @@ def make_starter(
         checkpoint_every=500,
         log_every=50,
     )
-    sets = [] if data is None else [name for name in REAL_SETS if name not in left_out]
+    shares = {name: _SHARES[task][name] for name in REAL_SETS if data is not None and name not in left_out}
     with locked(folder):
         held_out = _synthetic(seed + 1, _HELD_OUT, config.mpp)
-        canvases = _canvases(
-            _synthetic(seed, slides, config.mpp), config, 1 - sum(REAL_SETS[name] for name in sets)
-        )
-        for name in sets:
-            canvases += _canvases(_scaled(name, data), config, REAL_SETS[name])
+        canvases = _canvases(_synthetic(seed, slides, config.mpp), config, 1 - sum(shares.values()))
+        for name, share in shares.items():
+            canvases += _canvases(_scaled(name, data), config, share)
         checkpoint = train(
             config,
             canvases,
@@ -114,7 +118,9 @@ def make_starter(
         chosen_on = [held_out]
         if data is not None:
             names = [
-                name for name in _VALIDATION_SETS if name in sets and (task == "detect" or name != "brca_m2c")
+                name
+                for name in _VALIDATION_SETS
+                if name in shares and (task == "detect" or name != "brca_m2c")
             ]
             chosen_on = [
                 open_samples(load_dataset(name, data, split="validation")) for name in names

@@ -78,7 +78,7 @@ def predict(
     others; the exit code is then 1. With `--cluster`, the nodes of a Ray cluster share the work; they
     need the same folders.
 
-    Without a run of your own, `starter` finds nuclei with what was learned from synthetic tissue.
+    Without a run of your own, `starter` finds nuclei with what it has learned from other tissue.
     """
     is_starter = options.is_starter(run)
     options.check_paths(None if is_starter else run, *slides)
@@ -117,8 +117,8 @@ def predict(
     if is_starter:
         complain(
             "warning",
-            "the starter has learned from synthetic tissue only, so it misses some cells and finds false "
-            "ones; mark some cells and train to do better",
+            "the starter has learned from other tissue, so it misses some cells and finds false ones; mark "
+            "some cells and train to do better",
         )
     if dry_run:
         estimates = []

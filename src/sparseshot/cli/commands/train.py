@@ -35,8 +35,8 @@ def train(
     loss: Annotated[
         str | None,
         Option(
-            help="Loss by its short name: adaptive, ece (the paper's), ce, focal, huber, …",
-            show_default="adaptive",
+            help="Loss by its short name: distil, adaptive, ece (the paper's), ce, focal, huber, …",
+            show_default="distil from a start that knows the marked cells, else adaptive",
         ),
     ] = None,
     loss_option: Annotated[

@@ -70,6 +70,7 @@ def calibrate_threshold(
     marks: int | None = None,
     places: int | None = None,
     prior: float | None = None,
+    spread: float | None = None,
 ) -> Calibration:
     r"""Choose the threshold that maximises recall² / P(predicted positive) (Lee & Liu, ICML 2003).
 
@@ -99,6 +100,8 @@ def calibrate_threshold(
         places: denominator of P; by default the number of ``scores_of_all``. To compare the criteria of
             models that find different numbers of cells, give e.g. the number of grid locations.
         prior: the threshold that the loss is built for, if it is built for one.
+        spread: standard deviation, in logits, of the best threshold about the prior; by default
+            :data:`PRIOR_SPREAD`, or :data:`PRIOR_SPREAD_OF_AREAS` for areas.
 
     Returns:
         The calibration; threshold 0.5 with a criterion of 0 if no mark was found at any score.
@@ -126,7 +129,8 @@ def calibrate_threshold(
         return Calibration(threshold=0.5, criterion=0.0, recall=0.0, positive_share=0.0)
     logit, error = _choice(marked.counts, predicted, independent)
     if prior is not None:
-        spread = PRIOR_SPREAD_OF_AREAS if independent < marked.total else PRIOR_SPREAD
+        usual = PRIOR_SPREAD_OF_AREAS if independent < marked.total else PRIOR_SPREAD
+        spread = usual if spread is None else spread
         middle, weight = np.log(prior / (1 - prior)), spread**2 / (spread**2 + error**2)
         logit = middle + weight * (logit - middle)
         error = np.sqrt(weight) * error if np.isfinite(error) else spread
