@@ -22,7 +22,9 @@ def names_in(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("title", ["From a mark to a checkpoint", "From a slide to QuPath"])
+@pytest.mark.parametrize(
+    "title", ["From a mark to a checkpoint", "From a slide to QuPath", "From a click to found cells"]
+)
 def test_every_hop_exists(title: str) -> None:
     section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
     hops = HOP.findall(section)

@@ -1,5 +1,5 @@
 // The map of the page without a browser: its own methods, over a Leaflet that draws nothing.
-import component from "./slide_map.js";
+import component from "sparseshot-studio/slide_map.js";
 import { anything } from "nicegui-leaflet";
 
 class Storage {
@@ -26,7 +26,7 @@ export function page({ slide = "1", mpp = 0.5, zoom = 0, queue = [] } = {}) {
   const map = new Proxy({ options: {}, getZoom: () => zoom }, { get: (own, name) => own[name] ?? anything });
   const about = { id: slide, size: [10000, 10000], levels: 3, mpp, project: "p" };
   return {
-    ...component.methods, result: "", version: "", threshold: 0.5, showMarks: true, showFound: true, events: [],
+    ...component.methods, result: "", against: "", paint: "class", version: "", threshold: 0.5, showMarks: true, showFound: true, events: [],
     slide: about, map, dots: anything, vectors: anything, tool: "mark", chosen: "cell", draws: false,
     marksVersion: "", classes: {}, counts: {}, region: null, failure: "", message: "", reviewer: "",
     marks: new Map(), shown: new Map(), negatives: [], cells: null, queue,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from tests.studio.chromium import StudioTab, chromium, free_port, running_studio
 from tests.studio.small_project import MPP, small_slide
 
-from sparseshot.studio.jobs import RUN, RUNS, STOP
 from sparseshot.studio.marks import MarkBook
+from sparseshot.studio.project_runs import RUN, RUNS, STOP
 from sparseshot.training.logs import read_log
 
 _CLICKS = """

@@ -17,7 +17,6 @@ def run_page(folder: Path, code: str) -> Any:
     """Run JavaScript with what ``fake_page.mjs`` exports; return the value it passes to ``answer``."""
     modules = folder / "node_modules"
     shutil.copytree(_STUDIO / "browser", modules / "sparseshot-studio")
-    shutil.copy(_STUDIO / "slide_map.js", folder)
     shutil.copy(_HERE / "fake_page.mjs", folder)
     (modules / "nicegui-leaflet").mkdir()
     shutil.copy(_HERE / "fake_leaflet.mjs", modules / "nicegui-leaflet" / "index.js")

@@ -13,13 +13,14 @@ from sparseshot.images import open_slide
 from sparseshot.models.windows import WindowLayout
 from sparseshot.prediction.manifest import SHARDS, Done, Manifest, Shard
 from sparseshot.prediction.recipe import slide_identity
-from sparseshot.studio.jobs import JOB, SAID, STATE, Job, Jobs, State
 from sparseshot.studio.project import Project
+from sparseshot.studio.project_runs import RunProgress, RunRecipe, Runs, save_progress
 from sparseshot.studio.studio import Studio
-from sparseshot.work import File
+from sparseshot.work import File, WorkFolder
+from sparseshot.work.folder import OUTPUT, RECIPE, as_json
 
 MPP = 0.5
-_DONE = State("done")
+_DONE = RunProgress("done")
 
 
 def small_slide(folder: Path, *, width: int = 1000, height: int = 700) -> tuple[Path, NDArray[np.float64]]:
@@ -67,12 +68,13 @@ def made_result(folder: Path, slide: Path, cells: Cells) -> None:
     Manifest(identity, Done(layout, 2, tuple(shards)), finished=True).save(folder)
 
 
-def past_run(jobs: Jobs, number: int, state: State = _DONE) -> Path:
-    """Write the job and the state of a run, without a model; return its folder."""
-    folder = jobs.folder(number)
+def past_run(runs: Runs, number: int, state: RunProgress | None = _DONE) -> Path:
+    """Write the recipe and the state of a run, without a model; return its folder."""
+    folder = runs.folder(number)
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / STATE, state)
-    write_json(folder / JOB, Job(number, "1", None, "starter", 20))
+    if state is not None:
+        save_progress(WorkFolder(folder), state)
+    write_json(folder / RECIPE, as_json(RunRecipe(number, "1", marks=20)))
     return folder
 
 
@@ -85,4 +87,4 @@ def worker_of(project: Path) -> int:
             continue
         if "sparseshot.studio.worker" in words and str(project) in words:
             return int(path.name)
-    raise AssertionError(f"no process trains; the last one said: {(project / SAID).read_text()}")
+    raise AssertionError(f"no process trains; the last one said: {(project / OUTPUT).read_text()}")

@@ -167,22 +167,22 @@ def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(tm
     slide, centres = small_slide(tmp_path)
     (other,) = copies(slide, "other.png")
     project = tmp_path / "project"
-    jobs = Studio.of(Project.open([slide, other], folder=project, mpp=MPP)).jobs
+    runs = Studio.of(Project.open([slide, other], folder=project, mpp=MPP)).runs
     cells = Cells(centres, score=np.full(len(centres), 0.9), mpp=MPP)
     region = Suggestion("1", (400.0, 250.0, 600.0, 450.0), "uncertain", "why not")
-    made_result(jobs.result(1, "1").folder, slide, cells)
-    write_json(past_run(jobs, 1) / SUGGESTIONS, NextRegions((region,)))
+    made_result(runs.result(1, "1").folder, slide, cells)
+    write_json(past_run(runs, 1) / SUGGESTIONS, NextRegions((region,)))
     with running_studio(project) as (address, _), chromium() as driver:
         tab = StudioTab(driver, f"{address}?slide=2")
         tab.open(500, 350, 0, slide="2")
         tab.press("n")
         tab.until("a suggested region", lambda: "Region 1 of 1" in tab.text())
         assert "slide=1" in driver.current_url
-        newer = jobs.result(2, "1")
+        newer = runs.result(2, "1")
         newer.view.parent.mkdir(parents=True)
         write_json(newer.view.with_suffix(".json"), [0, 0, 100, 100])
         cells[:2].write(newer.view)
-        past_run(jobs, 2)
+        past_run(runs, 2)
         tab.tab("Runs")
         tab.until("the newer run", lambda: "Run 2" in tab.text())
         assert tab.result() == "r1"

@@ -16,8 +16,9 @@ from tests.studio.chromium import IN_BROWSER, StudioTab, chromium, running_studi
 from tests.studio.small_project import MPP, small_slide, worker_of
 
 from sparseshot.cells import read_cells
-from sparseshot.studio.jobs import RUNS, SAID
 from sparseshot.studio.marks import MarkBook
+from sparseshot.studio.project_runs import RUNS
+from sparseshot.work.folder import OUTPUT
 
 pytestmark = IN_BROWSER
 
@@ -170,7 +171,7 @@ def test_a_studio_that_is_terminated_ends_the_process_that_waits_for_a_job(tmp_p
     slide, _ = small_slide(tmp_path)
     project = tmp_path / "project"
     with running_studio(slide, "--project", project, "--mpp", MPP):
-        while not (project / SAID).exists():  # it is opened right before the process starts
+        while not (project / OUTPUT).exists():  # it is opened right before the process starts
             time.sleep(0.1)
         time.sleep(1)
         worker = worker_of(project)

@@ -12,7 +12,6 @@ import pytest
 
 from sparseshot.errors import FormatError, OutputError, RepairWarning
 from sparseshot.studio import journal as journal_module
-from sparseshot.studio import marks as marks_module
 from sparseshot.studio.marks import MarkBook
 
 
@@ -146,78 +145,16 @@ def test_a_full_disk_keeps_nothing_of_a_change_and_everything_before(
     assert xs(MarkBook(path)) == [1, 2]
 
 
-def test_compacting_changes_nothing_but_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "marks.jsonl"
-    book = MarkBook(path)
-    book.record([{"key": "class T", "class": "T", "color": "#112233"}, add("keep", 7, "T")])
-    book.record([{"key": f"u{i}{k}", "slide": "1", k: True} for i in range(50) for k in ("undo", "redo")])
-    old_size, version = path.stat().st_size, book.since("1", "")[0]
-    monkeypatch.setattr(marks_module, "MANY_EVENTS", 50)
-    monkeypatch.setattr(marks_module, "KEPT_KEYS", 10)
-    compacted = MarkBook(path)
-    assert path.stat().st_size < old_size / 4
-    for each in (compacted, book):  # the other one notices and reads anew
-        assert each.items("1") == [{"id": "keep:0", "class": "T", "at": [7, 1]}]
-        assert each.classes["T"] == "#112233"
-        assert each.since("1", version)[1] is None
-    book.record([{"key": "gone", "slide": "1", "remove": ["keep:0"]}])
-    assert compacted.items("1") == []
-
-
 def undo(key: str) -> dict[str, Any]:
     return {"key": key, "slide": "1", "undo": True}
 
 
-def compacted_again(path: Path, monkeypatch: pytest.MonkeyPatch, turn: str = "") -> MarkBook:
-    """Make and undo many changes, and open the journal, which compacts it."""
-    events = [event for i in range(50) for event in (add(f"x{turn}{i}", 99), undo(f"z{turn}{i}"))]
-    MarkBook(path).record(events)
-    monkeypatch.setattr(marks_module, "MANY_EVENTS", 50)
-    opened = MarkBook(path)
-    monkeypatch.undo()
-    assert opened._journal.events < 50
-    return opened
-
-
-def test_after_compacting_undo_goes_back_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "marks.jsonl"
-    MarkBook(path).record(
-        [*(add(f"m{i}", i) for i in range(5)), {"key": "e", "slide": "1", "remove": ["m1:0"]}]
-    )
-    monkeypatch.setattr(marks_module, "KEPT_STEPS", 3)
-    book = compacted_again(path, monkeypatch)
-    assert xs(book) == [0, 2, 3, 4]
-    for number, left in enumerate(([0, 1, 2, 3, 4], [0, 1, 2, 3], [0, 1, 2], [0, 1, 2])):
-        book.record([undo(f"u{number}")])
-        assert sorted(xs(book)) == sorted(xs(MarkBook(path))) == left
-    book.record([{"key": f"r{i}", "slide": "1", "redo": True} for i in range(5)])
-    assert sorted(xs(book)) == [0, 2, 3, 4]
-
-
-def test_an_undo_that_is_sent_again_after_compacting_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "marks.jsonl"
-    MarkBook(path).record([*(add(f"m{i}", i) for i in range(5)), undo("again")])
-    for turn in "ab":  # keys stay through a second compaction too
-        book = compacted_again(path, monkeypatch, turn)
-        book.record([undo("again"), add("m1", 1)])
-        assert xs(book) == xs(MarkBook(path)) == [0, 1, 2, 3]
-    monkeypatch.setattr(marks_module, "KEPT_KEYS", 3)
-    book = compacted_again(path, monkeypatch, "c")
-    book.record([undo("zc49"), add("xc49", 99), undo("zc48")])
-    assert xs(book) == [0, 1, 2, 3]
-    book.record([undo("again")])  # too long ago to be remembered
-    assert xs(book) == [0, 1, 2]
-
-
 def test_a_journal_that_an_earlier_version_compacted_is_not_undone(tmp_path: Path) -> None:
     path = tmp_path / "marks.jsonl"
-    MarkBook(path).record(
-        [{"key": "all of 1", "slide": "1", "add": [{"id": "a:0", "class": "cell", "at": [1, 1]}]}]
-    )
+    whole = {"key": "all of 1", "slide": "1", "add": [{"id": "a:0", "class": "cell", "at": [1, 1]}]}
+    MarkBook(path).record([{"key": "all of keys", "keys": ["u0"]}, whole])
     book = MarkBook(path)
-    book.record([add("b", 2), undo("u1"), undo("u2")])
+    book.record([add("b", 2), undo("u0"), undo("u1"), undo("u2")])
     assert xs(book) == [1]
 
 

@@ -81,7 +81,7 @@ def test_a_review_accepts_what_the_suggesting_run_found_and_nothing_else(tmp_pat
         """,
     )
     assert said["sent"] == ["r1"]
-    assert "Run 1 suggested this region" in said["says"]
+    assert "Another run suggested this region" in said["says"]
     assert said["events"] == ["reviewing r1", "reviewing "]
 
 
@@ -124,7 +124,8 @@ def test_every_region_has_its_turn_on_several_slides(tmp_path: Path) -> None:
     said = run_page(
         tmp_path,
         """
-        const regions = ["1", "2", "2"].map((slide) => ({ slide, box: [0, 0, 9, 9], done: false }));
+        const about = { box: [0, 0, 9, 9], result: "r4", done: false };
+        const regions = ["1", "2", "2"].map((slide) => ({ slide, ...about }));
         serve((url) => [200, url === "/suggestions"
           ? { run: 4, ready: true, problem: "", regions } : { version: "1", classes: {}, all: [] }]);
         const shown = [];

@@ -72,6 +72,33 @@ def test_a_review_accepts_what_nobody_rejected(studio: Studio, tmp_path: Path) -
     assert len(studio.book.cells("1").regions) == 0
 
 
+def test_counts_and_files_are_what_people_decided(studio: Studio, tmp_path: Path) -> None:
+    total = len(studio.found("1", "f0")[1])
+    found = inside(studio)
+    wrong, missed, elsewhere = found.xy[3].tolist(), [105.0, 290.0], [510.5, 511.5]
+
+    def counted(area: str = "0,0,9999,9999") -> tuple[int, int]:
+        with TestClient(make_api(studio)) as client:
+            answer = client.get(f"/slides/1/found/f0/cells?area={area}&threshold=0.5").json()
+            exported = tmp_path / "found.csv"
+            exported.write_bytes(client.get("/slides/1/export/f0.csv?threshold=0.5").content)
+        assert len(read_cells(exported)) == sum(answer["in_slide"].values())
+        return sum(answer["in_slide"].values()), sum(answer["in_view"].values())
+
+    assert counted("100,100,300,300") == (total, len(found))
+    rejected = [{"class": "not a cell", "at": wrong}, {"class": "T", "at": missed}]
+    post(studio, "marks", [{"key": "aaaaaaaa", "add": rejected}])
+    assert counted("100,100,300,300") == (total, len(found))  # one less and one more
+    post(studio, "marks", [{"key": "bbbbbbbb", "add": [{"class": "not a cell", "at": found.xy[5].tolist()}]}])
+    assert counted() == (total - 1, total - 1)
+    post(studio, "marks", [{"key": "cccccccc", "add": [{"class": "cell", "at": found.xy[7].tolist()}]}])
+    assert counted() == (total - 1, total - 1)  # it was found already
+    box = [[400, 400], [600, 400], [600, 600], [400, 600]]
+    lost = len(studio.cells_in("1", "f0", shapely.Polygon(box), threshold=0.5))
+    post(studio, "marks", [{"key": "dddddddd", "add": [{"region": box}, {"class": "cell", "at": elsewhere}]}])
+    assert counted("400,400,600,600") == (total - lost, 1)  # only what somebody marked there
+
+
 def test_a_lasso_judges_what_it_encloses(studio: Studio) -> None:
     found = inside(studio)
     triangle = [[100, 100], [300, 100], [100, 300]]
@@ -99,7 +126,7 @@ def test_reviews_without_sense_are_refused(studio: Studio, change: dict[str, Any
 
 
 def test_a_region_is_reviewed_only_where_the_model_has_looked(studio: Studio) -> None:
-    result = studio.jobs.result(3, "1")
+    result = studio.runs.result(3, "1")
     result.view.parent.mkdir(parents=True)
     Cells([[150, 150], [170, 170]], score=[0.9, 0.8], mpp=MPP).write(result.view)
     write_json(result.view.with_suffix(".json"), [0, 0, 300, 300])
@@ -117,7 +144,7 @@ def test_a_region_is_reviewed_only_where_the_model_has_looked(studio: Studio) ->
 @pytest.mark.parametrize("is_partial", [False, True])
 def test_found_cells_have_their_own_outlines(studio: Studio, is_partial: bool) -> None:
     cells = outlined(studio)
-    result = studio.jobs.result(3, "1")
+    result = studio.runs.result(3, "1")
     made_result(result.folder, studio.project.path("1"), cells)  # of two shards
     if is_partial:
         manifest = result.manifest()
@@ -131,7 +158,7 @@ def test_outlines_are_those_of_the_cells_though_the_run_ends_meanwhile(
     studio: Studio, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cells, found = outlined(studio), studio.found
-    result = studio.jobs.result(3, "1")
+    result = studio.runs.result(3, "1")
     result.folder.mkdir(parents=True)
     write_view(result, cells)
 
@@ -167,15 +194,21 @@ def assert_own_outlines(studio: Studio, number: int) -> None:
 
 
 def test_two_results_are_compared(studio: Studio) -> None:
-    _, cells = studio.found("1", "f0-f1")
+    _, cells = studio.compared("1", "f0", "f1")
     total = len(studio.found("1", "f0")[1])
     assert list(cells.counts(threshold=0).values()) == [total - 10, 10, 0]
     with TestClient(make_api(studio)) as client:
-        answer = client.get("/slides/1/found/f0-f1/cells?area=0,0,9999,9999&threshold=0&vectors=true").json()
-        assert sum(answer["in_slide"].values()) == len(answer["cells"]) == total
-        assert client.get("/slides/1/found/f0-f1/1/0/0.png?threshold=0").status_code == 200
-        assert client.get("/slides/1/found/f0x/1/0/0.png").status_code == 404  # the loss is not known
-        assert client.get("/slides/1/found/f0-/1/0/0.png").status_code == 422
+        query = "area=0,0,9999,9999&against=f1"
+        answer = client.get(f"/slides/1/found/f0/cells?{query}").json()
+        assert answer["compared"] == [total - 10, 10, 0]
+        assert answer["in_slide"] == answer["in_view"] == {"found by both": total - 10, "only the first": 10}
+        shapes = client.get(f"/slides/1/found/f0/cells?{query}&vectors=true").json()
+        assert len(shapes["cells"]) == total
+        assert client.get("/slides/1/found/f0/1/0/0.png?against=f1").status_code == 200
+        unknown = client.get("/slides/1/found/f0/1/0/0.png?paint=excluded")
+        assert (unknown.status_code, "finished runs only" in unknown.json()["error"]) == (422, True)
+        for name in ("f0-f1", "f0x", "../1"):
+            assert client.get(f"/slides/1/found/f0/1/0/0.png?against={name}").status_code == 422
 
 
 def test_each_result_counts_at_its_own_threshold() -> None:

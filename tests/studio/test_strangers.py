@@ -75,7 +75,7 @@ async def talkative(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_foreign_pages_are_refused(client: TestClient, headers: dict[str, str]) -> None:
-    assert client.get("/slides/1/marks", headers=headers).status_code == 403
+    assert client.get("/slides/1/state", headers=headers).status_code == 403
     assert client.post("/slides/1/marks", json=[], headers=headers).status_code == 403
 
 
@@ -93,11 +93,11 @@ def test_foreign_pages_get_no_websocket(headers: dict[str, str]) -> None:
 
 
 def test_own_pages_and_links_are_served(client: TestClient) -> None:
-    assert client.get("/slides/1/marks", headers={"origin": HERE}).status_code == 200
-    assert client.get("/slides/1/marks", headers={"host": "localhost:8686"}).status_code == 200
+    assert client.get("/slides/1/state", headers={"origin": HERE}).status_code == 200
+    assert client.get("/slides/1/state", headers={"host": "localhost:8686"}).status_code == 200
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert client.get("/", headers=link).status_code == 404  # there is no page here, but it is asked for
-    assert client.get("/slides/1/marks", headers=link).status_code == 403
+    assert client.get("/slides/1/state", headers=link).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_own_pages_and_links_are_served(client: TestClient) -> None:
 )
 def test_a_tunnel_may_begin_at_another_port(client: TestClient, host: str) -> None:
     own = {"host": host, "origin": f"http://{host}"}
-    assert client.get("/slides/1/marks", headers=own).status_code == 200
-    assert client.get("/slides/1/marks", headers=own | {"origin": "http://localhost:9999"}).status_code == 403
+    assert client.get("/slides/1/state", headers=own).status_code == 200
+    assert client.get("/slides/1/state", headers=own | {"origin": "http://localhost:9999"}).status_code == 403
 
 
 def test_no_page_may_frame_an_answer(client: TestClient) -> None:
     for path, status in (
-        ("/slides/1/marks", 200),
-        ("/slides/7/marks", 404),
+        ("/slides/1/state", 200),
+        ("/slides/7/state", 404),
         ("/slides/1/tiles/0/0/0.jpg", 200),
     ):
         answer = client.get(path)
@@ -144,17 +144,17 @@ def test_studios_at_two_ports_have_cookies_of_their_own(studio: Studio) -> None:
     for client, token in zip(clients, ("one", "two"), strict=True):
         client.get(f"/?token={token}")
     clients[0].cookies.update(clients[1].cookies)  # a browser has one jar for all ports of a host
-    assert [client.get("/slides/1/marks").status_code for client in clients] == [200, 200]
+    assert [client.get("/slides/1/state").status_code for client in clients] == [200, 200]
 
 
 def test_beyond_this_machine_a_token_is_needed(studio: Studio) -> None:
     app = Guard(make_api(studio), host="0.0.0.0", port=8686, token="secret")
     with TestClient(app, base_url="http://10.0.0.7:8686", follow_redirects=False) as client:
-        assert client.get("/slides/1/marks").status_code == 403
-        assert client.get("/slides/1/marks?token=wrong").status_code == 403
-        assert client.get("/slides/1/marks?token=").status_code == 403
-        assert client.get("/slides/1/marks", headers={"cookie": f"{COOKIE}=wrong"}).status_code == 403
-        assert client.get("/slides/1/marks", headers={b"cookie": f"{COOKIE}=é".encode()}).status_code == 403
+        assert client.get("/slides/1/state").status_code == 403
+        assert client.get("/slides/1/state?token=wrong").status_code == 403
+        assert client.get("/slides/1/state?token=").status_code == 403
+        assert client.get("/slides/1/state", headers={"cookie": f"{COOKIE}=wrong"}).status_code == 403
+        assert client.get("/slides/1/state", headers={b"cookie": f"{COOKIE}=é".encode()}).status_code == 403
         link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
         welcome = client.get("/?token=secret", headers=link)
         assert welcome.status_code == 303
@@ -163,8 +163,8 @@ def test_beyond_this_machine_a_token_is_needed(studio: Studio) -> None:
         assert "samesite=lax" in welcome.headers["set-cookie"].lower()  # it is sent after the redirect
         assert client.get("/?slide=2&token=secret").headers["location"] == "/?slide=2"
         assert "httponly" in welcome.headers["set-cookie"].lower()
-        assert client.get("/slides/1/marks").status_code == 200
-        assert client.get("/slides/1/marks", headers={"origin": "http://evil.example"}).status_code == 403
+        assert client.get("/slides/1/state").status_code == 200
+        assert client.get("/slides/1/state", headers={"origin": "http://evil.example"}).status_code == 403
 
 
 @pytest.mark.parametrize("cookie", [None, "wrong", "", "secre", "secrett", "é"])
@@ -208,7 +208,7 @@ HOSTILE = [
     "\0",
     "١",
 ]
-_GOOD = {"slide": "1", "result": "f0", "what": "marks", "ending": "csv"}
+_GOOD = {"slide": "1", "result": "f0", "what": "marks", "ending": "csv", "number": "1"}
 
 
 def _routes(app: FastAPI | APIRouter) -> Iterator[APIRoute]:

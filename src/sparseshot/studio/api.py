@@ -1,6 +1,9 @@
 """HTTP interface of the studio: slides here, marks and results in their own modules."""
 
+from typing import Annotated, Any, Literal
+
 from fastapi import FastAPI, Request, Response
+from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -14,11 +17,12 @@ from sparseshot.errors import (
     SparseshotError,
 )
 from sparseshot.studio.mark_routes import mark_routes
-from sparseshot.studio.payloads import Place, SlideId, ZoomLevel
+from sparseshot.studio.payloads import PixelSize, Place, SlideId, Training, ZoomLevel
 from sparseshot.studio.result_routes import result_routes
 from sparseshot.studio.slide_tiles import TILE_PX, jpeg, levels_of
 from sparseshot.studio.studio import Studio
 
+RunNumber = Annotated[int, InPath(ge=1, lt=10**9)]
 _STATUS = {InputError: 422, FormatError: 422, DataNotFoundError: 404, SlideError: 410, OutputError: 507}
 
 
@@ -55,12 +59,38 @@ def make_api(studio: Studio) -> FastAPI:
         content = studio.tiles.jpeg(slide, opened, z, x, y)
         return Response(content, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
 
+    @app.get("/slides")
+    def slides() -> list[dict[str, Any]]:
+        return studio.cards()
+
+    @app.post("/slides/{slide}/mpp")
+    def set_mpp(slide: SlideId, size: PixelSize) -> None:
+        studio.project.set_mpp(slide, size.mpp)
+
+    @app.get("/slides/{slide}/tissue")
+    def tissue(slide: SlideId) -> dict[str, float]:
+        return {"mm2": studio.tissue(slide).area_mm2}
+
     @app.get("/slides/{slide}/thumbnail.jpg")
     def thumbnail(slide: SlideId) -> Response:
         opened = studio.project.slide(slide)
         return Response(
             studio.thumbnails.get(slide, lambda: jpeg(opened.thumbnail(240))), media_type="image/jpeg"
         )
+
+    @app.post("/slides/{slide}/train")
+    def train(slide: SlideId, wanted: Training) -> dict[str, int]:
+        """Begin a run; it continues from the one that is shown."""
+        width, height = studio.project.slide(slide).size
+        view = None
+        if wanted.view is not None:
+            x0, y0, x1, y1 = wanted.view
+            view = max(0.0, x0), max(0.0, y0), min(float(width), x1), min(float(height), y1)
+        return {"run": studio.runs.train(slide, view, start=wanted.start or None).number}
+
+    @app.post("/runs/{number}/{what}")
+    def change_run(number: RunNumber, what: Literal["stop", "resume"]) -> None:
+        (studio.runs.stop if what == "stop" else studio.runs.resume)(number)
 
     app.include_router(mark_routes(studio))
     app.include_router(result_routes(studio))

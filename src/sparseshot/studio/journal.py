@@ -30,7 +30,7 @@ class Journal:
 
     Attributes:
         path: the file; created with the first event.
-        generation: changes when the journal is compacted.
+        generation: changes when the file was written anew.
         events: number of events read so far.
         damaged: reasons why lines were set aside, by their numbers.
     """
@@ -41,7 +41,7 @@ class Journal:
         Args:
             path: the file.
             fold: called with every event, in order; raises ValueError for what is none, and changes nothing.
-            clear: called before the journal is read anew, because it was compacted.
+            clear: called before the journal is read anew, because another process set lines aside.
         """
         self.path, self.generation, self.events = path, "", 0
         self._fold, self._clear = fold, clear
@@ -69,19 +69,6 @@ class Journal:
             if os.fstat(file.fileno()).st_size != self._offset or self._is_another(file):
                 self._catch_up(file)
 
-    def compact(self, snapshot: Callable[[], Iterable[Event]]) -> None:
-        """Replace everything by fewer events with the same outcome.
-
-        Args:
-            snapshot: called when every event is folded and nobody can append; returns the fewer events.
-        """
-        with self._locked() as file:
-            self._catch_up(file)
-            with replacing(self.path) as temporary:
-                lines = [_header(), *map(orjson.dumps, snapshot())]
-                temporary.write_bytes(b"".join(line + b"\n" for line in lines))
-        self.follow()
-
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
         """Open the journal, created if missing, with an exclusive lock; an OSError becomes an OutputError."""
@@ -91,7 +78,7 @@ class Journal:
                 with os.fdopen(handle, "rb+", buffering=0) as raw:
                     _lock(handle)
                     if not self.path.exists() or self.path.stat().st_ino != os.fstat(handle).st_ino:
-                        continue  # it was compacted while we waited for the lock
+                        continue  # it was written anew while we waited for the lock
                     file: BinaryIO = raw
                     if os.fstat(handle).st_size == 0:
                         _write(file, 0, _header() + b"\n")
@@ -146,8 +133,8 @@ class Journal:
                 os.fsync(others.fileno())
             kept = [line for number, line in enumerate(lines, 1) if number not in self.damaged]
             with replacing(self.path) as temporary:
-                header = [] if self.generation else [_header() + b"\n"]
-                temporary.write_bytes(b"".join([*header, *kept]))
+                has_header = bool(self.generation) and 1 not in self.damaged
+                temporary.write_bytes(b"".join([_header() + b"\n", *kept[has_header:]]))
             outcome = f"they were moved to {aside.name}"
         named = "; ".join(
             f"line {number}: {reason}" for number, reason in [*self.damaged.items()][:_MOST_NAMED]

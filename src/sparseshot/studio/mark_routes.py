@@ -20,10 +20,11 @@ def mark_routes(studio: Studio) -> APIRouter:
     """Return the routes that read and change marks."""
     routes = APIRouter()
 
-    @routes.get("/slides/{slide}/marks")
-    def marks(slide: SlideId, since: Annotated[str, Query(max_length=40)] = "") -> dict[str, Any]:
+    @routes.get("/slides/{slide}/state")
+    def state(slide: SlideId, since: Annotated[str, Query(max_length=40)] = "") -> dict[str, Any]:
+        """Return all that changes by itself: marks, runs and results."""
         studio.project.entry(slide)
-        return studio.marks_since(slide, since)
+        return studio.state(slide, since)
 
     @routes.post("/slides/{slide}/marks")
     def mark(

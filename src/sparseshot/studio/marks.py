@@ -22,17 +22,8 @@ FIRST_CLASS = "cell"
 _PALETTE = ("#f0e442", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00")
 """Okabe and Ito's colours, those first that stand out from stained tissue."""
 
-MANY_EVENTS = 20_000
-"""A journal with more events than this, and four times its marks, is compacted when it is opened."""
-
-KEPT_STEPS = 200
-"""Changes of each slide that can still be undone after the journal was compacted."""
-
-KEPT_KEYS = 10_000
-"""Keys of the newest changes that are still known after the journal was compacted."""
-
 _SNAPSHOT = "all of "
-"""Prefix of the keys of snapshots, with which a compacted journal starts; keys of the page have no spaces."""
+"""Prefix of the keys of snapshots, with which journals that 0.2.0 shortened start."""
 
 _DECIMALS = 2
 """Decimals of coordinates in pixels."""
@@ -126,13 +117,6 @@ class _SlideMarks:
     undone: list[Delta] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
 
-    def before(self, steps: Sequence[Delta]) -> list[Item]:
-        """Return the marks as they were before the last changes."""
-        items = dict(self.items)
-        for delta in reversed(steps):
-            delta.inverse().apply(items)
-        return list(items.values())
-
     def change(self, remove: Sequence[str], add: Sequence[Item]) -> None:
         gone = tuple(self.items[each] for each in dict.fromkeys(remove) if each in self.items)
         self.done.append(Delta(gone, tuple(add)))
@@ -173,9 +157,6 @@ class MarkBook:
         self._mutex = RLock()
         self._clear()
         self._journal = Journal(path, fold=self._fold, clear=self._clear)
-        marks = sum(len(slide.items) for slide in self._slides.values())
-        if self._journal.events > MANY_EVENTS and self._journal.events > 4 * marks:
-            self._journal.compact(self._snapshot)
 
     def record(
         self,
@@ -295,20 +276,6 @@ class MarkBook:
         else:
             added = [{"id": f"{key}:{i}"} | item for i, item in enumerate(event.get("add", ()))]
             slide.change(event.get("remove", ()), added)
-
-    def _snapshot(self) -> Iterator[Event]:
-        """Yield events that lead to the present state, with the last steps and keys of its history."""
-        keys = [key for key in self._keys if " " not in key]
-        yield {"key": f"{_SNAPSHOT}keys", "keys": keys[-KEPT_KEYS:]}
-        for name, color in self._classes.items():
-            yield _class_event(name, color)
-        for slide, marks in self._slides.items():
-            steps = marks.done[-KEPT_STEPS:]
-            yield {"key": f"{_SNAPSHOT}{slide}", "slide": slide, "add": marks.before(steps)}
-            for number, delta in enumerate(steps):
-                gone = [item["id"] for item in delta.removed]
-                key = f"step {number} of {slide}"
-                yield {"key": key, "slide": slide, "remove": gone, "add": list(delta.added)}
 
 
 def _class_event(name: str, color: str) -> Event:

@@ -10,11 +10,9 @@ from sparseshot.errors import InputError
 from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.found_cells import Area
 from sparseshot.studio.marks import NEGATIVE, Coordinate, Item
+from sparseshot.studio.slide_results import RESULT_ID
 
 SlideId = Annotated[str, InPath(pattern="^[0-9]{1,9}$")]
-ResultId = Annotated[str, InPath(pattern="^[rf][0-9]{1,9}(x|-[rf][0-9]{1,9})?$")]
-"""A result; two with a hyphen are compared, and ``x`` shows what the loss has excluded."""
-
 ZoomLevel = Annotated[int, InPath(ge=0, le=24)]
 Place = Annotated[int, InPath(ge=0, le=2**22)]
 Point = tuple[Coordinate, Coordinate]
@@ -31,7 +29,7 @@ _RESERVED = {
 }
 """Classes with a meaning in files."""
 
-ResultName = Annotated[str, Field(pattern="^[rf][0-9]{1,9}$")]
+ResultName = Annotated[str, Field(pattern=RESULT_ID)]
 Threshold = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -126,6 +124,19 @@ class Review(_Strict):
     region: Outline
     threshold: Threshold
     by: Annotated[str, Field(max_length=100)] = ""
+
+
+class Training(_Strict):
+    """A run to begin: what is in view, and the run to continue."""
+
+    view: Annotated[list[Coordinate], Field(min_length=4, max_length=4)] | None = None
+    start: Annotated[int, Field(ge=0, lt=10**9)] = 0
+
+
+class PixelSize(_Strict):
+    """The size of a slide's pixels."""
+
+    mpp: Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 
 
 def area_of(text: str) -> Area:

@@ -1,4 +1,4 @@
-"""Found cells over HTTP: overlay tiles, counts, shapes, files."""
+"""Found cells over HTTP: overlay tiles, counts, shapes, suggestions, files."""
 
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -9,98 +9,117 @@ from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
 from sparseshot.prediction.recipe import safe_name
+from sparseshot.studio.derived import COMPARED
 from sparseshot.studio.exchange import file_of
+from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.marks import corners_of
 from sparseshot.studio.overlay import Paint, overlay_png
-from sparseshot.studio.payloads import Place, ResultId, SlideId, Threshold, ZoomLevel, area_of
+from sparseshot.studio.payloads import Place, ResultName, SlideId, Threshold, ZoomLevel, area_of
+from sparseshot.studio.slide_results import RESULT_ID, ResultId
 from sparseshot.studio.studio import Studio
 
 _MOST_VECTORS = 4_000
+Result = Annotated[str, InPath(pattern=RESULT_ID)]
+Against = Annotated[ResultName | None, Query()]
+Shown = Paint | Literal["excluded"]
+"""How cells are coloured; ``excluded`` shows what the loss has excluded."""
 
 
 def result_routes(studio: Studio) -> APIRouter:
     """Return the routes that show and write results."""
     routes = APIRouter()
 
+    def shown(slide: str, result: str, against: str | None, paint: Shown) -> tuple[str, FoundCells]:
+        if against is not None:
+            return studio.compared(slide, result, against)
+        return studio.excluded(slide, result) if paint == "excluded" else studio.found(slide, result)
+
     @routes.get("/slides/{slide}/found/{result}/{z}/{x}/{y}.png")
     def overlay(  # noqa: PLR0917
         slide: SlideId,
-        result: ResultId,
+        result: Result,
         z: ZoomLevel,
         x: Place,
         y: Place,
         threshold: Threshold = 0.5,
-        paint: Paint = "class",
+        paint: Shown = "class",
+        against: Against = None,
     ) -> Response:
-        version, cells = studio.found(slide, result)
-        key = (slide, result, version, z, x, y, round(threshold, 3), paint)
+        version, cells = shown(slide, result, against, paint)
+        threshold = 0.0 if against is not None else round(threshold, 3)  # each has its own
+        colors: Paint = "class" if paint == "excluded" else paint
         content = studio.overlays.get(
-            key, lambda: overlay_png(cells, z, x, y, threshold=threshold, paint=paint)
+            (slide, result, against, version, z, x, y, threshold, paint),
+            lambda: overlay_png(cells, z, x, y, threshold=threshold, paint=colors),
         )
         return Response(content, media_type="image/png", headers={"Cache-Control": "private, max-age=60"})
 
     @routes.get("/slides/{slide}/found/{result}/cells")
-    def cells_in_view(
+    def cells_in_view(  # noqa: PLR0917
         slide: SlideId,
-        result: ResultId,
+        result: Result,
         area: Annotated[str, Query(max_length=200)],
         threshold: Threshold = 0.5,
         vectors: bool = False,
+        paint: Shown = "class",
+        against: Against = None,
     ) -> dict[str, Any]:
         """Count the cells in an area; with ``vectors`` and few of them, return their places too."""
-        _, found = studio.found(slide, result)
-        rows = found.rows_in(area_of(area), threshold=threshold)
+        box, is_plain = area_of(area), against is None and paint != "excluded"
+        _, found = shown(slide, result, against, paint)
         answer: dict[str, Any] = {
-            "in_view": found.counts_of(rows),
-            "in_slide": found.counts(threshold=threshold),
             "classes": list(found.classes),
             "colors": ["#" + bytes(color).hex() for color in found.colors.tolist()],
             "cells": None,
+            "quality": studio.quality(result, threshold) if is_plain and not vectors else None,
         }
-        if vectors and len(rows) <= _MOST_VECTORS:
-            answer["cells"] = [
-                [round(float(x), 1), round(float(y), 1), int(label), round(float(score), 3)]
-                for (x, y), label, score in zip(
-                    found.xy[rows], found.label[rows], found.score[rows], strict=True
-                )
-            ]
-            answer["outlines"] = [
-                None if shape is None else corners_of(shape, decimals=1) for shape in found.outlines(rows)
-            ]
-        return answer
+        level = 0.0 if against is not None else threshold
+        rows = found.rows_in(box, threshold=level)
+        if vectors:
+            return answer | (_vectors(found, rows) if len(rows) <= _MOST_VECTORS else {})
+        if is_plain:
+            return answer | studio.counts(slide, result, box, threshold)
+        totals = {"in_view": found.counts_of(rows), "in_slide": found.counts(threshold=level)}
+        if against is None:
+            return answer | totals
+        answer["compared"] = list(totals["in_slide"].values())
+        for counts in totals.values():
+            counts.pop(COMPARED[-1])  # what is shown did not find them
+        return answer | totals
 
     @routes.get("/suggestions")
     def suggestions() -> dict[str, Any]:
         """Return where to look next, by the latest run that knows; a region in an exhaustive one is done."""
         number, known = studio.next_regions()
+        answer: dict[str, Any] = {"run": number, "ready": known is not None, "problem": "", "regions": []}
         if known is None:
-            return {"run": number, "ready": False, "problem": "", "regions": []}
+            return answer
         regions = [
             {
                 "slide": each.slide,
                 "box": each.box,
                 "kind": each.kind,
                 "reason": each.reason,
+                "result": str(ResultId(is_run=True, number=number)),
                 "done": studio.is_exhaustive(each.slide, each.box),
             }
             for each in known.regions
         ]
-        return {"run": number, "ready": True, "problem": known.problem, "regions": regions}
+        return answer | {"problem": known.problem, "regions": regions}
 
     @routes.get("/slides/{slide}/export/{what}.{ending}")
     def give(
         slide: SlideId,
-        what: Annotated[str, InPath(pattern="^(marks|[rf][0-9]{1,9})$")],
+        what: Annotated[str, InPath(pattern=f"^marks$|{RESULT_ID}")],
         ending: Literal["geojson", "parquet", "csv"],
         threshold: Threshold = 0.0,
     ) -> FileResponse:
         opened = studio.project.slide(slide)
-        if what == "marks":
-            cells = studio.book.cells(slide, mpp=opened.mpp)
-        else:
-            cells = studio.result(slide, what).cells()
-            cells = cells if cells.score is None else cells[cells.score >= threshold]
-        name = f"{safe_name(opened.path.stem)}-{'marks' if what == 'marks' else 'found'}.{ending}"
+        is_marks = what == "marks"
+        cells = (
+            studio.book.cells(slide, mpp=opened.mpp) if is_marks else studio.decided(slide, what, threshold)
+        )
+        name = f"{safe_name(opened.path.stem)}-{'marks' if is_marks else 'found'}.{ending}"
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         file, remove = file_of(cells, ending)
         return FileResponse(
@@ -111,3 +130,17 @@ def result_routes(studio: Studio) -> APIRouter:
         )
 
     return routes
+
+
+def _vectors(found: FoundCells, rows: Any) -> dict[str, Any]:
+    """Return places, classes, scores and outlines of some found cells."""
+    columns = found.xy[rows], found.label[rows], found.score[rows]
+    return {
+        "cells": [
+            [round(float(x), 1), round(float(y), 1), int(label), round(float(score), 3)]
+            for (x, y), label, score in zip(*columns, strict=True)
+        ],
+        "outlines": [
+            None if shape is None else corners_of(shape, decimals=1) for shape in found.outlines(rows)
+        ],
+    }

@@ -15,7 +15,7 @@ from nicegui import ui
 from sparseshot.errors import InputError
 from sparseshot.studio.api import make_api
 from sparseshot.studio.guard import Guard
-from sparseshot.studio.page import show_page
+from sparseshot.studio.page import StudioPage
 from sparseshot.studio.studio import Studio
 from sparseshot.terminal import printable
 
@@ -48,7 +48,7 @@ def serve(
     @ui.page("/", title="sparseshot studio")
     def page(slide: str = "") -> None:
         ui.add_css(css)
-        show_page(studio, slide)
+        StudioPage(studio.project, slide)
 
     ui.run_with(
         api, title="sparseshot studio", favicon="🔬", show_welcome_message=False, reconnect_timeout=30
@@ -57,7 +57,7 @@ def serve(
     say(address)
     if browser:
         threading.Timer(1.0, webbrowser.open, [address]).start()
-    studio.jobs.warm_up()
+    studio.runs.warm_up()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it again when it has ended
     try:
         guarded = Guard(api, host=host, port=port, token=token)
@@ -67,7 +67,7 @@ def serve(
         pass  # uvicorn ended in order, and raises it again
     finally:
         listening.close()
-        studio.jobs.close()
+        studio.runs.close()
 
 
 def _without_escapes(record: logging.LogRecord) -> bool:

@@ -2,10 +2,11 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import shapely
@@ -22,8 +23,31 @@ from sparseshot.work.folder import STATE
 VIEW = ".view.parquet"
 """Ending of the file with the cells of the part in view, which is predicted first."""
 
+RESULT_ID = "^[rf][0-9]{1,9}$"
+"""How the page names a result; only :class:`ResultId` takes such a name apart."""
+
 _MOST_INDEXES = 3
 _REST = 10.0
+T = TypeVar("T")
+
+
+class ResultId(NamedTuple):
+    """The name of a result: of a run by its number, or of an opened folder by its place among them.
+
+    >>> ResultId.of("r3"), str(ResultId(is_run=False, number=0))
+    (ResultId(is_run=True, number=3), 'f0')
+    """
+
+    is_run: bool
+    number: int
+
+    @classmethod
+    def of(cls, name: str) -> "ResultId":
+        """Take a name apart that matches :data:`RESULT_ID`."""
+        return cls(name.startswith("r"), int(name[1:]))
+
+    def __str__(self) -> str:
+        return f"{'r' if self.is_run else 'f'}{self.number}"
 
 
 @dataclass(frozen=True)
@@ -110,6 +134,34 @@ def is_finished(folder: Path) -> bool:
     return manifest is not None and manifest.finished
 
 
+class Kept(Generic[T]):
+    """The most recently used values; only who asks for the same one waits while it is made.
+
+    >>> kept = Kept[int](1)
+    >>> kept.get("a", lambda old: 1), kept.get("a", lambda old: 2 if old is None else old), len(kept)
+    (1, 1, 1)
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, tuple[Lock, list[T]]] = OrderedDict()
+        self._mutex = Lock()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable, make: Callable[[T | None], T]) -> T:
+        """Return the value of a key: what ``make`` returns for the one that is kept, or for None."""
+        with self._mutex:
+            lock, value = self._values.setdefault(key, (Lock(), []))
+            self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+        with lock:
+            value[:] = [make(value[0] if value else None)]
+            return value[0]
+
+
 @dataclass(frozen=True, eq=False)
 class _Index:
     version: str
@@ -122,8 +174,7 @@ class _Index:
 class FoundIndexes:
     """The most recently used indexes."""
 
-    _kept: "OrderedDict[Path, _Index]" = field(default_factory=OrderedDict)
-    _mutex: Lock = field(default_factory=Lock)
+    _kept: Kept[_Index] = field(default_factory=lambda: Kept(_MOST_INDEXES))
 
     def of(self, result: SlideResult) -> tuple[str, FoundCells]:
         """Return the version of a result and its index, read anew if the result has grown.
@@ -134,23 +185,22 @@ class FoundIndexes:
         Raises:
             DataNotFoundError: there is nothing yet.
         """
-        with self._mutex:
-            version = result.version
-            if not version:
-                raise DataNotFoundError(result.folder, "nothing has been found yet")
-            kept = self._kept.get(result.folder)
-            try:
-                if kept is None or (kept.version != version and _is_due(kept, result)):
-                    begun = time.monotonic()
-                    cells = result.index()
-                    kept = _Index(version, cells, time.monotonic(), time.monotonic() - begun)
-            except (OSError, KeyError, TypeError, ValueError) as error:
-                raise FormatError(result.folder, f"cannot be read ({error})") from error
-            self._kept[result.folder] = kept
-            self._kept.move_to_end(result.folder)
-            while len(self._kept) > _MOST_INDEXES:
-                self._kept.popitem(last=False)
-            return kept.version, kept.cells
+        version = result.version
+        if not version:
+            raise DataNotFoundError(result.folder, "nothing has been found yet")
+
+        def read(kept: _Index | None) -> _Index:
+            if kept is not None and (kept.version == version or not _is_due(kept, result)):
+                return kept
+            begun = time.monotonic()
+            cells = result.index()
+            return _Index(version, cells, time.monotonic(), time.monotonic() - begun)
+
+        try:
+            index = self._kept.get(result.folder, read)
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(result.folder, f"cannot be read ({error})") from error
+        return index.version, index.cells
 
 
 def _is_due(kept: _Index, result: SlideResult) -> bool:

@@ -1,11 +1,9 @@
 """A project with everything that its page needs."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,14 @@ from sparseshot.errors import DataNotFoundError, InputError, SparseshotError, co
 from sparseshot.images import TissueMask, tissue_mask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.studio.decided import Decisions, decided_cells
 from sparseshot.studio.derived import compared, excluded, exclusion
 from sparseshot.studio.found_cells import Area, FoundCells
-from sparseshot.studio.jobs import FEW_MARKS_THRESHOLD, MARKS, RUN, Jobs
 from sparseshot.studio.marks import NEGATIVE, MarkBook
-from sparseshot.studio.project import Project
-from sparseshot.studio.slide_results import FoundIndexes, SlideResult
-from sparseshot.studio.slide_tiles import ByteCache, SlideTiles
+from sparseshot.studio.project import Project, needs_mpp
+from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, MARKS, RUN, Runs
+from sparseshot.studio.slide_results import FoundIndexes, Kept, ResultId, SlideResult
+from sparseshot.studio.slide_tiles import ByteCache, SlideTiles, levels_of
 from sparseshot.studio.suggesting import NextRegions, read_next
 from sparseshot.work.run_files import MODEL
 
@@ -39,7 +38,7 @@ class Studio:
     Attributes:
         project: slides.
         book: marks.
-        jobs: training and prediction.
+        runs: training and prediction.
         tiles: of slides.
         overlays: drawn tiles of found cells.
         thumbnails: of slides.
@@ -47,103 +46,192 @@ class Studio:
 
     project: Project
     book: MarkBook
-    jobs: Jobs
+    runs: Runs
     tiles: SlideTiles = field(default_factory=SlideTiles)
     overlays: ByteCache = field(default_factory=lambda: ByteCache(_OVERLAY_BYTES))
     thumbnails: ByteCache = field(default_factory=lambda: ByteCache(_THUMBNAIL_BYTES))
     _indexes: FoundIndexes = field(default_factory=FoundIndexes)
-    _derived: "OrderedDict[Hashable, FoundCells]" = field(default_factory=OrderedDict)
-    _tissue: dict[str, TissueMask] = field(default_factory=dict)
-    _mutex: Lock = field(default_factory=Lock)
+    _derived: Kept[FoundCells] = field(default_factory=lambda: Kept(_MOST_DERIVED))
+    _decisions: Kept[Decisions] = field(default_factory=lambda: Kept(_MOST_DERIVED))
+    _tissue: Kept[TissueMask] = field(default_factory=lambda: Kept(100))
 
     @classmethod
-    def of(cls, project: Project, *, steps: int = 0) -> "Studio":
+    def of(cls, project: Project, *, steps: int = 0, everywhere: bool = False) -> "Studio":
         """Open the marks and runs of a project."""
         book = MarkBook(project.journal)
-        return cls(project, book, Jobs(project, book, steps))
+        return cls(project, book, Runs(project, book, steps, everywhere))
 
-    def results(self, slide: str) -> dict[str, str]:
-        """Return the ids and names of what was found on a slide, the latest run first."""
-        runs = {
-            f"r{job.number}": f"run {job.number}, {counted(job.marks, 'mark')}"
-            for job, _ in self.jobs.history()
-            if self.jobs.result(job.number, slide).version
+    # ---- slides
+
+    def cards(self) -> list[dict[str, Any]]:
+        """Return what there is to say about each slide, or why it cannot be shown."""
+        return [self._card(slide) for slide in self.project.slides]
+
+    def _card(self, slide: str) -> dict[str, Any]:
+        path = self.project.path(slide)
+        card: dict[str, Any] = {"id": slide, "name": path.name, "marks": self.book.count([slide])}
+        try:
+            if not path.exists():
+                return card | {"problem": "The file is missing. Put it back, and nothing is lost."}
+            if needs_mpp(self.project, slide):
+                return card | {"problem": "The size of its pixels is not known yet.", "needs_mpp": True}
+            opened = self.project.slide(slide)
+        except (SparseshotError, OSError) as error:
+            return card | {"problem": f"The slide cannot be opened: {getattr(error, 'problem', error)}"}
+        return card | {"size": opened.size, "mpp": opened.mpp, "levels": levels_of(opened)}
+
+    def tissue(self, slide: str) -> TissueMask:
+        """Return the tissue of a slide; all of it in a studio that looks everywhere."""
+        opened = self.project.slide(slide)
+        find = TissueMask.everywhere if self.runs.everywhere else tissue_mask
+        return self._tissue.get(slide, lambda kept: kept or find(opened))
+
+    # ---- what the page learns again and again
+
+    def state(self, slide: str, since: str) -> dict[str, Any]:
+        """Return marks that are new since a version, runs and results, as JSON holds them."""
+        history = self.runs.history()
+        runs = [
+            {
+                "number": recipe.number,
+                "marks": recipe.marks,
+                "stage": progress.stage,
+                "message": progress.message,
+                "share": progress.share,
+                "begun": progress.begun,
+                "notes": progress.notes,
+                "loss": progress.loss if not place and not progress.has_ended else (),
+            }
+            for place, (recipe, progress) in enumerate(history)
+        ]
+        return self.marks_since(slide, since) | {
+            "runs": runs,
+            "results": self._results(slide, runs),
+            "total_marks": self.book.count(self.project.slides),  # a run learns from all slides
+        }
+
+    def _results(self, slide: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return what was found on a slide, the latest run first."""
+        named = {
+            ResultId(
+                is_run=True, number=run["number"]
+            ): f"Run {run['number']}, {counted(run['marks'], 'mark')}"
+            for run in runs
         }
         opened = self.project.entry(slide).found
-        return runs | {f"f{number}": Path(path).name for number, path in enumerate(opened)}
+        named |= {ResultId(is_run=False, number=n): Path(path).name for n, path in enumerate(opened)}
+        begun = {run["number"]: run["begun"] for run in runs}
+        results = []
+        for each, name in named.items():
+            version = self.result(slide, str(each)).version
+            if version:
+                run = {"run": each.number, "begun": begun[each.number]} if each.is_run else {"run": 0}
+                about = {"id": str(each), "name": name, "version": version}
+                results.append(about | run | {"threshold": self.threshold(slide, str(each))})
+        return results
+
+    def marks_since(self, slide: str, version: str) -> dict[str, Any]:
+        """Return what changed after a version of the marks, or all of them, as JSON holds it."""
+        # The version is taken first: a mark that comes in between is then sent twice, never left out.
+        present, deltas = self.book.since(slide, version)
+        answer: dict[str, Any] = {"version": present, "classes": self.book.classes | {NEGATIVE: "#000000"}}
+        if deltas is None:
+            return answer | {"all": self.book.items(slide)}
+        changes = [
+            {"removed": [item["id"] for item in delta.removed], "added": list(delta.added)}
+            for delta in deltas
+        ]
+        return answer | {"changes": changes}
+
+    # ---- results
 
     def result(self, slide: str, name: str) -> SlideResult:
-        """Return a result by its id: ``r`` and the number of a run, or ``f`` and that of an opened folder."""
-        number = int(name[1:])
-        if name.startswith("r"):
-            return self.jobs.result(number, slide)
+        """Return a result by its id."""
+        wanted = ResultId.of(name)
+        if wanted.is_run:
+            return self.runs.result(wanted.number, slide)
         opened = self.project.entry(slide).found
-        if number >= len(opened):
+        if wanted.number >= len(opened):
             raise DataNotFoundError(self.project.folder, "there is no such result")
-        return SlideResult(Path(opened[number]), self.project.slide(slide).mpp)
+        return SlideResult(Path(opened[wanted.number]), self.project.slide(slide).mpp)
 
     def found(self, slide: str, name: str) -> tuple[str, FoundCells]:
-        """Return the version of a result and its cells by place.
-
-        ``r3-r2`` compares two results, and ``r3x`` shows what the loss of a run has excluded.
-        """
-        first, _, second = name.partition("-")
-        if second:
-            (one, a), (two, b) = self.found(slide, first), self.found(slide, second)
-            thresholds = self.threshold(slide, first), self.threshold(slide, second)
-            version = f"{one}/{two}"
-            return version, self._cached(
-                (slide, name, version), lambda: compared(a, b, thresholds=thresholds)
-            )
-        if name.endswith("x"):
-            version, cells = self.found(slide, name[:-1])
-            return version, self._cached(
-                (slide, name, version), lambda: self._excluded(slide, name[:-1], cells)
-            )
+        """Return the version of a result and its cells by place."""
         return self._indexes.of(self.result(slide, name))
 
-    def _cached(self, key: Hashable, make: Callable[[], FoundCells]) -> FoundCells:
-        with self._mutex:
-            if key not in self._derived:
-                self._derived[key] = make()
-            self._derived.move_to_end(key)
-            while len(self._derived) > _MOST_DERIVED:
-                self._derived.popitem(last=False)
-            return self._derived[key]
+    def compared(self, slide: str, name: str, other: str) -> tuple[str, FoundCells]:
+        """Return in what two results differ."""
+        (one, a), (two, b) = self.found(slide, name), self.found(slide, other)
+        thresholds = self.threshold(slide, name), self.threshold(slide, other)
+        version = f"{one}/{two}"
+        return version, self._derived.get(
+            (slide, name, other, version), lambda kept: kept or compared(a, b, thresholds=thresholds)
+        )
 
-    def _excluded(self, slide: str, name: str, cells: FoundCells) -> FoundCells:
-        rho = self.exclusion(name)
-        if rho is None:
-            raise DataNotFoundError(
-                self.project.folder, "what the loss has excluded is not known of this result"
-            )
-        file = self.jobs.folder(int(name[1:])) / MARKS / f"{slide}.parquet"
-        return excluded(cells, read_cells(file) if file.is_file() else Cells([]), rho=rho)
-
-    def exclusion(self, name: str) -> float | None:
-        """Return the probability from which on the loss of a run excluded unmarked places, if known."""
+    def excluded(self, slide: str, name: str) -> tuple[str, FoundCells]:
+        """Return what the loss of a run has excluded."""
+        version, cells = self.found(slide, name)
         checkpoint = self.checkpoint(name)
-        return None if checkpoint is None else exclusion(checkpoint)
+        rho = None if checkpoint is None else exclusion(checkpoint)
+        if rho is None:
+            raise InputError("What the loss has left out is known of finished runs only.")
+        file = self.runs.folder(ResultId.of(name).number) / MARKS / f"{slide}.parquet"
+        marks = read_cells(file) if file.is_file() else Cells([])
+        key = slide, name, "excluded", version
+        return version, self._derived.get(key, lambda kept: kept or excluded(cells, marks, rho=rho))
 
     def threshold(self, slide: str, name: str) -> float:
         """Return the threshold that was calibrated for a result."""
-        if name.startswith("r"):
-            return self.jobs.state(int(name[1:])).threshold
+        wanted = ResultId.of(name)
+        if wanted.is_run:
+            return self.runs.progress(wanted.number).threshold
         manifest = self.result(slide, name).manifest()
         known = FEW_MARKS_THRESHOLD if manifest is None else manifest.identity.get("threshold")
         return FEW_MARKS_THRESHOLD if known is None else float(known)
 
     def checkpoint(self, name: str) -> Checkpoint | None:
         """Return the finished model of a result; None for one that is not finished or not ours."""
-        file = self.jobs.folder(int(name[1:])) / RUN / MODEL
-        return _loaded(file, file.stat().st_mtime_ns) if name.startswith("r") and file.is_file() else None
+        version = self._model(name)
+        return None if version is None else _loaded(*version)
 
-    def quality(self, name: str, threshold: float) -> ExpectedQuality | None:
-        """Return the expected quality of a result at a threshold; None if it is unknown."""
-        checkpoint = self.checkpoint(name)
-        if checkpoint is None or checkpoint.evidence is None:
+    def _model(self, name: str) -> tuple[Path, int] | None:
+        """Return the file of a run's model, and which version of it."""
+        wanted = ResultId.of(name)
+        file = self.runs.folder(wanted.number) / RUN / MODEL
+        return (file, file.stat().st_mtime_ns) if wanted.is_run and file.is_file() else None
+
+    def quality(self, name: str, threshold: float) -> dict[str, Any] | None:
+        """Return the expected quality of a result at a threshold; None if it is unknown.
+
+        Precision and the number of cells are known only where regions were reviewed.
+        """
+        version = self._model(name)
+        quality = None if version is None else _quality(*version, round(threshold, 2))
+        if quality is None:
             return None
-        return expected_quality(checkpoint.evidence, threshold)
+        return {
+            "recall": quality.recall,
+            "precision": quality.precision,
+            "cells_per_found": quality.cells_per_found,
+            "marks": quality.marks,
+            "certain": quality.certain,
+        }
+
+    def counts(self, slide: str, name: str, area: Area, threshold: float) -> dict[str, dict[str, int]]:
+        """Return the cells of each class in an area and in the slide: found, and as people decided."""
+        _, found = self.found(slide, name)
+        decisions = self._decisions.get((slide, name), lambda kept: _of(kept, found))
+        items, rows = self.book.items(slide), found.rows_in(area, threshold=threshold)
+        return {
+            "in_view": decisions.counts(items, rows, threshold=threshold, area=area),
+            "in_slide": decisions.counts(items, threshold=threshold, area=None),
+        }
+
+    def decided(self, slide: str, name: str, threshold: float) -> Cells:
+        """Return the found cells of a slide as people corrected them."""
+        cells = self.result(slide, name).cells()
+        cells = cells if cells.score is None else cells[cells.score >= threshold]
+        return decided_cells(cells, self.book.cells(slide, mpp=cells.mpp))
 
     def cells_in(self, slide: str, name: str, region: shapely.Polygon, *, threshold: float) -> Cells:
         """Return the found cells in a region as a table, outlines included.
@@ -167,58 +255,42 @@ class Studio:
             mpp=self.project.slide(slide).mpp,
         )
 
+    # ---- where to look next
+
     def next_regions(self) -> tuple[int, NextRegions | None]:
         """Return the number of the latest finished run with suggestions, and these; 0 without a finished run.
 
         None while the latest run looks for them. If no run has any, the problem says why.
         """
         latest, problem = 0, ""
-        for job, state in self.jobs.history():
-            if state.stage != "done":
+        for recipe, progress in self.runs.history():
+            if progress.stage != "done":
                 continue
             # Asked first: what the worker writes is there before it ends.
-            is_at_work = self.jobs.is_at_work(job.number)
-            known = read_next(self.jobs.folder(job.number))
-            if known is None and is_at_work:
-                return job.number, None
+            is_active = self.runs.is_active(recipe.number)
+            known = read_next(self.runs.folder(recipe.number))
+            if known is None and is_active:
+                return recipe.number, None
             if known is not None and not known.problem:
-                return job.number, known
-            latest = latest or job.number
-            problem = problem or (known.problem if known else self._interruption(job.number))
+                return recipe.number, known
+            latest = latest or recipe.number
+            problem = problem or (known.problem if known else self._interruption(recipe.number))
         return latest, NextRegions(problem=problem) if latest else None
 
     def _interruption(self, number: int) -> str:
         """Return why a finished run has no suggestions, and never will."""
-        if self.jobs.current():
+        if self.runs.current():
             return f"a newer run began before run {number} had found any; wait until that one is finished"
         return f"run {number} was interrupted before it had found any; train again"
 
     def is_exhaustive(self, slide: str, box: Area) -> bool:
         """Return whether all cells in a box are marked, by a region that covers it."""
-        rings = [item["region"] for item in self.book.items(slide) if "region" in item]
-        return bool(rings) and shapely.union_all([*map(shapely.Polygon, rings)]).covers(shapely.box(*box))
+        regions = self.book.cells(slide).regions
+        return len(regions) > 0 and bool(shapely.union_all(regions).covers(shapely.box(*box)))
 
-    def tissue(self, slide: str) -> TissueMask:
-        """Return the tissue of a slide; all of it in a studio that looks everywhere."""
-        if slide not in self._tissue:
-            opened = self.project.slide(slide)
-            self._tissue[slide] = (
-                TissueMask.everywhere(opened) if self.jobs.everywhere else tissue_mask(opened)
-            )
-        return self._tissue[slide]
 
-    def marks_since(self, slide: str, version: str) -> dict[str, Any]:
-        """Return what changed after a version of the marks, or all of them, as JSON holds it."""
-        # The version is taken first: a mark that comes in between is then sent twice, never left out.
-        present, deltas = self.book.since(slide, version)
-        answer: dict[str, Any] = {"version": present, "classes": self.book.classes | {NEGATIVE: "#000000"}}
-        if deltas is None:
-            return answer | {"all": self.book.items(slide)}
-        changes = [
-            {"removed": [item["id"] for item in delta.removed], "added": list(delta.added)}
-            for delta in deltas
-        ]
-        return answer | {"changes": changes}
+def _of(kept: Decisions | None, found: FoundCells) -> Decisions:
+    return kept if kept is not None and kept.found is found else Decisions(found)
 
 
 @lru_cache(maxsize=8)
@@ -228,3 +300,9 @@ def _loaded(file: Path, _: int) -> Checkpoint | None:
         return Checkpoint.load(file)
     except SparseshotError:
         return None
+
+
+@lru_cache(maxsize=256)
+def _quality(file: Path, version: int, threshold: float) -> ExpectedQuality | None:
+    model = _loaded(file, version)
+    return None if model is None or model.evidence is None else expected_quality(model.evidence, threshold)

@@ -1,7 +1,7 @@
 """The process that trains and predicts for the studio: ``python -m sparseshot.studio.worker PROJECT``.
 
-It loads what it needs and rehearses, then reads the folders of jobs from standard input, one a line, and does
-each at low priority. Without a job it ends with the process that started it; with one it first finishes that.
+It loads what it needs and rehearses, then performs each run that has not begun, at low priority. When the
+process that started it ends, and with it the standard input, it finishes the run it has and ends, too.
 """
 
 import os
@@ -9,238 +9,209 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from select import select
 
 import torch
 
-from sparseshot.cells import read_cells
 from sparseshot.errors import OutputError, SlideError, SparseshotError, counted
-from sparseshot.files import locked, read_as, write_json
+from sparseshot.files import is_locked
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import STARTER, TrainConfig
-from sparseshot.models.finder import LOWEST_SCORE
-from sparseshot.models.labelling import REJECTED, Labelling
-from sparseshot.models.model_files import load_model
-from sparseshot.prediction import Measuring, Model, Throughput, predict_slide
-from sparseshot.prediction.predict import predict_area
-from sparseshot.studio.jobs import (
-    ENDED,
+from sparseshot.studio.package_work import (
+    find_cells,
+    find_cells_in_view,
+    finding_model,
+    learn,
+    rehearse,
+    suggest,
+)
+from sparseshot.studio.project import Project
+from sparseshot.studio.project_runs import (
     FEW_MARKS_THRESHOLD,
     FOUND,
-    JOB,
-    MARKS,
-    RUN,
-    SAID,
-    STATE,
     STOP,
-    Job,
+    RunProgress,
+    RunRecipe,
     Stage,
-    State,
+    numbers_of_runs,
+    read_run_recipe,
+    run_folder,
+    save_progress,
 )
-from sparseshot.studio.marks import NEGATIVE
-from sparseshot.studio.project import Project
-from sparseshot.studio.rehearsal import rehearse
 from sparseshot.studio.slide_results import SlideResult
-from sparseshot.studio.suggesting import Superseded, write_next
-from sparseshot.training.annotated import TrainingData
-from sparseshot.training.mark_checks import task_of_marks
-from sparseshot.training.recipe import run_data
-from sparseshot.training.runs import train_run
-from sparseshot.work import Event
+from sparseshot.studio.suggesting import Superseded
+from sparseshot.studio.telling import told
+from sparseshot.work import Event, WorkFolder
+from sparseshot.work.folder import OUTPUT, STATE
 
 _NICE = 10
-_WATCH_S = 0.3
-_LOG_STEPS = 5
-_LONGEST_MINUTES = 0.12
-"""For the bare network in a training from the starter; with everything else it takes about twice as long."""
+_LOOK_S = 0.1
+_SAVE_S = 0.25
+_MOST_POINTS = 100
+_GONE = "the file has disappeared; put it back and press Resume"
 
 
-class Worker:
-    """One job.
+class Stopped(Exception):  # noqa: N818  nothing went wrong
+    """A person has stopped the run."""
 
-    Attributes:
-        project: its slides.
-        folder: of the job.
-        job: what to do.
-        state: its progress.
-        left_out: why slides were not predicted, by id.
+
+def perform(project: Project, recipe: RunRecipe, folder: WorkFolder) -> None:
+    """Train, and predict the part in view, its slide, and the others; then suggest where to look next.
+
+    The state of the folder tells how far it is. What was done before is not done again.
     """
-
-    def __init__(self, project: Project, folder: Path) -> None:
-        self.project, self.folder = project, folder
-        self.job = read_as(folder / JOB, Job)
-        self.state = State(begun=time.time())
-        self.left_out: dict[str, str] = {}
-        self._mutex = threading.Lock()
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        """Do the job unless it is done, and write the outcome to its folder."""
-        with locked(self.folder):
-            path = self.folder / STATE
-            if path.is_file() and read_as(path, State).stage in ENDED:
-                return
-            threading.Thread(target=self._watch, daemon=True).start()
-            try:
-                checkpoint = self._train()
-                self._predict(checkpoint)
-                said = "; ".join([counted(self.job.marks, "mark"), *self.left_out.values()])
-                self._publish("done", said, share=1.0)
-            except Superseded:
-                self._publish(
-                    "done", f"{counted(self.job.marks, 'mark')}; a newer run began before all was predicted"
-                )
-            except (SparseshotError, OSError) as error:
-                self._publish("failed", str(error))
-            except Exception as error:
-                traceback.print_exc()
-                self._publish("failed", f"{type(error).__name__}: {error}")
-            else:
-                self._suggest(checkpoint)
-            finally:
-                self._ended.set()
-
-    def _publish(self, stage: Stage, message: str = "", **values: float) -> None:
-        with self._mutex:
-            is_late = stage == "training" and self.state.stage not in {"waiting", "training"}
-            if self.state.stage != "stopped" and not is_late:
-                changes = {"share": 0.0, "changed": time.time()} | values
-                self.state = replace(self.state, stage=stage, message=message, **changes)
-                write_json(self.folder / STATE, self.state)
-
-    def _report(self, event: Event) -> None:
-        if event.total:
-            self._publish("training", f"step {event.done} of {event.total}", share=event.share)
-
-    def _watch(self) -> None:
-        """End the process when asked to stop."""
-        while not self._ended.is_set():
-            if (self.folder / STOP).exists():
-                self._publish("stopped", "stopped")
-                os._exit(0)  # every file is written whole, and a run resumes from its last checkpoint
-            self._ended.wait(_WATCH_S)
-
-    def _train(self) -> Checkpoint:
-        pairs = tuple(
-            (self.project.path(path.stem), path) for path in sorted((self.folder / MARKS).glob("*.parquet"))
-        )
-        tables = [read_cells(path) for _, path in pairs]
-        names = {name for cells in tables for name, count in cells.counts().items() if count}
-        classes = tuple(name for name in tables[0].classes if name in names - {NEGATIVE, REJECTED})
-        labelling = Labelling(negative=(NEGATIVE,) if NEGATIVE in names else ())
-        task, _ = task_of_marks([labelling.positives(cells) for cells in tables])
-        config = TrainConfig(
-            task=task,
-            start=self.job.start if _task_of(self.job.start) == task else STARTER,
-            classes=classes if len(classes) > 1 else None,
-            negative_classes=labelling.negative,
-            steps=self.job.steps or None,
-            log_every=_LOG_STEPS,
-            validations=1,
-        )
-        self._publish("training", "reading the marks")
-        mpps = tuple(self.project.entry(path.stem).mpp for _, path in pairs)
-        data = TrainingData(pairs=pairs, mpp=mpps[0] if len(set(mpps)) == 1 else mpps)
-        most_minutes = _LONGEST_MINUTES if config.start == STARTER else None
-        return train_run(config, data, self.folder / RUN, most_minutes=most_minutes, report=self._report)
-
-    def _predict(self, checkpoint: Checkpoint) -> None:
-        """Predict the part in view, then its slide, then the others; leave out what cannot be read."""
-        threshold = FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
-        # Weaker cells are found too, so that the page can show what a lower threshold would find.
-        # A lower threshold would change outlines, but not points.
-        lowest = max(LOWEST_SCORE, threshold / 3) if checkpoint.config.task == "detect" else threshold
-        model = Model.load(checkpoint, threshold=lowest, device="cpu")
-        self._publish("view", "predicting the part in view", threshold=threshold)
-        (self.folder / FOUND).mkdir(exist_ok=True)
-        for slide in self._slides():
-            try:
-                if slide == self.job.slide and self.job.view is not None:
-                    self._predict_view(model, slide)
-                self._check_superseded()
-                self._predict_slide(model, slide)
-            except SlideError as error:
-                self.left_out[slide] = f"{self.project.path(slide).name}: {error.problem}"
-
-    def _slides(self) -> list[str]:
-        """Return the slides whose files are there, the one in view first."""
-        there = [each for each in self.project.slides if self.project.path(each).exists()]
-        return sorted(there, key=lambda each: each != self.job.slide)
-
-    def _predict_slide(self, model: Model, slide: str) -> None:
-        opened = self.project.slide(slide)
-
-        def report(event: Event) -> None:
-            self._check_superseded()
-            found = f"{opened.name}: {event.values['cells']:,} cells so far"
-            self._publish("slides", found, share=event.share)
-
-        predict_slide(
-            opened,
-            model,
-            self.folder / FOUND / slide,
-            throughput=Throughput(tile_px=512, threads=1),
-            measuring=Measuring("none"),
-            report=report,
-        )
-
-    def _suggest(self, checkpoint: Checkpoint) -> None:
-        """Look for regions to mark next, unless somebody trains again; the run is done without them."""
-        slides = {each: self.project.slide(each) for each in self._slides() if each not in self.left_out}
-        try:
-            write_next(
-                self.folder,
-                Model.load(checkpoint, device="cpu"),
-                slides,
-                run_data(self.folder / RUN),
-                found={each: self.folder / FOUND / each for each in slides},
-                is_wanted=lambda: not self._newer.exists(),
-            )
-        except Exception:
-            traceback.print_exc()
-
-    @property
-    def _newer(self) -> Path:
-        return self.folder.with_name(f"{self.job.number + 1:04d}") / JOB
-
-    def _check_superseded(self) -> None:
-        if self._newer.exists():
-            raise Superseded
-
-    def _predict_view(self, model: Model, name: str) -> None:
-        slide = self.project.slide(name)
-        assert self.job.view is not None
-        result = SlideResult(self.folder / FOUND / name, slide.mpp)
-        cells = predict_area(slide, model, self.job.view)
-        write_json(result.view.with_suffix(".json"), list(self.job.view))
-        cells.write(result.view)
-
-
-def _task_of(start: str) -> str | None:
-    """Return the task of a model; None for one that is gone, or for a starter, which there is for each."""
-    if start == STARTER:
-        return None
+    teller = _Teller(folder)
+    marks = counted(recipe.marks, "mark")
     try:
-        return load_model(start).config.task
-    except SparseshotError:
-        return None
+        with told() as notes:
+            teller.notes = notes
+            checkpoint = learn(project, recipe, folder.path, teller.report)
+            left_out = _predict(project, recipe, folder.path, checkpoint, teller)
+        teller.say("done", "; ".join([marks, *left_out.values()]), share=1.0)
+    except Stopped:
+        teller.say("stopped", "stopped")
+    except Superseded:
+        teller.say("done", f"{marks}; a newer run began before all was predicted")
+    except (SparseshotError, OSError) as error:
+        teller.say("failed", str(error))
+    except Exception as error:
+        traceback.print_exc()
+        teller.say("failed", f"{type(error).__name__}: {error}")
+    else:
+        _suggest(project, recipe, folder.path, checkpoint, without=left_out)
+
+
+class _Teller:
+    """Writes events to the state of a run, and ends the run when somebody stopped or superseded it."""
+
+    def __init__(self, folder: WorkFolder) -> None:
+        self.folder, self.notes = folder, list[str]()
+        self.state = RunProgress(begun=time.time())
+        self._since = 0.0
+
+    def say(self, stage: Stage, message: str = "", *, share: float = 0.0) -> None:
+        """Write what is being done."""
+        notes = tuple(dict.fromkeys(" ".join(each.split()) for each in self.notes))
+        self.state = replace(
+            self.state, stage=stage, message=message, share=share, changed=time.time(), notes=notes
+        )
+        save_progress(self.folder, self.state)
+
+    def report(self, event: Event) -> None:
+        """Receive an event of training or prediction."""
+        if (self.folder.path / STOP).exists():
+            raise Stopped
+        is_training = event.stage not in {"view", "slides"}
+        if not is_training and numbers_of_runs(self.folder.path.parents[1])[0] > int(self.folder.path.name):
+            raise Superseded
+        if "loss" in event.values:
+            loss = (*self.state.loss, round(float(event.values["loss"]), 4))
+            self.state = replace(self.state, loss=loss if len(loss) < 2 * _MOST_POINTS else loss[::2])
+        now, stage = time.monotonic(), "training" if is_training else event.stage
+        if stage == self.state.stage and now - self._since < _SAVE_S and event.done != event.total:
+            return
+        self._since = now
+        self.say(stage, _words(event, self.state.begun), share=event.share)  # type: ignore[arg-type]
+
+
+def _words(event: Event, begun: float) -> str:
+    """Return an event in words, of training with the time left."""
+    if event.stage != "training" or event.total is None:
+        return event.message if event.stage in {"view", "slides"} else "reading the marks"
+    text = f"step {event.done} of {event.total}"
+    if event.share > 0.05 and event.done < event.total:
+        left = (time.time() - begun) * (1 - event.share) / event.share
+        text += f", about {left:.0f} s left" if left < 100 else f", about {left / 60:.0f} min left"
+    return text
+
+
+def _predict(
+    project: Project, recipe: RunRecipe, folder: Path, checkpoint: Checkpoint, teller: _Teller
+) -> dict[str, str]:
+    """Predict all slides, the one in view first; return why some were left out, by id.
+
+    Raises:
+        SlideError: none could be predicted.
+    """
+    threshold = FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
+    teller.state = replace(teller.state, threshold=threshold)
+    teller.report(Event("view", message="predicting the part in view"))
+    model = finding_model(checkpoint, threshold)
+    (folder / FOUND).mkdir(exist_ok=True)
+    left_out: dict[str, str] = {}
+    for slide in sorted(project.slides, key=lambda each: each != recipe.slide):
+        path = project.path(slide)
+        try:
+            if not path.exists():
+                raise SlideError(path, _GONE)
+            opened = project.slide(slide)
+            if slide == recipe.slide and recipe.view is not None:
+                find_cells_in_view(
+                    opened, model, recipe.view, SlideResult(folder / FOUND / slide, opened.mpp)
+                )
+            teller.report(Event("slides", message=opened.name))
+            find_cells(
+                opened, model, folder / FOUND / slide, everywhere=recipe.everywhere, report=teller.report
+            )
+        except SlideError as error:
+            left_out[slide] = f"{path.name}: {error.problem if path.exists() else _GONE}"
+    if len(left_out) == len(project.slides):
+        raise SparseshotError("; ".join(left_out.values()))
+    return left_out
+
+
+def _suggest(
+    project: Project, recipe: RunRecipe, folder: Path, checkpoint: Checkpoint, *, without: dict[str, str]
+) -> None:
+    """Look for regions to mark next, unless somebody trains again; the run is done without them."""
+    order = sorted(project.slides, key=lambda each: each != recipe.slide)
+    slides = {each: project.slide(each) for each in order if each not in without}
+    found = {each: folder / FOUND / each for each in slides}
+    try:
+        suggest(
+            folder, checkpoint, slides, found, lambda: numbers_of_runs(project.folder)[0] == recipe.number
+        )
+    except Exception:
+        traceback.print_exc()
+
+
+def next_run(project: Path) -> Path | None:
+    """Return the folder of the latest run if nobody has begun it."""
+    for number in numbers_of_runs(project)[:1]:
+        folder = run_folder(project, number)
+        if not (folder / STATE).exists() and not is_locked(folder):
+            return folder
+    return None
 
 
 def main() -> None:
-    """Rehearse, then do one job after the other."""
-    os.nice(_NICE)
+    """Rehearse, then perform one run after the other."""
+    if hasattr(os, "nice"):  # on Windows, who starts this process says so
+        os.nice(_NICE)
     torch.set_num_threads(os.cpu_count() or 2)
-    folder = Path(sys.argv[1])
-    rehearse(Project.open([], folder=folder), is_wanted=lambda: not select([sys.stdin], [], [], 0)[0])
-    while line := sys.stdin.readline().strip():
-        job = Path(line)
-        with (job / SAID).open("a", buffering=1) as log, suppress(OutputError):  # another process has the job
+    project, is_alone = Path(sys.argv[1]), threading.Event()
+    threading.Thread(target=_wait_for_end_of_input, args=[is_alone], daemon=True).start()
+    rehearse(Project.open([], folder=project), is_wanted=lambda: next_run(project) is None)
+    while not is_alone.is_set():
+        if (folder := next_run(project)) is None:
+            is_alone.wait(_LOOK_S)
+            continue
+        with (folder / OUTPUT).open("a", buffering=1) as log:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
-            Worker(Project.open([], folder=folder), job).run()
+        recipe = read_run_recipe(folder)
+        try:
+            with WorkFolder.claimed(folder, recipe, may_replace=lambda _: True) as claimed:
+                if not (folder / STATE).exists():
+                    perform(Project.open([], folder=project), recipe, claimed)
+        except OutputError:
+            if not is_locked(folder):  # otherwise another process has taken it
+                raise
+
+
+def _wait_for_end_of_input(is_alone: threading.Event) -> None:
+    sys.stdin.read()
+    is_alone.set()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ def studio(
     ] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 for a free one.")] = 0,
     steps: Annotated[int, Option(min=0, help="Optimiser steps of a training; 0 lets training choose.")] = 0,
+    everywhere: options.Everywhere = False,
     browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     as_json: options.Json = False,
 ) -> None:
@@ -42,7 +43,7 @@ def studio(
     from sparseshot.studio.serving import serve
     from sparseshot.studio.studio import Studio
 
-    opened = Studio.of(Project.open(paths, folder=project, mpp=mpp), steps=steps)
+    opened = Studio.of(Project.open(paths, folder=project, mpp=mpp), steps=steps, everywhere=everywhere)
 
     def say(address: str) -> None:
         if as_json:

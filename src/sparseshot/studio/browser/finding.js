@@ -5,9 +5,13 @@ import { CELL_UM, SAME_UM, at, isInside, ring, tiles, NEGATIVE } from "sparsesho
 const VECTORS_FROM_ZOOM = -2;
 
 export const finding = {
-  isDerived() { return /[x-]/.test(this.result); },
-  level() { return this.result.includes("-") ? 0 : this.threshold; },
-  found(path) { return `/slides/${this.slide.id}/found/${this.result}/${path}`; },
+  // Two results compared, or what the loss has left out.
+  isDerived() { return Boolean(this.against) || this.paint === "excluded"; },
+  level() { return this.against ? 0 : this.threshold; },
+  found(path, query, paint = this.paint) {
+    const values = { ...query, paint, v: this.version, ...(this.against ? { against: this.against } : {}) };
+    return `/slides/${this.slide.id}/found/${this.result}/${path}?${new URLSearchParams(values)}`;
+  },
   showResult() {
     this.overlay?.remove();
     this.heatMap?.remove();
@@ -15,7 +19,7 @@ export const finding = {
     if (this.result && this.version) {
       const { size, levels } = this.slide;
       const layer = (paint, zIndex) => tiles(
-        (z, x, y) => `${this.found(`${z}/${x}/${y}.png`)}?threshold=${this.level()}&paint=${paint()}&v=${this.version}`, size, levels, { zIndex });
+        (z, x, y) => this.found(`${z}/${x}/${y}.png`, { threshold: this.level() }, paint()), size, levels, { zIndex });
       if (this.heat) this.heatMap = layer(() => this.heat, 2).addTo(this.map);
       this.overlay = layer(() => this.paint, 3).addTo(this.map);
     }
@@ -35,14 +39,15 @@ export const finding = {
   },
   async look() {
     if (!this.result || !this.version) return this.vectors.clearLayers();
-    const close = this.map.getZoom() >= VECTORS_FROM_ZOOM && this.paint === "class" && this.showFound;
+    const close = this.map.getZoom() >= VECTORS_FROM_ZOOM && this.paint !== "score" && this.showFound;
     // All of them, whatever their score: the slider then filters without asking again.
-    const query = (threshold, vectors) => this.found(`cells?area=${this.area()}&threshold=${threshold}&vectors=${vectors}&v=${this.version}`);
+    const query = (threshold, vectors) => this.found("cells", { area: this.area(), threshold, vectors });
     const asked = this.asked = query(this.level(), false);
-    const fetched = (url) => fetch(url).then((r) => (r.ok ? r.json() : null)).catch(() => null);
+    const fetched = (url) => fetch(url).then((r) => r.json()).catch(() => null);
     const [counted, shapes] = await Promise.all([fetched(asked), close ? fetched(query(0, true)) : null]);
     if (!counted || this.asked !== asked) return;
-    this.$emit("counted", { result: this.result, in_view: counted.in_view, in_slide: counted.in_slide });
+    if (counted.error) return this.warn(counted.error);
+    this.$emit("counted", counted);
     this.cells = shapes?.cells ? shapes : null;
     this.inSlide = counted.in_slide;
     this.legendColors = Object.fromEntries(counted.classes.map((name, i) => [name, counted.colors[i]]));

@@ -8,10 +8,13 @@ const SILENT = "The studio does not answer. Is it still running?";
 export const marking = {
   async refresh() {
     if (this.queue.length) return this.flush();
-    const answer = await fetch(`/slides/${this.slide.id}/marks?since=${this.marksVersion}`).catch(() => null);
+    const answer = await fetch(`/slides/${this.slide.id}/state?since=${this.marksVersion}`).catch(() => null);
     if (!answer) return this.warn(SILENT, true);
     if (this.failure === SILENT) this.failure = "";
-    if (answer.ok) this.apply(await answer.json(), this.slide.id);
+    if (!answer.ok) return;
+    const state = await answer.json();
+    this.apply(state, this.slide.id);
+    this.$emit("state", state);
   },
   apply(answer, slide) {
     if (slide !== this.slide.id) return;
@@ -45,6 +48,8 @@ export const marking = {
     this.gatherNegatives();
     this.draw();
     if (this.negatives.length !== before && this.cells) this.drawCells();
+    clearTimeout(this.recounting);
+    if (this.result) this.recounting = setTimeout(() => this.look(), 300);  // counts follow what was decided
     this.tally();
   },
   keep() { this.unsaved = this.queue.length; sessionStorage.setItem(`studio-queue-${this.slide.project}`, JSON.stringify(this.queue)); },

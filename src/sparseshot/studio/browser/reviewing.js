@@ -21,7 +21,7 @@ export const reviewing = {
     if (!rest.length) skipped.clear();
     if (!region) return this.tell("All suggested regions are done. Train again for new ones.");
     sessionStorage.setItem(store, JSON.stringify([...skipped, `${answer.run}.${region.number}`]));
-    const result = `r${answer.run}`;
+    const { result } = region;
     if (region.slide !== this.slide.id) {
       sessionStorage.setItem("studio-review", JSON.stringify({ ...region, result }));
       const [x, y] = [0, 1].map((k) => Math.round((region.box[k] + region.box[k + 2]) / 2));
@@ -66,7 +66,7 @@ export const reviewing = {
   async done() {
     if (!this.region || this.finishing) return;
     const { ring: region, result } = this.region;
-    if (this.result !== result) return this.warn(`Run ${result.slice(1)} suggested this region. Show its cells, by class, or leave the region.`);
+    if (this.result !== result || this.isDerived()) return this.warn("Another run suggested this region. Show its cells, by class, or leave the region.");
     this.finishing = true;
     await this.flush();
     if (this.queue.length) { this.finishing = false; return this.warn("Some marks are not saved yet. Try again when the studio answers."); }

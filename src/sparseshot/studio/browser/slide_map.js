@@ -77,9 +77,10 @@ export default {
       <input ref="file" type="file" class="studio-file" @change="sendFile" aria-label="file with marks">
     </div>`,
   props: {
-    slide: Object, result: String, version: String, threshold: Number, paint: String, heat: String, strength: Number, heatStrength: Number,
-    slideStrength: Number, showSlide: Boolean, showMarks: Boolean, showFound: Boolean, overview: Boolean, person: String, resourcePath: String,
+    slide: Object, result: String, against: String, version: String, threshold: Number, paint: String, heat: String, strength: Number, heatStrength: Number, slideStrength: Number,
+    showSlide: Boolean, showMarks: Boolean, showFound: Boolean, overview: Boolean, person: String, resourcePath: String,
   },
+  emits: ["view", "counted", "state", "reviewing", "asked"],
   data() {
     return {
       tools: TOOLS, tool: "mark", lasso: false, chosen: "cell", classes: { cell: "#f0e442" }, counts: {}, unsaved: 0,
@@ -92,7 +93,7 @@ export default {
     draws() { return DRAWS.has(this.tool); },
     hint() { return HINTS[this.tool] + (this.draws && this.tool !== "outline" ? (this.lasso ? " L: box." : " L: lasso.") : ""); },
     legendRows() {
-      const names = this.result && this.version && this.showFound && this.paint === "class" ? Object.keys(this.inSlide) : [];
+      const names = this.result && this.version && this.showFound && this.paint !== "score" ? Object.keys(this.inSlide) : [];
       return names.length > 1 ? names.map((name) => ({ name, color: this.legendColors[name], count: this.inSlide[name] })) : [];
     },
     ramp() {
@@ -128,13 +129,14 @@ export default {
     this.onKey = (e) => this.key(e);
     window.addEventListener("keydown", this.onKey);
     new ResizeObserver(() => this.map.invalidateSize()).observe(this.$refs.map);
-    this.poll = setInterval(() => this.refresh(), 1500);
+    this.poll = setInterval(() => this.refresh(), 700);
     this.open();
-    // Not before: the server may change a property while there is no map yet.
-    this.$watch(() => [this.result, this.version, this.heat], () => this.showResult());
+    // Not before: the page may change a property while there is no map yet.
+    this.$watch(() => [this.result, this.against, this.version, this.heat], () => this.showResult());
     this.$watch(() => [this.strength, this.heatStrength, this.slideStrength, this.showSlide], () => this.restyle());
     this.$watch("threshold", () => this.refilter());
     this.$watch("paint", () => { this.cells = null; this.refilter(); });
+    this.$watch("overview", () => this.measure());
     this.$watch("showMarks", () => this.draw());
     this.$watch("showFound", () => { this.restyle(); this.look(); });
     this.$watch("tool", () => this.map.dragging[this.draws ? "disable" : "enable"]());

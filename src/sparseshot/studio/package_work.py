@@ -1,0 +1,147 @@
+"""What the studio asks of the package: train, find cells, and rehearse both. No other module of it does."""
+
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sparseshot.cells import Cells, read_cells
+from sparseshot.errors import SparseshotError
+from sparseshot.files import write_json
+from sparseshot.images import Slide
+from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.config import STARTER, TrainConfig
+from sparseshot.models.finder import LOWEST_SCORE
+from sparseshot.models.labelling import REJECTED, Labelling
+from sparseshot.models.model_files import load_model
+from sparseshot.prediction import Measuring, Model, Throughput, predict_slide
+from sparseshot.prediction.predict import predict_area
+from sparseshot.studio.found_cells import Area
+from sparseshot.studio.marks import NEGATIVE
+from sparseshot.studio.project import Project
+from sparseshot.studio.project_runs import MARKS, RUN, RunRecipe
+from sparseshot.studio.slide_results import SlideResult
+from sparseshot.studio.suggesting import write_next
+from sparseshot.training.annotated import TrainingData
+from sparseshot.training.mark_checks import task_of_marks
+from sparseshot.training.recipe import run_data
+from sparseshot.training.runs import train_run
+from sparseshot.work import Event, Report, ignore
+
+_LOG_STEPS = 5
+_TILE_PX = 512
+_APART_UM = 100.0
+_MARKS = 5
+"""Rehearsed is a square of this many marks a side: some can be held out, as in a real run."""
+
+
+def learn(project: Project, recipe: RunRecipe, folder: Path, report: Report = ignore) -> Checkpoint:
+    """Train on the marks in the folder of a run, or resume that; a finished model is only loaded."""
+    report(Event("preparing", message="reading the marks"))
+    files = sorted((folder / MARKS).glob("*.parquet"))
+    tables = [read_cells(path) for path in files]
+    names = {name for cells in tables for name, count in cells.counts().items() if count}
+    classes = tuple(name for name in tables[0].classes if name in names - {NEGATIVE, REJECTED})
+    labelling = Labelling(negative=(NEGATIVE,) if NEGATIVE in names else ())
+    task, _ = task_of_marks([labelling.positives(cells) for cells in tables])
+    config = TrainConfig(
+        task=task,
+        start=recipe.start if _task_of(recipe.start) == task else STARTER,
+        classes=classes if len(classes) > 1 else None,
+        negative_classes=labelling.negative,
+        steps=recipe.steps or None,
+        log_every=_LOG_STEPS,
+        validations=1,
+    )
+    mpps = tuple(project.entry(path.stem).mpp for path in files)
+    data = TrainingData(
+        pairs=tuple((project.path(path.stem), path) for path in files),
+        mpp=mpps[0] if len(set(mpps)) == 1 else mpps,
+        everywhere=recipe.everywhere,
+    )
+    return train_run(config, data, folder / RUN, report=report)
+
+
+def _task_of(start: str) -> str | None:
+    """Return the task of a model; None for one that is gone, or for a starter, which there is for each."""
+    if start == STARTER:
+        return None
+    try:
+        return load_model(start).config.task
+    except SparseshotError:
+        return None
+
+
+def finding_model(checkpoint: Checkpoint, threshold: float) -> Model:
+    """Return a model that finds weaker cells too: the page shows what a lower threshold would find.
+
+    A lower threshold would change outlines, but not points.
+    """
+    lowest = max(LOWEST_SCORE, threshold / 3) if checkpoint.config.task == "detect" else threshold
+    return Model.load(checkpoint, threshold=lowest, device="cpu")
+
+
+def find_cells_in_view(slide: Slide, model: Model, view: Area, result: SlideResult) -> None:
+    """Find the cells in view, and write them where the result expects them."""
+    cells = predict_area(slide, model, view)
+    write_json(result.view.with_suffix(".json"), list(view))
+    cells.write(result.view)
+
+
+def find_cells(slide: Slide, model: Model, folder: Path, *, everywhere: bool, report: Report) -> None:
+    """Find all cells of a slide, and write them into a folder."""
+
+    def with_name(event: Event) -> None:
+        message = f"{slide.name}: {event.values.get('cells', 0):,} cells so far"
+        report(replace(event, stage="slides", message=message))
+
+    predict_slide(
+        slide,
+        model,
+        folder,
+        throughput=Throughput(tile_px=_TILE_PX, threads=1),
+        measuring=Measuring("none"),
+        only_tissue=not everywhere,
+        report=with_name,
+    )
+
+
+def suggest(
+    folder: Path,
+    checkpoint: Checkpoint,
+    slides: Mapping[str, Slide],
+    found: Mapping[str, Path],
+    is_wanted: Callable[[], bool],
+) -> None:
+    """Look for regions to mark after a run, and write them into its folder, see :func:`write_next`."""
+    model, learned = Model.load(checkpoint, device="cpu"), run_data(folder / RUN)
+    write_next(folder, model, slides, learned, found=found, is_wanted=is_wanted)
+
+
+def rehearse(project: Project, *, is_wanted: Callable[[], bool]) -> None:
+    """Train for one step on invented marks and predict around them: all is then loaded and compiled.
+
+    Args:
+        project: its first slide is read.
+        is_wanted: returns whether there is still time for it.
+    """
+    slide = next(iter(project.slides))
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            opened = project.slide(slide)
+            reach = min(_APART_UM / opened.mpp, min(opened.size) / (_MARKS + 1))
+            steps = (np.arange(_MARKS) - _MARKS // 2) * reach
+            x, y = np.meshgrid(*(length / 2 + steps for length in opened.size))
+            marks = Cells(np.stack([x.ravel(), y.ravel()], axis=1), mpp=opened.mpp)
+            (Path(folder) / MARKS).mkdir()
+            marks.write(Path(folder, MARKS, f"{slide}.parquet"))
+            if is_wanted():
+                checkpoint = learn(project, RunRecipe(0, slide, steps=1, everywhere=True), Path(folder))
+            if is_wanted():
+                predict_area(opened, finding_model(checkpoint, 0.5), (x.min(), y.min(), x.max(), y.max()))
+        except (SparseshotError, OSError, ValueError):
+            return  # the run itself will say what is wrong
