@@ -1,7 +1,7 @@
 """Compilation of numeric loops by numba."""
 
 import sys
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
@@ -12,29 +12,24 @@ from numba.core.caching import FunctionCache
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def compiled(function: Function, *, fastmath: Set[str] = frozenset()) -> Function:
+def compiled(function: Function) -> Function:
     """Compile a function for this CPU when it is first called; it runs without the GIL.
 
     The machine code is kept on disk. Where no folder can be written, as in a read-only container, each
     process compiles anew. Division follows NumPy: a division by zero that raises would keep a loop from
     being vectorised.
-
-    Args:
-        function: of scalars and arrays.
-        fastmath: the relaxations of IEEE arithmetic that LLVM may use.
     """
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
-    dispatcher = njit(**options)(function)
+    dispatcher = njit(nogil=True, error_model="numpy")(function)
     with suppress(RuntimeError):  # no folder for it
         dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]  # as numba's own option does
     return cast(Function, dispatcher)
 
 
 class _Cache(FunctionCache):
-    """The machine code of a function on disk, without what an earlier version of this package has left.
+    """Machine code of a function on disk; discards what an earlier version of this package has left.
 
-    numba reads the types of the arguments before it compares the age of the source; a class that is gone
-    would stop every call.
+    numba loads the argument types before it compares the age of the source, so a class that no longer exists
+    would make every call fail.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

@@ -293,6 +293,51 @@ def test_an_estimate_that_swings_late_warns_once() -> None:
         loss(logits, few, progress=0.8)  # swings back
 
 
+def learned_by_heart(loss: AdaptiveExclusiveCrossEntropy, target: Tensor, steps: int = 100) -> None:
+    """Train a "model" that is one logit for each location, so that it can only remember."""
+    logits = torch.zeros(len(target), 1, *target.shape[1:], requires_grad=True)
+    optimiser = torch.optim.Adam([logits], 0.1)
+    for step in range(steps):
+        value = loss(logits + 0.0, target, progress=step / (steps - 1))
+        optimiser.zero_grad()
+        value.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+
+def test_marks_of_a_few_images_that_a_model_remembers_are_no_estimate() -> None:
+    target = torch.zeros(4, 40, 40, dtype=torch.long)
+    for image in range(4):
+        target[image, 4 * image : 4 * image + 6, 10:16] = 1
+    loss = AdaptiveExclusiveCrossEntropy()
+    with pytest.warns(TrainingWarning, match=r"nearly all cells seem to be marked .*only 4 images") as issued:
+        learned_by_heart(loss, target)
+    assert len(issued) == 1
+    assert loss.log_values() == {"alpha": 0.2}
+
+
+def test_marks_of_many_images_are_an_estimate() -> None:
+    target = (torch.arange(40 * 8 * 8).view(40, 8, 8) // 64 % 8 == torch.arange(8)[:, None]).long()
+    target[:, 0, 0] = torch.arange(40) % 2
+    many = torch.stack([image.roll(number, 1) for number, image in enumerate(target)])
+    many[torch.arange(40), :, torch.arange(40) % 8] = 1
+    many[torch.arange(40), torch.arange(40) // 8, 0] = 1
+    assert len(many.unique(dim=0)) > 32
+    loss = AdaptiveExclusiveCrossEntropy()
+    learned_by_heart(loss, many)
+    assert loss.log_values()["marked_share"] > 0.9
+
+
+def test_an_estimate_that_jumps_to_nearly_all_warns_early_too() -> None:
+    loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0)
+    logits = torch.cat([torch.full((500,), -4.0), torch.full((500,), 4.0)]).unsqueeze(1)
+    few, every = torch.zeros(1000).long(), torch.zeros(1000).long()
+    few[500:600], every[500:] = 1, 1
+    loss(logits, few, progress=0.1)
+    loss.histograms.counts.zero_()
+    with pytest.warns(TrainingWarning, match=r"went from 20% to 100%, and α"):
+        loss(logits, every, progress=0.2)
+
+
 @pytest.mark.parametrize(
     "options",
     [

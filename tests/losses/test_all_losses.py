@@ -3,6 +3,7 @@
 import functools
 import inspect
 import math
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,6 +138,12 @@ def test_an_unsigned_target_is_not_taken_for_a_negative_one(name: str, dtype: to
     ("logits", "target", "hint"),
     [
         (torch.zeros(2, 3, 4), torch.zeros(2, 3, 4), r"target\.argmax\(1\)"),
+        (
+            torch.zeros(2, 3, 4),
+            torch.ones(2, 3, 4).long(),
+            "several classes, call the loss for each",
+        ),
+        (torch.zeros(2, 1, 4), torch.full((2, 4), 0.3), r"soft labels .*\(target > 0\.5\)\.long\(\)"),
         (torch.zeros(2, 3, 4), torch.zeros(2, 3, 4).long(), r"logits\.unsqueeze\(1\)"),
         (torch.zeros(5), torch.zeros(5).long(), r"logits\.unsqueeze\(1\)"),
         (torch.zeros(2, 5, 6, 3), torch.zeros(2, 5, 6).long(), r"logits\.movedim\(-1, 1\)"),
@@ -255,3 +262,19 @@ def test_without_hints_only_the_oracle_refuses(name: str) -> None:
             made(name)(logits, target)
     else:
         assert math.isfinite(made(name)(logits, target).item())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_without_progress_warns_once_where_it_matters(name: str) -> None:
+    logits, target, hints = batch(1)
+    loss = make_loss(name)
+    with warnings.catch_warnings(record=True) as issued:
+        warnings.simplefilter("always")
+        loss(logits, target, hints=hints)  # nothing is trained
+        for _ in range(3):
+            loss(logits.detach().requires_grad_(), target, hints=hints)
+    matters = name.startswith("ece") or name in {"adaptive", "nnpu"}
+    assert ["progress=step / steps" in str(each.message) for each in issued] == [True] * matters
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_loss(name).eval()(logits.detach().requires_grad_(), target, hints=hints)

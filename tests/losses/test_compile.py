@@ -14,6 +14,7 @@ from sparseshot.losses import (
     Hints,
     Linear,
     Logistic,
+    Ramp,
     make_loss,
 )
 
@@ -91,6 +92,7 @@ def test_losses_that_estimate_run_uncompiled_and_refuse_one_graph(name: str, cha
     [
         ExclusiveCrossEntropy(),
         ExclusiveCrossEntropy(rho=Linear(), beta=1.5),
+        ExclusiveCrossEntropy(rho=0.5, beta=Ramp(start=2.0, end=0.5)),
         ExclusiveCrossEntropy(rho=Logistic(height=0.5, centre=0.5, width=0.1), max_excluded=0.5),
     ],
 )

@@ -11,7 +11,7 @@ from tests.losses import by_hand
 from torch import Tensor
 
 from sparseshot.errors import InputError
-from sparseshot.losses import ExclusiveCrossEntropy, Linear, Sigmoid, exclusive_cross_entropy
+from sparseshot.losses import Constant, ExclusiveCrossEntropy, Linear, Ramp, Sigmoid, exclusive_cross_entropy
 
 DTYPES = [torch.float32, torch.float64]
 
@@ -425,6 +425,17 @@ def test_module_moves_its_threshold_with_progress() -> None:
         assert mask.any()
 
 
+def test_the_exponent_of_the_threshold_can_be_annealed() -> None:
+    logits, target = batch(4, 1, 30)
+    loss = ExclusiveCrossEntropy(rho=0.5, beta=Ramp(start=2.0, end=0.5))
+    assert loss.changes_with_progress
+    for progress, tau in ((0.0, 0.25), (1.0, 0.5**0.5)):
+        expected = exclusive_cross_entropy(logits, target, rho=tau, alpha=0.2, gamma=0.1)
+        assert loss(logits, target, progress=progress) == expected
+    with pytest.raises(InputError, match="beta is -1"):
+        ExclusiveCrossEntropy(beta=lambda progress: -progress)
+
+
 def test_default_is_the_preset_of_the_paper() -> None:
     default, paper = ExclusiveCrossEntropy(), ExclusiveCrossEntropy.preset("paper")
     assert repr(default) == repr(paper)
@@ -444,6 +455,7 @@ def test_unknown_preset_lists_the_known() -> None:
         {"alpha": -1},
         {"gamma": -1},
         {"beta": -1},
+        {"beta": Constant(0.5), "rho": 1.5},
         {"rho": 0.0},
         {"max_excluded": 2.0},
         {"reduction": "all"},

@@ -1,4 +1,7 @@
+from pathlib import Path
+
 import pytest
+import torch
 
 from sparseshot.errors import InputError
 from sparseshot.losses import (
@@ -76,5 +79,55 @@ def test_a_schedule_may_be_a_table(table: dict[str, object], schedule: object) -
     ],
 )
 def test_unknown_names_list_the_known_ones(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_loss(name, options)
+
+
+OWN = """
+from dataclasses import dataclass
+import torch
+from sparseshot.losses import Loss, foreground_logit
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Brier(Loss):
+    weight: float = 1.0
+
+    def losses(self, locations):
+        p = torch.sigmoid(foreground_logit(locations.logits))
+        return self.weight * (p - locations.foreground.float()) ** 2
+
+def not_a_class(**options):
+    raise AssertionError("called")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own_losses.py").write_text(OWN)
+    (tmp_path / "broken_losses.py").write_text("import no_such_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_loss_of_ones_own_is_named_by_module_and_class() -> None:
+    loss = make_loss("own_losses:Brier", {"weight": 2.0})
+    assert float(loss(torch.zeros(1, 1), torch.tensor([1]))) == 0.5
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("no_such_losses:Brier", {}, "no module 'no_such_losses'.*PYTHONPATH"),
+        (":Brier", {}, "no module ''"),
+        ("broken_losses:Brier", {}, "cannot be imported: ModuleNotFoundError.*no_such_package"),
+        ("own_losses:Bier", {}, "'Bier' in own_losses is missing"),
+        ("own_losses:not_a_class", {}, "no subclass"),
+        ("subprocess:Popen", {"args": "true"}, "no subclass"),
+        ("own_losses:Brier", {"wight": 1}, "did you mean 'weight'"),
+    ],
+)
+def test_what_is_no_loss_is_refused(name: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_loss(name, options)

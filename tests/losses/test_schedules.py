@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparseshot.errors import InputError
-from sparseshot.losses import Constant, Linear, Logistic, Schedule, Sigmoid
+from sparseshot.losses import Constant, Linear, Logistic, Ramp, Schedule, Sigmoid
 
 SCHEDULES: list[Schedule] = [
     Constant(0.5),
@@ -55,6 +55,7 @@ def test_schedules_are_values() -> None:
         (Logistic, {"height": 2.0, "centre": 0.5, "width": 0.1}),
         (Logistic, {"height": 0.5, "centre": math.nan, "width": 0.1}),
         (Logistic, {"height": 0.5, "centre": 0.5, "width": 0.0}),
+        (Ramp, {"start": -1.0, "end": 1.0}),
     ],
 )
 def test_bad_parameters_raise(make: Any, arguments: dict[str, float]) -> None:

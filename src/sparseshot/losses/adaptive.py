@@ -28,7 +28,13 @@ _FEW_MARKED, _TYPICAL_Z = 0.05, 0.4
 """Marked share and break-even probability of a model that goes on learning, where they are unknown."""
 
 _SWING = 2.0
-"""Ratio of one estimate to the next that causes a warning late in training."""
+"""Ratio of one estimate to the next that causes a warning late in training, or where it ends near 1."""
+
+_NEARLY_ALL = 0.9
+"""Marked share that a model also seems to have if it remembers the marks of a few images."""
+
+_FEW_IMAGES = 32
+"""Number of different images up to which that is likely."""
 
 _RHO_OF_AREAS, _RHO_OF_POINTS = 0.75, 0.9
 """Default of the lowest exclusion threshold."""
@@ -154,6 +160,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         # Not buffers: on the CPU they can be read in every step without waiting for a GPU.
         self.share, self.alpha = torch.full((classes,), torch.nan), torch.full((classes,), self.first_alpha)
         self.steps = 0
+        self._images: set[int] = set()
 
     def losses(self, locations: Locations) -> Tensor:
         """Return the loss of each location; in training, count the batch and at times estimate again."""
@@ -162,6 +169,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
             self.histograms.to(locations.logits.device)
         if self.training:
             self.histograms.observe(locations)
+            self._count_images(locations)
             self.steps += 1
             if locations.progress >= self.warm_up and self.steps % self.every == 0:
                 self._estimate(locations.progress)
@@ -171,6 +179,16 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
             return losses
         alpha = self.alpha.to(losses)[locations.likeliest]
         return losses * torch.where(locations.unannotated, alpha, 1.0)
+
+    def _count_images(self, locations: Locations) -> None:
+        """Remember the marks of each image that a model learns from, until there are more than a few.
+
+        Several processes see different images, and must not differ in what follows: there nothing is counted.
+        """
+        alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
+        if alone and locations.logits.requires_grad and len(self._images) <= _FEW_IMAGES:
+            marks = locations.foreground.cpu().numpy()
+            self._images.update(hash(image.tobytes()) for image in (marks if marks.ndim > 1 else marks[None]))
 
     @torch.no_grad()
     def _with_teacher(self, locations: Locations) -> Locations:
@@ -226,6 +244,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         marked, everything, certain = self.histograms.counts.cpu()
         share = estimate_marked_share(marked, everything, certain)
         share = torch.where((marked + certain).sum(-1) >= _FEW_MARKS, share, self.share)
+        share = self._without_remembered(share)
         # Where most marks are inside exhaustive regions, the few outside say little, and decide little.
         self._warn_of_swing(share.where(marked.sum(-1) >= certain.sum(-1), self.share), progress)
         if self.break_even_probability is not None or not self.histograms.points:
@@ -237,16 +256,30 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
         alpha = (zc / (1.0 - zc)).clamp(_SMALLEST_ALPHA, 1.0)
         self.share, self.alpha = share, torch.where(share.isnan(), self.alpha, alpha)
 
+    def _without_remembered(self, share: Tensor) -> Tensor:
+        """Return the share; the previous one, with a warning, where the model rather remembers the marks."""
+        remembered = share > _NEARLY_ALL
+        if not (remembered.any() and 0 < len(self._images) <= _FEW_IMAGES):
+            return share
+        self.warn_once(
+            "remembered",
+            f"nearly all cells seem to be marked ({float(share[remembered].max()):.0%}), but the model has "
+            f"seen only {len(self._images)} images, whose marks it may remember. So α stays as it is; train "
+            "with random crops and turns, or more images. If all cells are marked, use the loss ce",
+        )
+        return torch.where(remembered, self.share, share)
+
     def _warn_of_swing(self, share: Tensor, progress: float) -> None:
-        """Warn once if an estimate late in training is far from the previous one."""
+        """Warn once if an estimate late in training, or one near 1, is far from the previous one."""
         ratio = share / self.share
-        swings = (ratio > _SWING) | (ratio < 1 / _SWING)
-        if progress > 0.5 and swings.any():
+        swings = ((ratio > _SWING) | (ratio < 1 / _SWING)) & ((share > _NEARLY_ALL) | (progress > 0.5))
+        if swings.any():
             number = int(swings.nonzero()[0])
+            late = " late in training" if progress > 0.5 else ""
             self.warn_once(
                 "share",
                 f"the estimated share of marked cells went from {float(self.share[number]):.0%} to "
-                f"{float(share[number]):.0%} late in training, and α with it; compare with a fixed one "
+                f"{float(share[number]):.0%}{late}, and α with it; compare with a fixed one "
                 f"(loss ece, alpha {float(self.alpha[number]):.2g})",
             )
 

@@ -171,9 +171,15 @@ def _check(logits: Any, target: Any, annotated: Any, ignore_index: int) -> None:
             + _cure_of_shapes(logits, target)
         )
     if target.dtype not in TARGET_TYPES:
+        soft = values_can_be_read(target) and target.is_floating_point() and bool((target % 1 != 0).any())
         raise InputError(
-            f"target is {target.dtype}; give integers (target.long()): "
-            f"0 background, 1…C classes, {ignore_index} ignored"
+            f"target is {target.dtype}; "
+            + (
+                "soft labels cannot be used, for a mark is certain or absent: give (target > 0.5).long(), "
+                "and annotated=… without the doubtful ones"
+                if soft
+                else f"give integers (target.long()): 0 background, 1…C classes, {ignore_index} ignored"
+            )
         )
     if 0 <= ignore_index <= number_of_classes(logits) or abs(ignore_index) >= 2**24:
         raise InputError(
@@ -199,7 +205,12 @@ def _cure_of_shapes(logits: Tensor, target: Tensor) -> str:
         return "drop the channel of the target: target.squeeze(1)"
     if logits.ndim < 2 or logits.shape == target.shape:
         without = "if the logits have no channel axis, add it: logits.unsqueeze(1)"
-        return without if logits.ndim < 2 else f"{without}; if the target is one-hot, give target.argmax(1)"
+        if logits.ndim < 2:
+            return without
+        return (
+            f"{without}; if the target is one-hot, give target.argmax(1); if a location can have several "
+            "classes, call the loss for each: loss(logits[:, c : c + 1], target[:, c].long())"
+        )
     if logits.shape[:-1] == target.shape:
         return "if the channels are last, move them: logits.movedim(-1, 1)"
     return "give logits (N, 1, *) for one class, (N, C + 1, *) for C classes and background; target (N, *)"

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +52,8 @@ SCHEDULES: Mapping[str, Callable[..., Schedule]] = MappingProxyType(
 def make_loss(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Loss:
     """Make a loss from its short name and the options of its constructor, as in a configuration file.
 
+    ``module:Class`` names a :class:`Loss` of one's own, in a module that Python can import.
+
     A schedule is a number, or a table with its name: ``{"schedule": "linear", "top": 0.75}``.
 
     >>> make_loss("ece", {"alpha": 0.05, "rho": {"schedule": "linear", "top": 0.5}}).rho
@@ -60,8 +63,28 @@ def make_loss(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> L
     sparseshot.errors.InputError: there is no loss 'foacl'; did you mean 'focal'? Known are ece, ...
     """
     ready = {key: _schedule(value) if isinstance(value, Mapping) else value for key, value in options.items()}
-    loss: Loss = _make("loss", name, LOSSES, ready)
+    makers = {name: _own_loss(name)} if ":" in name else LOSSES
+    loss: Loss = _make("loss", name, makers, ready)
     return loss
+
+
+def _own_loss(name: str) -> type[Loss]:
+    """Return the class that ``module:Class`` names; never anything but a loss, for names come from files."""
+    module_name, _, class_name = name.partition(":")
+    try:
+        found = getattr(import_module(module_name), class_name, None)
+    except Exception as error:  # whatever somebody's module raises
+        missing = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
+        cure = "run in its folder with python -m sparseshot, or name the folder in PYTHONPATH"
+        raise InputError(
+            f"loss {name!r}: there is no module {module_name!r}; {cure}"
+            if missing or not module_name
+            else f"loss {name!r}: its module cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, Loss)):
+        problem = "missing" if found is None else "no subclass of sparseshot.losses.Loss"
+        raise InputError(f"loss {name!r}: {class_name!r} in {module_name} is {problem}; name a class that is")
+    return found
 
 
 def _schedule(table: Mapping[str, Any]) -> Schedule:
