@@ -39,9 +39,9 @@ def test_the_file_of_suggestions_depends_on_these_alone(model: Model, tmp_path: 
 
 def test_marks_are_those_of_the_slide_itself_where_two_have_one_name(model: Model, tmp_path: Path) -> None:
     pairs = []
-    for folder, regions in (("a", [shapely.box(0, 0, 640, 320)]), ("b", [])):
+    for folder, height, regions in (("a", 320, [shapely.box(0, 0, 640, 320)]), ("b", 360, [])):
         (tmp_path / folder).mkdir()
-        path, centres = small_slide(tmp_path / folder, width=640, height=320)
+        path, centres = small_slide(tmp_path / folder, width=640, height=height)
         Cells(centres[:3], mpp=MPP, regions=regions).write(tmp_path / folder / "marks.parquet")
         pairs.append((path, tmp_path / folder / "marks.parquet"))
     done, bare = (open_slide(path, mpp=MPP) for path, _ in pairs)
