@@ -7,12 +7,12 @@ import shapely
 from fastapi import APIRouter, HTTPException, Query, UploadFile
 from pydantic import Field
 
+from sparseshot.studio.decided import judged, reviewed
 from sparseshot.studio.exchange import new_items, read_marks
 from sparseshot.studio.guard import MOST_BYTES
 from sparseshot.studio.journal import Event
 from sparseshot.studio.marks import NEGATIVE
 from sparseshot.studio.payloads import Change, Key, NewClass, Review, SlideId, Verdict, check_place
-from sparseshot.studio.reviewing import judged, reviewed
 from sparseshot.studio.studio import Studio
 
 
