@@ -126,12 +126,69 @@ def threshold_table() -> str:
 def zero_table() -> str:
     """Return the scores of the starters without any marks."""
     scores = json.loads((HERE / "starter-zero.json").read_text())
+    peers = {row["set"]: row for row in _rows("peers.json") if row["program"] == "InstanSeg"}
+    rows = []
+    for place, values in scores.items():
+        dataset, task = place.split("-")
+        peer = peers.get(dataset, {}).get("f1" if task == "detect" else "dice")
+        learned = " *" if peers.get(dataset, {}).get("learned") else ""
+        rows.append(
+            [
+                _ZERO_PLACES.get(place) or PLACES[place],
+                "left out" if values["left_out"] else "shipped",
+                *(f"{values[point]:.3f}" for point in ("calibrated", "half", "best")),
+                "–" if peer is None else f"{peer:.3f}{learned}",
+            ]
+        )
+    header = ["", "starter", "its threshold", "0.5", "best threshold", "InstanSeg"]
+    return table(header, rows, text_columns=2)
+
+
+def kinds_table() -> str:
+    """Return F1 of the starter's own kinds without any marks."""
+    scores = json.loads((HERE / "starter-zero.json").read_text())
+    kinds = {place: values["kinds"] for place, values in scores.items() if "kinds" in values}
+    names = next(iter(kinds.values()))
     rows = [
-        [PLACES[place], *(f"{scores[place][point]:.2f}" for point in ("calibrated", "half", "best"))]
-        for place in PLACES
-        if place in scores
+        [PLACES[place], *(f"{each[name]:.2f}" for name in names), f"{fmean(each.values()):.3f}"]
+        for place, each in kinds.items()
     ]
-    return table(["", "shipped threshold", "0.5", "best threshold"], rows)
+    return table(["", *names, "mean"], rows)
+
+
+def marks_table() -> str:
+    """Return the score after training with few random marks, less that without marks."""
+    runs = _rows("starter-marks.json")
+    zero = {(run["set"], run["task"]): run["score"] for run in runs if run["marks"] == 0}
+    amounts = sorted({run["marks"] for run in runs if run["marks"]}, key=lambda amount: (amount < 1, amount))
+    rows = []
+    for (dataset, task), without in zero.items():
+        cells = []
+        for amount in amounts:
+            own = [r["score"] for r in runs if (r["set"], r["task"], r["marks"]) == (dataset, task, amount)]
+            cells.append(f"{fmean(own) - without:+.3f} ({len(own)})" if own else "–")
+        place = f"{dataset}-{task}"
+        rows.append([_ZERO_PLACES.get(place) or PLACES[place], f"{without:.3f}", *cells])
+    names = [f"{amount:.0f} marks" if amount > 1 else f"{amount:.0%}" for amount in amounts]
+    return table(["", "no marks", *names], rows)
+
+
+def peers_table() -> str:
+    """Return ours and InstanSeg on the same images."""
+    rows = []
+    for row in _rows("peers.json"):
+        scores = [
+            "–" if row[name] is None else f"{row[name]:.3f}" for name in ("f1", "dice", "f1_at_iou_half")
+        ]
+        name = f"{row['program']}{' *' if row['learned'] else ''}"
+        rows.append([row["set"], name, *scores, f"{row['seconds_per_mm2']:.2f}"])
+    return table(["", "", "F1, 3 µm", "Dice", "F1, IoU 0.5", "processor s/mm²"], rows, text_columns=2)
+
+
+def _rows(file: str) -> list[dict[str, Any]]:
+    path = HERE / file
+    rows: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return rows
 
 
 def draw_starter() -> bytes:
@@ -158,6 +215,7 @@ def _draw_place(axis: Axes, place: str) -> None:
         axis.set_ylabel("F1, calibrated" if place.endswith("detect") else "Dice, calibrated")
 
 
+_ZERO_PLACES = {"crchisto-detect": "CRCHisto, F1"}
 _PAGE = ROOT / "docs" / "starter.md"
 TABLES = {
     "starter": (_PAGE, starter_table),
@@ -165,6 +223,9 @@ TABLES = {
     "starter-oracle": (_PAGE, oracle_table),
     "starter-thresholds": (_PAGE, threshold_table),
     "starter-zero": (_PAGE, zero_table),
+    "starter-kinds": (_PAGE, kinds_table),
+    "starter-marks": (_PAGE, marks_table),
+    "starter-peers": (_PAGE, peers_table),
 }
 
 
