@@ -6,8 +6,10 @@ from typing import Any
 
 import typer.main
 
-from sparseshot.cli import commands  # noqa: F401  adds the commands to the app
+from sparseshot.cli import commands
 from sparseshot.cli.app import app
+
+commands.load()
 
 Command = Any  # typer's class for it is not public
 

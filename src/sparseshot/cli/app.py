@@ -1,14 +1,16 @@
 """The application and its entry point: errors and warnings on one line, exit codes 0, 1, 2 and 130."""
 
+import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from sparseshot import __version__
 from sparseshot.cli.output import complain, echo
@@ -16,9 +18,39 @@ from sparseshot.errors import InputError, SparseshotError, SparseshotWarning, wa
 
 DONE, FAILED, USAGE_ERROR, STOPPED = 0, 1, 2, 130
 
-app = typer.Typer(
+
+def _plain(params: list[Any], ctx: typer.Context) -> list[Any]:
+    """Return parameters whose help shows the type of one value, and none for options without a value."""
+    for param in params:
+        shown = "" if getattr(param, "is_flag", False) else param.display_type_rich(ctx=ctx) or ""
+        text = re.sub(r"list\[(\w+)\]", lambda match: match[1].lower(), shown)
+        param.display_type_rich = lambda ctx, text=text: text  # noqa: ARG005
+    return params
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx), ctx)
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _plain(super().get_params(ctx), ctx)
+
+
+class App(typer.Typer):
+    """A group of commands with plain types in their help."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(cls=_Group, no_args_is_help=True, **options)
+
+    def command(self, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+        """Add a command."""
+        return super().command(*arguments, **{"cls": _Command, **options})
+
+
+app = App(
     name="sparseshot",
-    no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -68,13 +100,14 @@ def resumable() -> Iterator[None]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; return 0 on success, 1 on failure, 2 on a usage error, 130 after Ctrl-C."""
-    from sparseshot.cli import commands  # noqa: F401  each module there adds its commands to the app
+    from sparseshot.cli import commands
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a Latin-1 terminal has no ≈ or α
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else arguments
     _state.debug, _state.resumable = "--debug" in arguments, False
+    commands.load(arguments[0] if arguments else "")
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:

@@ -34,7 +34,6 @@ from sparseshot.prediction.model import Model
 from sparseshot.prediction.pipeline import Throughput
 from sparseshot.prediction.predict import predict_slide
 from sparseshot.prediction.recipe import folder_inside, safe_name, slide_identity
-from sparseshot.prediction.regions import read_region
 from sparseshot.prediction.summary import PredictionSummary, read_summary
 from sparseshot.work import Here, Job, Report, Runner, Update, ignore
 from sparseshot.work.run_files import MODEL
@@ -123,7 +122,11 @@ class PredictRequest:
         """Predict a slide into a folder inside ``out`` that is none of those taken."""
         model = self.load()
         with self.open(path) as slide:
-            region = None if self.region is None else read_region(self.region, slide)
+            region = None
+            if self.region is not None:
+                from sparseshot.prediction.regions import read_region  # noqa: PLC0415  rarely needed
+
+                region = read_region(self.region, slide)
             return predict_slide(
                 slide,
                 model,

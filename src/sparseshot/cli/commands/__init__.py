@@ -1,4 +1,4 @@
-"""The commands. Importing this package imports its modules, each of which adds its commands to the app."""
+"""The commands. Each module adds its commands to the app when it is imported."""
 
 from importlib import import_module
 from pkgutil import iter_modules
@@ -6,6 +6,10 @@ from pkgutil import iter_modules
 _FIRST = ("demo", "studio", "train", "predict", "evaluate", "cells", "slide", "data")
 """The order of the help; other modules follow by name."""
 
-_names = sorted(module.name for module in iter_modules(__path__))
-for _name in sorted(_names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)):
-    import_module(f"{__name__}.{_name}")
+
+def load(command: str = "") -> None:
+    """Import the module that is called as a command, or all of them if there is none."""
+    names = sorted(module.name for module in iter_modules(__path__))
+    names.sort(key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    for name in [command] if command in names else names:
+        import_module(f"{__name__}.{name}")

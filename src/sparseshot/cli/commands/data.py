@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 
 from sparseshot.cli import options
-from sparseshot.cli.app import app, resumable
+from sparseshot.cli.app import App, app, resumable
 from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.terminal import progress_bars
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sparseshot.datasets import DatasetInfo
     from sparseshot.datasets.checking import CheckReport
 
-data = typer.Typer(no_args_is_help=True)
+data = App()
 app.add_typer(data, name="data", rich_help_panel=options.RESEARCH)
 
 

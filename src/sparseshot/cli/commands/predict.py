@@ -15,8 +15,7 @@ from sparseshot.cli.output import complain, echo, print_json, print_table
 from sparseshot.terminal import Begin, Report, duration, progress_bars
 
 if TYPE_CHECKING:
-    from sparseshot.prediction.estimate import Estimate
-    from sparseshot.prediction.slides import Outcome
+    from sparseshot.prediction.slides import Outcome, PredictRequest
     from sparseshot.work import Update
     from sparseshot.work.ray_cluster import RayCluster
 
@@ -83,8 +82,6 @@ def predict(
     is_starter = options.is_starter(run)
     options.check_paths(None if is_starter else run, *slides)
     from sparseshot.prediction.cohort_page import write_cohort
-    from sparseshot.prediction.estimate import estimate_slide
-    from sparseshot.prediction.extra_formats import check_extra_formats, write_extra_formats
     from sparseshot.prediction.slides import (
         PredictRequest,
         find_slides,
@@ -93,7 +90,10 @@ def predict(
     )
 
     paths = find_slides(slides)
-    check_extra_formats(also or (), paths)
+    if also:
+        from sparseshot.prediction.extra_formats import check_extra_formats, write_extra_formats
+
+        check_extra_formats(also, paths)
     request = PredictRequest(
         model=str(run),
         threshold=threshold,
@@ -113,7 +113,7 @@ def predict(
         threads=threads,
         force=force,
     )
-    model = request.load()  # now, because an error in it concerns all slides
+    request.load()  # now, because an error in it concerns all slides
     if is_starter:
         complain(
             "warning",
@@ -121,18 +121,7 @@ def predict(
             "some cells and train to do better",
         )
     if dry_run:
-        estimates = []
-        for path in paths:
-            with request.open(path) as slide:
-                estimates.append(
-                    estimate_slide(
-                        slide, model, out, throughput=request.throughput, only_tissue=not everywhere
-                    )
-                )
-        if as_json:
-            print_json([vars(each) | {"seconds": each.seconds} for each in estimates])
-        else:
-            _show_estimates(estimates)
+        _estimate(paths, request, out, as_json=as_json)
         return
     # The outlines of a slide are so many new objects that the collector would visit those that exist already,
     # such as all of PyTorch, again and again, while all threads wait.
@@ -146,7 +135,8 @@ def predict(
         with resumable(), joined(cluster, device=device) as nodes, progress_bars(keep=True) as begin:
             show = _one_bar(begin, len(paths), nodes)
             outcomes = predict_on_cluster(paths, request, out, cluster=nodes, show=show)
-    outcomes = write_extra_formats(outcomes, also or ())
+    if also:
+        outcomes = write_extra_formats(outcomes, also)
     page = write_cohort(out, outcomes)
     if as_json:
         print_json([_entry(outcome) for outcome in outcomes])
@@ -191,8 +181,21 @@ def _one_bar(begin: Begin, slides: int, cluster: "RayCluster") -> "Callable[[Upd
     return show
 
 
-def _show_estimates(estimates: "list[Estimate]") -> None:
+def _estimate(paths: list[Path], request: "PredictRequest", out: Path, *, as_json: bool) -> None:
     from rich.filesize import decimal
+
+    from sparseshot.prediction.estimate import estimate_slide
+
+    estimates = []
+    for path in paths:
+        with request.open(path) as slide:
+            only_tissue, throughput = not request.everywhere, request.throughput
+            estimates.append(
+                estimate_slide(slide, request.load(), out, throughput=throughput, only_tissue=only_tissue)
+            )
+    if as_json:
+        print_json([vars(each) | {"seconds": each.seconds} for each in estimates])
+        return
 
     rows = [
         (
