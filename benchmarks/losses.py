@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.losses import LOSSES, Hints, make_loss
-from sparseshot.models.config import TrainConfig
+from sparseshot.models.config import TrainSettings
 
 Compute = Callable[[Tensor, Tensor], Tensor]
 MEASURED_PROGRESS = 0.5
@@ -84,7 +84,7 @@ def training_step() -> None:
     print("\nShare of a training step, 8 crops of 128×128, one thread\n")
     rows: list[list[object]] = []
     for task_name in ("segment", "detect"):
-        task = TrainConfig(task=task_name).make_task()
+        task = TrainSettings(task=task_name).make_task()
         model = task.network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimiser = torch.optim.AdamW(model.parameters())
         images = torch.rand(8, 3, 128, 128).contiguous(memory_format=torch.channels_last)

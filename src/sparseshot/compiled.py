@@ -21,7 +21,7 @@ def compiled(function: Function) -> Function:
     """
     dispatcher = njit(nogil=True, error_model="numpy")(function)
     with suppress(RuntimeError):  # no folder for it
-        dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]  # as numba's own option does
+        dispatcher._cache = _Cache(function)  # type: ignore[attr-defined, no-untyped-call]  # as numba's own option does
     return cast(Function, dispatcher)
 
 

@@ -321,7 +321,7 @@ def test_marks_of_many_images_are_an_estimate() -> None:
     many = torch.stack([image.roll(number, 1) for number, image in enumerate(target)])
     many[torch.arange(40), :, torch.arange(40) % 8] = 1
     many[torch.arange(40), torch.arange(40) // 8, 0] = 1
-    assert len(many.unique(dim=0)) > 32
+    assert len({str(image.tolist()) for image in many}) > 32
     loss = AdaptiveExclusiveCrossEntropy()
     learned_by_heart(loss, many)
     assert loss.log_values()["marked_share"] > 0.9
