@@ -20,14 +20,13 @@ from sparseshot.losses.baselines import (
     HuberLoss,
     Oracle,
 )
-from sparseshot.losses.distillation import Distillation
-from sparseshot.losses.early_learning import EarlyLearningRegularisation, EmaTeacher
 from sparseshot.losses.exclusive import ExclusiveCrossEntropy, exclusive_cross_entropy
 from sparseshot.losses.locations import Hints, Locations, foreground_logit
 from sparseshot.losses.logit_histograms import estimate_marked_share
 from sparseshot.losses.positive_unlabelled import NonNegativePU, estimate_prior
 from sparseshot.losses.registry import LOSSES, SCHEDULES, make_loss
 from sparseshot.losses.schedules import Constant, Linear, Logistic, Ramp, Schedule, Sigmoid
+from sparseshot.losses.teacher import Distillation, EarlyLearningRegularisation, EmaTeacher
 from sparseshot.losses.threshold import excluded_share, warn_of_runaway
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor
 
-from sparseshot.losses.exclusive import PRESETS, ExclusiveLoss, Terms
+from sparseshot.losses.exclusive import NO_LOCATIONS, PRESETS, ExclusiveLoss, Terms
 from sparseshot.losses.locations import Locations, foreground_logit, number_of_classes
 from sparseshot.losses.logit_histograms import (
     LogitHistograms,
@@ -142,7 +142,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._reset(1)
-        self._terms(1.0)  # checks the other parameters
+        self.terms(NO_LOCATIONS)  # checks the other parameters
 
     @property
     def built_for(self) -> float | None:  # type: ignore[override]  # depends on the marks
@@ -217,11 +217,8 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
 
     def terms(self, locations: Locations) -> Terms:
         """Return the parameters at this progress; with several classes without α."""
-        return self._terms(locations.progress)
-
-    def _terms(self, progress: float) -> Terms:
         share = min(float(self.share.nan_to_num(0.0).min()), 1.0)
-        lowest = None if self.rho is None else value_at(self.rho, progress)
+        lowest = None if self.rho is None else value_at(self.rho, locations.progress)
         rho = exclusion_probability(share, points=bool(self.histograms.points), lowest=lowest)
         return Terms(
             threshold=threshold_logit(rho),

@@ -32,7 +32,8 @@ from sparseshot.losses.threshold import NEVER, output_confidence, over_threshold
 
 Confidence = Literal["probability", "output"]
 
-_NO_LOCATIONS = Locations(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
+NO_LOCATIONS = Locations(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
+"""A call to check parameters with."""
 
 
 def exclusive_cross_entropy(
@@ -247,7 +248,7 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
         self.register_buffer("class_weight", class_weight_tensor(self.class_weights), persistent=False)
         if self.confidence == "output" and self.max_excluded < 1:
             raise InputError("max_excluded bounds probabilities; it cannot go with confidence='output'")
-        self.terms(_NO_LOCATIONS)  # checks the parameters
+        self.terms(NO_LOCATIONS)  # checks the parameters
         if self.sampling is not None:
             value_at(self.sampling, 1.0, name="sampling")
 

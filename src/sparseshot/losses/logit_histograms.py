@@ -66,11 +66,6 @@ class LogitHistograms(nn.Module):
         """``(classes, bins)`` counts of everything outside exhaustive regions, marks included."""
         return self.counts[1]
 
-    @property
-    def certain(self) -> Tensor:
-        """``(classes, bins)`` counts of marks inside exhaustive regions."""
-        return self.counts[2]
-
     @torch.no_grad()
     def observe(self, batch: Locations) -> None:
         """Add a batch; until it is known whether marks are points, nothing is counted."""

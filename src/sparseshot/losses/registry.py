@@ -18,11 +18,10 @@ from sparseshot.losses.baselines import (
     HuberLoss,
     Oracle,
 )
-from sparseshot.losses.distillation import Distillation
-from sparseshot.losses.early_learning import EarlyLearningRegularisation
 from sparseshot.losses.exclusive import PRESETS, ExclusiveCrossEntropy
 from sparseshot.losses.positive_unlabelled import NonNegativePU
 from sparseshot.losses.schedules import Constant, Linear, Logistic, Ramp, Schedule, Sigmoid
+from sparseshot.losses.teacher import Distillation, EarlyLearningRegularisation
 
 LOSSES: Mapping[str, Callable[..., Loss]] = MappingProxyType(
     {
