@@ -34,6 +34,7 @@ from sparseshot.studio.project_runs import (
     RunRecipe,
     Stage,
     numbers_of_runs,
+    read_progress,
     read_run_recipe,
     run_folder,
     save_progress,
@@ -46,6 +47,7 @@ from sparseshot.work.folder import OUTPUT, STATE
 
 _NICE = 10
 _LOOK_S = 0.1
+_PATIENCE_S = 3.0
 _SAVE_S = 0.25
 _MOST_POINTS = 100
 _GONE = "the file has disappeared; put it back and press Resume"
@@ -203,10 +205,25 @@ def main() -> None:
         try:
             with WorkFolder.claimed(folder, recipe, may_replace=lambda _: True) as claimed:
                 if not (folder / STATE).exists():
+                    is_over = threading.Event()
+                    threading.Thread(target=_end_if_stopped, args=[folder, is_over], daemon=True).start()
                     perform(Project.open([], folder=project), recipe, claimed)
+                    is_over.set()
         except OutputError:
             if not is_locked(folder):  # otherwise another process has taken it
                 raise
+
+
+def _end_if_stopped(folder: Path, is_over: threading.Event) -> None:
+    """End the process if a run that was stopped reports no event for a while.
+
+    Every file is written whole, and a run resumes from its last checkpoint.
+    """
+    while not is_over.wait(_LOOK_S):
+        state = read_progress(folder) or RunProgress()
+        if (folder / STOP).exists() and not state.has_ended and not is_over.wait(_PATIENCE_S):
+            save_progress(WorkFolder(folder), replace(state, stage="stopped", message="stopped"))
+            os._exit(0)
 
 
 def _wait_for_end_of_input(is_alone: threading.Event) -> None:
