@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -216,6 +217,17 @@ def test_a_log_of_another_version_goes_on(tmp_path: Path) -> None:
         ("10", "0.5"),
         ("20", "0.125"),
     ]
+
+
+def test_a_log_leaves_nothing_to_be_written_at_exit(tmp_path: Path) -> None:
+    """On a full disk, a thread or a hook at exit would end in a traceback after the message."""
+    threads = threading.active_count()
+    log = RunLog(tmp_path, start=0)
+    log.write(10, {"loss": 0.125, "alpha": None})
+    assert threading.active_count() == threads
+    (events,) = (tmp_path / "tensorboard").glob("events*")
+    assert b"loss" in events.read_bytes()
+    log.close()
 
 
 def test_ones_own_network_trains_through_the_same_call(tmp_path: Path) -> None:

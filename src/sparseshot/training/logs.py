@@ -2,11 +2,12 @@
 
 import csv
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparseshot.files import replacing
+from sparseshot.files import make_folder, replacing
 from sparseshot.work.run_files import BOARD, LOG
 
 COLUMNS = (
@@ -29,7 +30,10 @@ class RunLog:
     """Lines of ``log.csv`` and TensorBoard scalars; a resumed run drops the steps it repeats."""
 
     def __init__(self, folder: Path, *, start: int) -> None:
-        from tensorboardX import SummaryWriter  # noqa: PLC0415  it loads protobuf, which only a run needs
+        # It loads protobuf, which only a run needs. SummaryWriter would write in a thread, and at exit, where
+        # a full disk ends in a traceback.
+        from tensorboardX.event_file_writer import EventsWriter  # noqa: PLC0415
+        from tensorboardX.proto.event_pb2 import SessionLog  # noqa: PLC0415
 
         self._path = folder / LOG
         kept = [row for row in read_log(self._path) if int(row["step"]) <= start]
@@ -37,15 +41,25 @@ class RunLog:
             writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")  # another version's columns
             writer.writeheader()
             writer.writerows(kept)
-        self._board = SummaryWriter(str(folder / BOARD), purge_step=start + 1)
+        make_folder(folder / BOARD)
+        self._board = EventsWriter(str(folder / BOARD / "events"))
+        self._add(start + 1, session_log=SessionLog(status=SessionLog.START))  # later steps are dropped
 
     def write(self, step: int, values: Mapping[str, float | None]) -> None:
         """Add one line; values that are None or no number stay empty."""
         known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
         with self._path.open("a", newline="") as file:
             csv.DictWriter(file, COLUMNS, extrasaction="ignore").writerow({"step": step, **known})
+        from tensorboardX.summary import scalar  # noqa: PLC0415
+
         for name, value in known.items():
-            self._board.add_scalar(name, value, step)
+            self._add(step, summary=scalar(name, value))
+        self._board.flush()
+
+    def _add(self, step: int, **content: object) -> None:
+        from tensorboardX.proto.event_pb2 import Event  # noqa: PLC0415
+
+        self._board.write_event(Event(wall_time=time.time(), step=step, **content))
 
     def close(self) -> None:
         """Flush."""
