@@ -14,7 +14,6 @@ PACKAGES = (
     "compiled",
     "terminal",
     "pages",
-    "cluster",
     "cells",
     "images",
     "losses",

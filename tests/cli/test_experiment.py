@@ -65,17 +65,12 @@ def test_a_finished_experiment_has_nothing_to_do(tmp_path: Path, capsys: pytest.
 def test_a_failed_run_is_exit_code_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys
-
-    monkeypatch.setattr(
-        "sparseshot.experiments.running._command",
-        lambda folder: (sys.executable, "-c", "raise SystemExit('no luck')"),
-    )
+    monkeypatch.setattr("sparseshot.experiments.running.PERFORM", "tests.experiments.made_worker:fail")
     root = tiny_tnbc(tmp_path / "data")
     write_results(tmp_path / "out", open_experiment("tnbc-headline"), missing=("tnbc-segment-ce-1-s0",))
     assert main(["experiment", "tnbc-headline", "--root", str(root), "--out", str(tmp_path / "out")]) == 1
     output = capsys.readouterr()
-    assert "failed: tnbc-segment-ce-1-s0: WorkerDied: ended with code 1: no luck" in output.out
+    assert "failed: tnbc-segment-ce-1-s0: ended with code 1: no luck" in output.out
     assert "3 of 4 runs are done" in output.out
     assert "[1/1] tnbc-segment-ce-1-s0: failed" in output.err
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,9 +63,7 @@ def copy(made: tuple[Demo, list[Step]], tmp_path: Path) -> DemoFolder:
 
 @pytest.fixture
 def no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        running, "_command", lambda folder: (sys.executable, "-c", "raise SystemExit('started')")
-    )
+    monkeypatch.setattr(running, "PERFORM", "tests.experiments.made_worker:fail")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -172,7 +169,7 @@ def test_only_what_is_missing_is_made(copy: DemoFolder) -> None:
 def test_a_worker_that_fails_is_an_error(copy: DemoFolder) -> None:
     copy.page.unlink()
     (copy.run("ece") / "metrics.json").unlink()
-    with pytest.raises(SparseshotError, match=r"ece: .*ended with code 1: started; more is in .*output\.txt"):
+    with pytest.raises(SparseshotError, match=r"ece: .*ended with code 1: no luck; more is in .*output\.txt"):
         run_demo(copy.path, TINY)
     assert not copy.page.exists()
 
@@ -185,38 +182,28 @@ def test_a_moved_folder_is_still_finished(copy: DemoFolder, tmp_path: Path) -> N
 
 def test_another_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(OutputError, match="is not empty and not a demo"):
+    with pytest.raises(OutputError, match="is not empty"):
         run_demo(tmp_path, TINY)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_a_demo_of_another_size_is_left_alone(copy: DemoFolder) -> None:
     before = contents(copy.path)
-    with pytest.raises(OutputError, match="another size"):
+    with pytest.raises(OutputError, match="width_px 700 instead of"):
         run_demo(copy.path, QUICK)
     assert contents(copy.path) == before
 
 
 def test_a_broken_plan_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text('{"what": 1}')
-    with pytest.raises(SparseshotError, match=r"plan\.json"):
+    (tmp_path / "recipe.json").write_text('{"what": 1}')
+    with pytest.raises(SparseshotError, match="holds work with"):
         run_demo(tmp_path, TINY)
-
-
-# Replaces a training that is writing a file, and that ends when its standard input closes.
-BUSY = """
-import os, pathlib, sys
-folder = pathlib.Path(sys.argv[1])
-(folder / ".model.x.part.pt").write_bytes(b"half a model")
-(folder / "pid").write_text(str(os.getpid()))
-os.read(0, 1)
-"""
 
 
 def test_ctrl_c_leaves_nothing_half_written(copy: DemoFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     copy.page.unlink()
     (copy.run("ece") / "metrics.json").unlink()
-    monkeypatch.setattr(running, "_command", lambda folder: (sys.executable, "-c", BUSY, str(folder)))
+    monkeypatch.setattr(running, "PERFORM", "tests.experiments.made_worker:wait")
     pid = copy.run("ece") / "pid"
 
     def press(done: int, total: int | None = None, note: str = "") -> None:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,36 +15,13 @@ import pytest
 from tests.experiments.made_results import metrics_of, plausible
 from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_tnbc
 
-from sparseshot.cluster.local import worker_environment
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.experiments import Results, read_experiment, run_experiment
 from sparseshot.experiments.experiment import Method, Run, Subject
 from sparseshot.experiments.results import Result, RunFile, run_folder
-from sparseshot.experiments.running import choose, is_finished, steps_done
+from sparseshot.experiments.running import choose, is_finished
 from sparseshot.files import locked, make_folder, write_json
-
-# Replaces a training; the name of its loss selects its behaviour. Its metrics were written before.
-WORKER = """
-import json, os, shutil, sys, threading, time
-folder, made = sys.argv[1:3]
-def left_alone():
-    os.read(0, 1)
-    os._exit(3)
-threading.Thread(target=left_alone, daemon=True).start()
-with open(os.path.join(folder, "starts.txt"), "a") as file:
-    file.write(f"{os.getpid()} {os.environ['OMP_NUM_THREADS']}\\n")
-loss = json.load(open(os.path.join(folder, "run.json")))["run"]["method"]["loss"]
-if loss == "focal":
-    sys.exit("no luck")
-if loss == "huber":
-    os.kill(os.getpid(), 9)
-if loss == "elr":
-    json.dump({"kind": "FormatError", "message": "bad image"}, open(os.path.join(folder, "error.json"), "w"))
-    sys.exit(1)
-if loss == "oracle" and not os.path.exists(made + "/hurry"):
-    time.sleep(60)
-shutil.copy(os.path.join(made, os.path.basename(folder) + ".json"), os.path.join(folder, "metrics.json"))
-"""
+from sparseshot.work.runner import worker_environment
 
 
 class Sweep:
@@ -61,9 +37,6 @@ class Sweep:
             write_json(self.made / f"{run.name}.json", metrics_of(run, *plausible(run)))
         self.lines: list[str] = []
 
-    def command(self, folder: Path) -> Sequence[str]:
-        return (sys.executable, "-c", WORKER, str(folder), str(self.made))
-
     def run(self, **options: object) -> list[Result]:
         self.lines = []
         return run_experiment(
@@ -71,7 +44,7 @@ class Sweep:
             root=self.root,
             out=self.out,
             say=self.lines.append,
-            command=self.command,
+            function="tests.experiments.made_worker:work",
             **options,  # type: ignore[arg-type]  # a test names what it wants
         )
 
@@ -118,9 +91,9 @@ def test_only_the_chosen_runs_are_run_and_the_others_are_missing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        ("focal", "WorkerDied: ended with code 1: no luck"),
-        ("huber", "WorkerDied: killed by the system, probably out of memory"),
-        ("elr", "FormatError: bad image"),
+        ("focal", "ended with code 1: no luck"),
+        ("huber", "killed by the system, probably out of memory"),
+        ("elr", "mine.png: bad image"),
     ],
 )
 def test_a_failed_run_is_recorded_and_the_others_continue(tmp_path: Path, loss: str, message: str) -> None:
@@ -143,7 +116,7 @@ def test_a_run_that_failed_and_then_succeeds_has_no_error_left(tmp_path: Path) -
 
 def test_runs_side_by_side_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("sparseshot.cluster.local._cores", lambda: 8)
+    monkeypatch.setattr("sparseshot.work.runner._cores", lambda: 8)
     assert worker_environment(0, 8)["OMP_NUM_THREADS"] == "1"
     assert worker_environment(0, 3)["NUMBA_NUM_THREADS"] == "2"
     assert worker_environment(0, 20)["OMP_NUM_THREADS"] == "1"
@@ -328,19 +301,3 @@ def test_the_plan_is_kept(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     sweep.run()
     assert json.loads((sweep.out / "plans" / "mine.json").read_text())["title"] == "Tiny"
-
-
-def test_steps_add_up_over_rounds(tmp_path: Path) -> None:
-    for folder, step in (("rounds/1", 400), (".", 30)):
-        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / folder / "log.csv").write_text(f"step,loss\n{step},0.4\n")
-    assert steps_done(tmp_path) == 430
-    assert steps_done(tmp_path / "nowhere") == 0
-
-
-def test_progress_shows_the_runs_at_work(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, losses=["ce"])
-    notes = []
-    sweep.run(begin=lambda title, total: lambda done, note="": notes.append((title, total, done, note)))
-    assert notes[0] == ("runs", 1, 0, "tnbc-segment-ce-0.5-s0 0 steps")
-    assert notes[-1] == ("runs", 1, 1, "")

@@ -28,6 +28,7 @@ from sparseshot.training.lineage import MarkChanges, Start
 from sparseshot.training.loop import train
 from sparseshot.training.pseudo_labels import find_pseudo_labels, with_pseudo_labels
 from sparseshot.training.recipe import TrainRequest, resolve
+from sparseshot.work import Report, ignore
 from sparseshot.work.run_files import MODEL, ROUNDS
 
 FIRST_CLICKS = 20
@@ -48,7 +49,9 @@ def click_budgets(most: float) -> list[int]:
     return budgets
 
 
-def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint, list[dict[str, Any]]]:
+def spend_clicks(
+    run: Run, root: Path | None, folder: Path, report: Report = ignore
+) -> tuple[Checkpoint, list[dict[str, Any]]]:
     """Run or resume an experiment; return its last model and the record of each round.
 
     A round is a function of the one before, so that a killed run repeats no finished training. The first
@@ -68,7 +71,7 @@ def spend_clicks(run: Run, root: Path | None, folder: Path) -> tuple[Checkpoint,
         place = folder / ROUNDS / str(number)
         if number == 0:
             take_first_round(run, config, folder)
-        checkpoint, record = _round(config, checkpoint, annotation, test, place)
+        checkpoint, record = _round(config, checkpoint, annotation, test, place, report=report)
         records.append(record)
     assert checkpoint is not None, "there is at least one round"
     return checkpoint, records
@@ -93,6 +96,8 @@ def _round(
     annotation: Annotation,
     test: Sequence[AnnotatedSlide],
     folder: Path,
+    *,
+    report: Report,
 ) -> tuple[Checkpoint, dict[str, Any]]:
     """Train and evaluate one round."""
     if (folder / _ROUND).is_file():
@@ -102,7 +107,7 @@ def _round(
     labelled = marked
     if parent is not None:
         labelled = with_pseudo_labels(marked, find_pseudo_labels(parent, marked, config), config)
-    checkpoint = train(config, *prepare(labelled, [], config, by_people=marked), folder)
+    checkpoint = train(config, *prepare(labelled, [], config, by_people=marked), folder, report=report)
     trained = time.perf_counter()
     record = asdict(evaluate(checkpoint, test)) | {
         "clicks": annotation.clicks,

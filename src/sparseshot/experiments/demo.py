@@ -2,7 +2,7 @@
 
 ::
 
-    OUT/plan.json             the plan; marks the folder as a demo
+    OUT/recipe.json           the plan
     OUT/slide.tif             the slide
     OUT/truth.parquet         all of its cells
     OUT/marks.geojson         the marked cells, for QuPath
@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells, nested_subsets, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
-from sparseshot.errors import OutputError, SparseshotError
+from sparseshot.errors import SparseshotError
 from sparseshot.experiments.experiment import SYNTHETIC, Experiment, Method, Run, Subject, loss_title
 from sparseshot.experiments.results import Result, run_folder
 from sparseshot.experiments.running import run_experiment
-from sparseshot.files import locked, make_folder, read_as, write_json
+from sparseshot.files import locked, read_as, write_json
 from sparseshot.images import open_slide
 from sparseshot.metrics import Matching, f1_score, match_cells, scored_hits
 from sparseshot.models.detect import MATCH_RADIUS_UM
@@ -38,12 +38,12 @@ from sparseshot.prediction import Measuring, Model, predict_slide, read_predicti
 from sparseshot.terminal import Begin, no_progress
 from sparseshot.training import train_run
 from sparseshot.training.logs import numbers_of, read_log
-from sparseshot.work import Event
+from sparseshot.work import Event, Report, WorkFolder, ignore
+from sparseshot.work.folder import RECIPE
 from sparseshot.work.run_files import LOG
 
 CURVE_THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
 """Thresholds of the F1 curve."""
-_PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,9 @@ class DemoFolder:
         self.slide, self.truth, self.marks, self.numbers, self.page = (path / name for name in names)
 
     @classmethod
-    def claim(cls, path: Path, plan: DemoPlan) -> Self:
-        """Return a new or empty folder, or one with the same plan; other folders are an OutputError."""
-        if (path / _PLAN).is_file():
-            existing = cls.open(path)
-            if existing.plan != plan:
-                raise OutputError(
-                    path, "holds a demo of another size or version; delete it, or choose another --out"
-                )
-            return existing
-        if path.is_dir() and any(not each.name.startswith(".") for each in path.iterdir()):
-            raise OutputError(path, "is not empty and not a demo; choose another --out")
-        make_folder(path)
-        write_json(path / _PLAN, plan)
-        return cls(path, plan)
-
-    @classmethod
     def open(cls, path: Path) -> Self:
         """Return the folder of a demo, with the plan in it."""
-        return cls(path, read_as(path / _PLAN, DemoPlan))
+        return cls(path, read_as(path / RECIPE, DemoPlan))
 
     def run(self, loss: str) -> Path:
         """Return the folder of the run of a loss."""
@@ -171,11 +155,11 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) ->
     from sparseshot.pages import write_page  # noqa: PLC0415
 
     start = time.perf_counter()
-    folder = DemoFolder.claim(out, plan)
-    if folder.numbers.is_file() and folder.page.is_file():
-        return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=True)
-    resumed = folder.truth.exists()
-    with locked(out):
+    folder = DemoFolder(out, plan)
+    with WorkFolder.claimed(out, plan):
+        if folder.numbers.is_file() and folder.page.is_file():
+            return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=True)
+        resumed = folder.truth.exists()
         folder.remove_temporary_files()
         _make_slide(folder, begin)
     experiment = Experiment(
@@ -213,18 +197,19 @@ def _make_slide(folder: DemoFolder, begin: Begin) -> None:
         write_pyramid(tissue, folder.slide, progress=report)
 
 
-def find_on_slide(run: Run, root: Path, folder: Path) -> dict[str, Any]:
+def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -> dict[str, Any]:
     """Train on the marks of a demo and predict its slide, or finish an interrupted run; return its metrics.
 
     Args:
         run: the run.
         root: folder of the demo.
         folder: of the run.
+        report: receives the progress of the training.
     """
     start = time.perf_counter()
     demo = DemoFolder.open(root)
     request = run.request(root)
-    checkpoint = train_run(request.config, request.data, folder)
+    checkpoint = train_run(request.config, request.data, folder, report=report)
     trained = time.perf_counter()
     reports: list[Event] = []
     with open_slide(demo.slide) as slide:

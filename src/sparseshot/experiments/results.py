@@ -4,7 +4,7 @@
 
     OUT/plans/NAME.json        an experiment with all its runs
     OUT/runs/RUN/run.json      the run, the folder of its data, and hashes of the user's own files
-    OUT/runs/RUN/config.json   settings of the training, which also writes log.csv, model.pt and source.json
+    OUT/runs/RUN/recipe.json   of the training, which also writes log.csv and model.pt
     OUT/runs/RUN/metrics.json  written last: the run is finished
     OUT/runs/RUN/error.json    why it failed
     OUT/runs/RUN/output.txt    output of its process
@@ -68,7 +68,7 @@ class Result:
                 return cls(run, folder, metrics=_checked(metrics, folder / METRICS))
             if (folder / ERROR).is_file():
                 error = read_as(folder / ERROR, dict[str, Any])
-                return cls(run, folder, failure=f"{error.get('kind')}: {error.get('message')}")
+                return cls(run, folder, failure=str(error.get("message")))
         except FormatError as error:  # a damaged file is the failure of its run alone
             return cls(run, folder, failure=f"FormatError: {error}")
         return cls(run, folder)

@@ -1,14 +1,10 @@
-"""One run: train, evaluate, draw panels, write metrics.
-
-Each run has a process, ``python -m sparseshot.experiments.run_worker FOLDER``.
-"""
+"""One run: train, evaluate, draw panels, write metrics."""
 
 import json
 import os
 import platform
 import sys
 import time
-import traceback
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,42 +13,33 @@ from typing import Any
 
 import torch
 
-from sparseshot.cluster.executor import end_with_parent
 from sparseshot.errors import SparseshotWarning
 from sparseshot.experiments.clicks import spend_clicks
 from sparseshot.experiments.demo import find_on_slide
 from sparseshot.experiments.experiment import SYNTHETIC, Run
 from sparseshot.experiments.panels import write_panels
-from sparseshot.experiments.results import ERROR, METRICS, RUN, RunFile
+from sparseshot.experiments.results import METRICS, RUN, RunFile
 from sparseshot.files import read_as, write_json
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.models.checkpoint import Checkpoint, versions
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.runs import train_run
+from sparseshot.work import Report, ignore
 from sparseshot.work.run_files import LAST, ROUNDS
 
 
-def main(folder: Path) -> int:
-    """Perform the run described in ``folder``; return 0, or 1 after recording the error."""
-    end_with_parent()
-    try:
-        file = read_as(folder / RUN, RunFile)
-        perform(file.run, None if file.root is None else Path(file.root), folder)
-    except Exception as error:  # any error concerns this run alone
-        traceback.print_exc()
-        write_json(
-            folder / ERROR, {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
-        )
-        return 1
-    return 0
+def perform_folder(folder: str, *, report: Report = ignore) -> None:
+    """Perform the run described in a folder."""
+    file = read_as(Path(folder) / RUN, RunFile)
+    perform(file.run, None if file.root is None else Path(file.root), Path(folder), report)
 
 
-def perform(run: Run, root: Path | None, folder: Path) -> None:
+def perform(run: Run, root: Path | None, folder: Path, report: Report = ignore) -> None:
     """Perform a run, or finish an interrupted one; its metrics are written last."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)
-        metrics = _metrics(run, root, folder)
+        metrics = _metrics(run, root, folder, report)
     for warning in caught:
         warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
     texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
@@ -60,25 +47,25 @@ def perform(run: Run, root: Path | None, folder: Path) -> None:
     write_json(folder / METRICS, {"run": run, **metrics, **circumstances, "warnings": list(texts)})
 
 
-def _metrics(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
+def _metrics(run: Run, root: Path | None, folder: Path, report: Report) -> dict[str, Any]:
     if run.method.policy:
-        return _with_clicks(run, root, folder)
+        return _with_clicks(run, root, folder, report)
     if run.subject.dataset == SYNTHETIC and root is not None:
-        return find_on_slide(run, root, folder)
-    return _with_marks(run, root, folder)
+        return find_on_slide(run, root, folder, report)
+    return _with_marks(run, root, folder, report)
 
 
-def _with_marks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
+def _with_marks(run: Run, root: Path | None, folder: Path, report: Report) -> dict[str, Any]:
     start = time.perf_counter()
     resumed = (folder / LAST).exists()
-    source = run.subject.source(root, fraction=run.fraction, seed=run.seed)
-    checkpoint = train_run(run.config(), source, folder, weak=run.method.weak)
+    request = run.request(root)
+    checkpoint = train_run(request.config, request.data, folder, weak=request.weak, report=report)
     trained = time.perf_counter()
     test = run.subject.test_images(root)
     evaluation = evaluate(checkpoint, test)
     finds_points = not checkpoint.config.make_task().paints_marks
     recalls = exclusive_recalls(checkpoint, test) if finds_points and run.subject.classes else {}
-    training, _ = source.load()
+    training, _ = request.data.load()
     labelling = checkpoint.config.labelling
     marks = [len(labelling.positives(item.marks)) for item in training]
     cells = [len(labelling.positives(known.cells)) for known in test]
@@ -95,10 +82,10 @@ def _with_marks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
     }
 
 
-def _with_clicks(run: Run, root: Path | None, folder: Path) -> dict[str, Any]:
+def _with_clicks(run: Run, root: Path | None, folder: Path, report: Report) -> dict[str, Any]:
     start = time.perf_counter()
     resumed = (folder / ROUNDS).exists()
-    checkpoint, rounds = spend_clicks(run, root, folder)
+    checkpoint, rounds = spend_clicks(run, root, folder, report)
     seconds = sum(each["seconds"] for each in rounds)
     return {
         "config": json.loads(checkpoint.config.to_json()),
@@ -167,7 +154,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

@@ -1,7 +1,5 @@
 """Run the missing runs of an experiment, each in a process of its own."""
 
-import sys
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -9,8 +7,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sparseshot.cluster.executor import CommandJob, Executor, JobStatus, exit_message
-from sparseshot.cluster.local import LocalProcesses, default_slots
 from sparseshot.errors import InputError, OutputError
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.experiments.results import (
@@ -25,15 +21,14 @@ from sparseshot.experiments.results import (
 )
 from sparseshot.files import locked, make_folder, read_as, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
-from sparseshot.training.logs import read_log
 from sparseshot.training.recipe import read_run
 from sparseshot.work.folder import difference
-from sparseshot.work.run_files import LOG, ROUNDS
+from sparseshot.work.run_files import ROUNDS
+from sparseshot.work.runner import Job, Processes, Runner, Update, default_slots
 
-_REPORT_SECONDS = 1.0  # between two reads of the logs, which take a while in long runs
-
-Command = Callable[[Path], Sequence[str]]
 Say = Callable[[str], None]
+PERFORM = "sparseshot.experiments.run_worker:perform_folder"
+"""Function of the jobs."""
 
 
 def run_experiment(
@@ -42,11 +37,11 @@ def run_experiment(
     root: Path | None,
     out: Path,
     jobs: int | None = None,
-    executor: Executor | None = None,
+    runner: Runner | None = None,
     only: Sequence[str] = (),
     say: Say = lambda _: None,
     begin: Begin = no_progress,
-    command: Command | None = None,
+    function: str | None = None,
 ) -> list[Result]:
     """Run the missing runs, and return the results of the chosen runs in the order of the experiment.
 
@@ -58,11 +53,11 @@ def run_experiment(
         root: folder of the data sets; None if all images are the user's own.
         out: folder of plans and runs; several experiments may share one, and then share their runs.
         jobs: runs at a time; None for one per GPU, else as many as cores and memory allow.
-        executor: where they run; None for processes on this machine.
+        runner: where they run; None for processes on this machine.
         only: patterns of run names, as ``tnbc-*``; empty for all.
         say: receives a line at the start and for each run that ended.
         begin: shows progress between those lines.
-        command: returns the command that does the run in a folder; None for a Python process.
+        function: does the run in a folder; None for :data:`PERFORM`.
     """
     runs = choose(experiment.runs, only)
     if jobs is not None and jobs < 1:
@@ -76,55 +71,43 @@ def run_experiment(
     with locked(out):
         write_json(plan, experiment)
         say(f"{len(runs) - len(missing)} of {len(runs)} runs are done, {len(missing)} to do")
-        pool = executor or LocalProcesses(jobs or default_slots())
-        work = _jobs(missing, out, root and root.resolve(), command or _command)
-        _run_all({run.name: run for run in missing}, out, pool.run(work), say, begin("runs", len(missing)))
+        work = _jobs(missing, out, root and root.resolve(), function or PERFORM)
+        updates = (runner or Processes(jobs or default_slots())).run(work)
+        _run_all({run.name: run for run in missing}, out, updates, say, begin("runs", len(missing)))
     return [replace(Result.read(run, out), ran=run in missing) for run in runs]
 
 
-def _jobs(runs: Sequence[Run], out: Path, root: Path | None, command: Command) -> Iterator[CommandJob]:
+def _jobs(runs: Sequence[Run], out: Path, root: Path | None, function: str) -> Iterator[Job]:
     """Yield the jobs; the folder of a run is prepared when its job starts."""
     for run in runs:
         folder = run_folder(out, run.name)
         make_folder(folder)
         (folder / ERROR).unlink(missing_ok=True)
         write_json(folder / RUN, RunFile(run, None if root is None else str(root), run.subject.fingerprint()))
-        yield CommandJob(run.name, command(folder), folder / OUTPUT)
+        yield Job(run.name, function, {"folder": str(folder)}, output=folder / OUTPUT)
 
 
 def _run_all(
-    runs: Mapping[str, Run], out: Path, statuses: Generator[JobStatus], say: Say, report: Report
+    runs: Mapping[str, Run], out: Path, updates: Generator[Update], say: Say, report: Report
 ) -> None:
-    """Report progress about once a second, and say how each run ended."""
-    working: set[str] = set()
-    done, next_report = 0, 0.0
-    with closing(statuses):
-        for job, seconds, code in statuses:
-            working.add(job.name)
-            if code is not None:
-                working.remove(job.name)
+    """Report progress, record failures, and say how each run ended."""
+    steps: dict[str, str] = {}
+    done = 0
+    with closing(updates):
+        for update in updates:
+            name = update.job.name
+            if update.is_end:
+                steps.pop(name, None)
                 done += 1
-                result = _result(runs[job.name], out, code)
-                say(f"[{done}/{len(runs)}] {job.name}: {result}, {duration(seconds)}")
-                report(done)
-            elif (now := time.monotonic()) >= next_report:
-                next_report = now + _REPORT_SECONDS
-                steps = {name: steps_done(run_folder(out, name)) for name in sorted(working)}
-                report(done, note=", ".join(f"{name} {count} steps" for name, count in steps.items()))
-
-
-def steps_done(folder: Path) -> int:
-    """Return the steps a training has done, over its rounds."""
-    logs = [folder / LOG, *folder.glob(f"{ROUNDS}/*/{LOG}")]
-    return sum(int(lines[-1]["step"]) for lines in map(read_log, logs) if lines)
-
-
-def _result(run: Run, out: Path, code: int) -> Result:
-    """Return the result of a run that ended; record how it ended if it did not do so itself."""
-    folder = run_folder(out, run.name)
-    if not (folder / METRICS).is_file() and not (folder / ERROR).is_file():
-        write_json(folder / ERROR, {"kind": "WorkerDied", "message": exit_message(code, folder / OUTPUT)})
-    return Result.read(run, out)
+                folder = run_folder(out, name)
+                if update.error is not None and not (folder / METRICS).is_file():
+                    write_json(folder / ERROR, {"message": update.error})
+                say(
+                    f"[{done}/{len(runs)}] {name}: {Result.read(runs[name], out)}, {duration(update.seconds)}"
+                )
+            elif update.event is not None and update.event.total:
+                steps[name] = f"{name} {update.event.done} of {update.event.total}"
+            report(done, note=", ".join(steps.values()))
 
 
 def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
@@ -174,7 +157,3 @@ def _essence(run: Run) -> dict[str, Any]:
         **tau,
         **data,
     }
-
-
-def _command(folder: Path) -> Sequence[str]:
-    return (sys.executable, "-m", "sparseshot.experiments.run_worker", str(folder))

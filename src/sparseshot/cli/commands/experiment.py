@@ -16,8 +16,8 @@ from sparseshot.errors import InputError
 from sparseshot.terminal import progress_bars
 
 if TYPE_CHECKING:
-    from sparseshot.cluster import Executor
     from sparseshot.experiments import Result
+    from sparseshot.work.runner import Runner
 
 
 @app.command(rich_help_panel=options.RESEARCH)
@@ -68,13 +68,13 @@ def experiment(
         return
     if out is None:
         raise InputError("choose a folder for the runs: --out DIR")
-    with resumable(), _executor(cluster, jobs, out, root) as executor, progress_bars() as begin:
+    with resumable(), _runner(cluster, jobs, out, root) as runner, progress_bars() as begin:
         results = run_experiment(
             chosen,
             root=root,
             out=out if cluster is None else out.absolute(),
             jobs=jobs,
-            executor=executor,
+            runner=runner,
             only=only or (),
             say=partial(echo, err=True),
             begin=begin,
@@ -85,21 +85,19 @@ def experiment(
 
 
 @contextmanager
-def _executor(
-    cluster: str | None, jobs: int | None, out: Path, root: Path | None
-) -> "Iterator[Executor | None]":
+def _runner(cluster: str | None, jobs: int | None, out: Path, root: Path | None) -> "Iterator[Runner | None]":
     """Join a cluster for the block; None without one."""
     if cluster is None:
         yield None
         return
-    from sparseshot.cluster.ray_jobs import RayProcesses
     from sparseshot.files import make_folder
     from sparseshot.work.ray_cluster import joined
+    from sparseshot.work.ray_runner import RayRunner
 
     with joined(cluster) as nodes:
         make_folder(out)
         nodes.check(out.absolute(), [] if root is None else [root.absolute()])
-        yield RayProcesses(nodes, jobs)
+        yield RayRunner(nodes, jobs)
 
 
 @app.command(rich_help_panel=options.RESEARCH)
