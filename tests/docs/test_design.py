@@ -36,6 +36,39 @@ def test_every_hop_exists(title: str) -> None:
         assert name in names_in(PACKAGE / path), f"{path} has no {name}"
 
 
+def imported_by(path: Path) -> set[Path]:
+    """Return the modules of the package that a module imports, at its top or in a function, or names."""
+    source = path.read_text(encoding="utf-8")
+    names = set(
+        re.findall(r"sparseshot(?:\.\w+)+", source)
+    )  # a process may be started by the name of a module
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    stems = [PACKAGE.joinpath(*name.split(".")[1:]) for name in names if name.startswith("sparseshot")]
+    files = [file for stem in stems for file in (stem.with_suffix(".py"), stem / "__init__.py")]
+    return {file for file in files if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("title", "command"),
+    [
+        ("From a mark to a checkpoint", "train"),
+        ("From a slide to QuPath", "predict"),
+        ("From a click to found cells", "studio"),
+    ],
+)
+def test_a_command_leads_to_every_hop(title: str, command: str) -> None:
+    """A hop's module is imported by the command, directly or through others."""
+    section = PAGE.split(f"## {title}\n")[1].split("\n## ")[0]
+    seen, waiting = set[Path](), {PACKAGE / "cli" / "commands" / f"{command}.py"}
+    while waiting:
+        seen |= waiting
+        waiting = {file for path in waiting for file in imported_by(path)} - seen
+    for _, _, path in HOP.findall(section):
+        assert PACKAGE / path in seen, f"nothing leads from {command} to {path}"
+
+
 def test_every_file_exists() -> None:
     root = Path(__file__).parents[2]
     for path in re.findall(r"`([\w/]+\.py)`", PAGE):
