@@ -95,5 +95,5 @@ export const foundPanel = {
       return `Probably ${cells} cells in all, between ${low} and ${high}.`;
     },
   },
-  methods: { total(counts) { return Object.values(counts || {}).reduce((a, b) => a + b, 0).toLocaleString("en"); } },
+  methods: { total(counts) { return counts ? Object.values(counts).reduce((a, b) => a + b, 0).toLocaleString("en") : "…"; } },
 };
