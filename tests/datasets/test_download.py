@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.datasets.publisher import Publisher, publishing
 
-from sparseshot.datasets.download import download
+from sparseshot.datasets.fetching import download
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 
 CONTENT = bytes(range(256)) * 4000  # about a megabyte, several chunks
