@@ -39,6 +39,7 @@ SETTINGS = {
     "mark_radius_um": "4.5",
     "radius_um": "2.5",
     "seed": "5",
+    "by_kind": "true",
     "validations": "2",
     "checkpoint_every": "50",
     "log_every": "5",

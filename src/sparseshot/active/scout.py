@@ -1,6 +1,6 @@
 """A network's view of a small region: what it finds there, what it doubts, and what the place looks like."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -49,7 +49,8 @@ class RegionScout:
     def __init__(self, model: Model, slide: Slide, side_um: float, tissue: TissueMask | None = None) -> None:
         self.model, self.slide = model, slide
         self.tissue = tissue or TissueMask.everywhere(slide)
-        self.frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+        frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+        self.frame = replace(frame, kinds=model.kinds)
         self.side_px = max(1, round(side_um / self.frame.grid.mpp))
 
     def around(self, xy: NDArray[np.float64]) -> Box:

@@ -3,6 +3,7 @@
 from sparseshot.metrics.counts import Counts, exclusive_recall, f1_score, mask_counts
 from sparseshot.metrics.curves import ScoredHits, mark_scores, scored_hits
 from sparseshot.metrics.intervals import Interval, bootstrap_interval, wilson_interval
+from sparseshot.metrics.kind_scores import KindCounts, KindScores, kind_scores
 from sparseshot.metrics.matching import Matching, counts_by_class, exclusive_counts, match_cells, match_points
 from sparseshot.metrics.operating_point.histogram import ScoreHistogram
 from sparseshot.metrics.operating_point.quality import Evidence, ExpectedQuality, expected_quality
@@ -22,6 +23,8 @@ __all__ = [
     "Evidence",
     "ExpectedQuality",
     "Interval",
+    "KindCounts",
+    "KindScores",
     "Matching",
     "Overlaps",
     "ScoreHistogram",
@@ -34,6 +37,7 @@ __all__ = [
     "exclusive_recall",
     "expected_quality",
     "f1_score",
+    "kind_scores",
     "mark_scores",
     "mask_counts",
     "match_cells",

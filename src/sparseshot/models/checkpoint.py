@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import itertools
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +14,14 @@ import torch
 from torch import Tensor, nn
 
 import sparseshot
+from sparseshot.cells.table import GREY
 from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.metrics import Evidence, Interval, ScoreHistogram
 from sparseshot.metrics.operating_point.histogram import BINS
 from sparseshot.models.config import TrainSettings
+from sparseshot.models.finder import PALETTE
+from sparseshot.models.kinds import KindHead
 from sparseshot.models.labelling import Labelling
 
 _FORMAT = "sparseshot checkpoint"
@@ -56,6 +60,7 @@ class Checkpoint:
         criterion: recall² / P(predicted positive) reached there; higher is better.
         state: of optimiser, schedule and loss, to resume from; empty in a finished model.
         evidence: what held-out marks say about its quality; None if an earlier version trained it.
+        kinds: tells the kinds of found cells apart; None: what it finds is all there is to say.
         versions: of the software that trained it.
         path: the file it was read from, for error messages.
     """
@@ -67,13 +72,23 @@ class Checkpoint:
     criterion: float | None = None
     state: dict[str, Any] = field(default_factory=dict)
     evidence: Evidence | None = None
+    kinds: KindHead | None = None
     versions: dict[str, str] = field(default_factory=versions)
     path: Path = Path("checkpoint")
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes it finds."""
-        return self.config.labelling.names
+        return self.config.labelling.names if self.kinds is None else self.kinds.names
+
+    @property
+    def colors(self) -> tuple[str, ...]:
+        """Colours of the classes, as ``#rrggbb``; empty for a palette. Cells of no marked kind are grey."""
+        if self.kinds is None:
+            return self.config.colors
+        rest = itertools.cycle("#" + bytes(color).hex() for color in PALETTE)
+        given = dict(zip(self.config.classes, self.config.colors or rest, strict=False))
+        return tuple(given.get(name, "#" + bytes(GREY).hex()) for name in self.kinds.names)
 
     @property
     def mpp(self) -> float:
@@ -87,9 +102,8 @@ class Checkpoint:
         reverse.
         """
         any_cell = Labelling().names
-        return self.classes == names or (
-            len(self.classes) == len(names) == 1 and any_cell in {self.classes, names}
-        )
+        own = self.config.labelling.names
+        return own == names or (len(own) == len(names) == 1 and any_cell in {own, names})
 
     def network(self, network: nn.Module | None = None) -> nn.Module:
         """Return the network with these weights, in evaluation mode; a custom network has to be passed in."""
@@ -122,6 +136,7 @@ class Checkpoint:
             "criterion": self.criterion,
             "state": self.state,
             "evidence": None if self.evidence is None else _packed(self.evidence),
+            "kinds": None if self.kinds is None else _packed_kinds(self.kinds),
             "versions": self.versions,
         }
         try:
@@ -171,11 +186,13 @@ class Checkpoint:
         packed = content.get("evidence")
         try:
             evidence = None if packed is None else _unpacked(packed)
+            head = content.get("kinds")
+            kinds = None if head is None else _unpacked_kinds(head, config.kind_features)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
-                path, f"is damaged: its evidence cannot be understood ({error!r})"
+                path, f"is damaged: its evidence or kinds cannot be understood ({error!r})"
             ) from error
-        return cls(config, **values, evidence=evidence, path=path)
+        return cls(config, **values, evidence=evidence, kinds=kinds, path=path)
 
 
 def _packed(evidence: Evidence) -> dict[str, Any]:
@@ -207,10 +224,29 @@ def _unpacked(content: dict[str, Any]) -> Evidence:
     return Evidence(**values)
 
 
+def _packed_kinds(kinds: KindHead) -> dict[str, Any]:
+    arrays = {"weight": torch.from_numpy(kinds.weight.copy()), "bias": torch.from_numpy(kinds.bias.copy())}
+    return {"names": list(kinds.names)} | arrays
+
+
+def _unpacked_kinds(content: dict[str, Any], features: int) -> KindHead:
+    names, weight, bias = (
+        tuple(map(str, content["names"])),
+        content["weight"].numpy(),
+        content["bias"].numpy(),
+    )
+    if weight.shape != (len(names), features) or bias.shape != (len(names),) or len(set(names)) != len(names):
+        raise ValueError("a head of another size")
+    return KindHead(names, weight.astype(np.float32), bias.astype(np.float32))
+
+
 def fingerprint(checkpoint: Checkpoint) -> str:
     """Return the SHA-256 of what decides the output: configuration and weights."""
     digest = hashlib.sha256(checkpoint.config.to_json().encode())
     for name, values in sorted(checkpoint.weights.items()):
         digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
         digest.update(values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    if checkpoint.kinds is not None:
+        digest.update("|".join(checkpoint.kinds.names).encode())
+        digest.update(checkpoint.kinds.weight.tobytes() + checkpoint.kinds.bias.tobytes())
     return digest.hexdigest()

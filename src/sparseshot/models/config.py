@@ -64,8 +64,10 @@ class TrainConfig:
         loss: a name of :data:`sparseshot.losses.LOSSES`; None: ``distil`` from a start that knows the marked
             cells, else ``adaptive``.
         loss_options: arguments of that loss; None: chosen by the start.
-        classes: classes to learn; empty: every mark is "a cell"; None: the only class of the marks, if there
-            is one.
+        classes: classes to learn; empty: every mark is "a cell"; None: those that the marks name, by kind, or
+            the only one of them.
+        by_kind: classes are kinds of found cells, told apart by a head on features; otherwise by the logits;
+            None: where the start gives features.
         negative_classes: classes whose marks are certain negatives.
         colors: of the classes in results, as ``#rrggbb``; empty: a palette; None: those of the marks.
         mpp: working resolution, µm/px; None: that of the run that it starts from, or 0.5.
@@ -98,6 +100,7 @@ class TrainConfig:
     loss: str | None = None
     loss_options: Mapping[str, Any] | None = None
     classes: tuple[str, ...] | None = None
+    by_kind: bool | None = None
     negative_classes: tuple[str, ...] = ()
     colors: tuple[str, ...] | None = None
     mpp: float | None = None
@@ -139,9 +142,9 @@ class TrainConfig:
         for name, kind in (("loss_options", dict), *dict.fromkeys(_NAMES, tuple).items()):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, kind(value))
-        if self.colors and len(self.colors) != len(self.labelling.names):
+        if self.colors and len(self.colors) != len(self.classes or ("cell",)):
             raise InputError(
-                f"{len(self.colors)} colors for {len(self.labelling.names)} classes; give one for each"
+                f"{len(self.colors)} colors for {len(self.classes or ('cell',))} classes; give one for each"
             )
         if self.kinds and self.kind_features == 0:
             raise InputError("kinds are told apart by features, and kind_features is 0; give at least 1")
@@ -172,8 +175,8 @@ class TrainConfig:
 
     @property
     def labelling(self) -> Labelling:
-        """Targets of the classes."""
-        return Labelling(self.classes or (), self.negative_classes)
+        """Targets of what is found: any cell, where classes are kinds."""
+        return Labelling(() if self.by_kind else self.classes or (), self.negative_classes)
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,7 @@ class TrainSettings(TrainConfig):
     loss: str = DEFAULT_LOSS
     loss_options: Mapping[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
+    by_kind: bool = False
     colors: tuple[str, ...] = ()
     mpp: float = 0.5
     kind_features: int = 0
@@ -200,7 +204,7 @@ class TrainSettings(TrainConfig):
 
     def to_json(self) -> str:
         """Return the settings as JSON, one a line; version 0.2 knew no kinds."""
-        later = ("kind_features", "kinds")
+        later = ("kind_features", "kinds", "by_kind")
         values = {name: value for name, value in vars(self).items() if value or name not in later}
         return json.dumps(values, indent=1)
 

@@ -160,7 +160,7 @@ class Detector:
 
     def find(self, window: Window, parts: Sequence[Part]) -> Cells:
         """Decode the cells of the tiles of a window, on tissue only and before any suppression."""
-        return self.find_with_features(window, parts)[0]
+        return self.frame.with_kinds(*self.find_with_features(window, parts))
 
     def find_with_features(self, window: Window, parts: Sequence[Part]) -> tuple[Cells, NDArray[np.float32]]:
         """Decode the cells; a cell has the features of the grid cell that found it."""

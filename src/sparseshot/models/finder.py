@@ -13,6 +13,7 @@ from sparseshot.cells import Cells
 from sparseshot.cells.table import KINDS
 from sparseshot.images.slide import Box, Grid, Slide, warn_if_coarse
 from sparseshot.metrics import AreaCounts, ScoredHits
+from sparseshot.models.kinds import KindHead
 from sparseshot.models.windows import Window, WindowLayout
 
 SCORE_DECIMALS = 4
@@ -23,7 +24,7 @@ LOWEST_SCORE = 0.01
 """Lowest threshold at which detections are scored: a lower one would find everything."""
 
 # Distinguishable for most people, including those with red-green colour blindness (Okabe & Ito 2008).
-_COLORS = (
+PALETTE = (
     (213, 94, 0),
     (0, 114, 178),
     (0, 158, 115),
@@ -125,6 +126,7 @@ class SlideFrame:
         grid: the pixels the network sees.
         classes: names of the classes.
         colors: red, green and blue of each class.
+        kinds: assigns the classes to found cells, if they are kinds.
     """
 
     size: tuple[int, int]
@@ -132,6 +134,7 @@ class SlideFrame:
     grid: Grid
     classes: tuple[str, ...]
     colors: tuple[tuple[int, int, int], ...]
+    kinds: KindHead | None = None
 
     @classmethod
     def over(
@@ -139,7 +142,7 @@ class SlideFrame:
     ) -> Self:
         """Return the frame of a slide at a target resolution; colours are ``#rrggbb``, or a palette."""
         warn_if_coarse(slide, mpp)
-        palette = tuple(_COLORS[index % len(_COLORS)] for index in range(len(classes)))
+        palette = tuple(PALETTE[index % len(PALETTE)] for index in range(len(classes)))
         given = tuple((red, green, blue) for red, green, blue in (bytes.fromhex(c[1:]) for c in colors))
         return cls(slide.size, slide.mpp, Grid.over(slide, mpp), classes, given or palette)
 
@@ -164,6 +167,10 @@ class SlideFrame:
             kind=np.full(len(xy), KINDS.index("detection"), np.uint8),
             colors=self.colors,
         )
+
+    def with_kinds(self, cells: Cells, features: NDArray[np.float32]) -> Cells:
+        """Return found cells with their kinds, if the classes are kinds."""
+        return cells if self.kinds is None else self.kinds.assign(cells, features)
 
     def counted(self, cells: Cells, core: Box, counted: NDArray[np.bool_]) -> Cells:
         """Return the cells on the counted pixels of a core."""

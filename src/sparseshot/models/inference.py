@@ -66,7 +66,7 @@ class Region:
     @property
     def cells(self) -> Cells:
         """The cells of the box, in level-0 pixels."""
-        return self.cells_and_features[0]
+        return self.frame.with_kinds(*self.cells_and_features)
 
     @property
     def cells_and_features(self) -> tuple[Cells, NDArray[np.float32]]:

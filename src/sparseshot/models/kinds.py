@@ -87,8 +87,10 @@ def named_kinds(tables: Sequence[Cells], *, leave_out: Collection[str] = ()) -> 
     )
 
 
-def with_one_spelling(tables: Sequence[Cells]) -> list[Cells]:
-    """Return marks in which names that differ only in case are one class, spelled as most marks spell it.
+def with_one_spelling(tables: Sequence[Cells], *, spelling: Sequence[str] = ()) -> list[Cells]:
+    """Return marks in which names that differ only in case are one class.
+
+    It is spelled as in ``spelling``, otherwise as most marks spell it, with a warning.
 
     >>> marks = Cells([[0, 0], [1, 1]], classes=("Tumour", "tumour"), label=[0, 1])
     >>> with warnings.catch_warnings(action="ignore"):
@@ -98,15 +100,16 @@ def with_one_spelling(tables: Sequence[Cells]) -> list[Cells]:
     counts: Counter[str] = Counter()
     for cells in tables:
         counts.update({name: count for name, count in cells.counts().items() if count})
-    spelled: dict[str, str] = {}
+    spelled = {name.casefold().strip(): name for name in spelling}
     for name, _ in counts.most_common():
         spelled.setdefault(name.casefold().strip(), name)
     changed = {name: spelled[name.casefold().strip()] for name in counts}
     changed = {name: other for name, other in changed.items() if name != other}
     if not changed:
         return list(tables)
-    listed = ", ".join(f"{name!r} as {other!r}" for name, other in changed.items())
-    _warn(f"class names that differ only in case are learned as one: {listed}")
+    if not spelling:
+        listed = ", ".join(f"{name!r} as {other!r}" for name, other in changed.items())
+        _warn(f"class names that differ only in case are learned as one: {listed}")
     return [cells.renamed(changed) for cells in tables]
 
 

@@ -150,7 +150,7 @@ class Segmenter:
 
     def find(self, window: Window, parts: Sequence[Part]) -> Cells:
         """Join the tiles of a window, and return the cells that belong to it."""
-        return self.find_with_features(window, parts)[0]
+        return self.frame.with_kinds(*self.find_with_features(window, parts))
 
     def find_with_features(self, window: Window, parts: Sequence[Part]) -> tuple[Cells, NDArray[np.float32]]:
         """Join the tiles; a cell has the features at its centroid."""

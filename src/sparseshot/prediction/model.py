@@ -17,6 +17,7 @@ from sparseshot.models.checkpoint import Checkpoint, fingerprint
 from sparseshot.models.device import Precision, find_device, uses_bfloat16
 from sparseshot.models.finder import Finder, SlideFrame
 from sparseshot.models.inference import forward
+from sparseshot.models.kinds import KindHead
 from sparseshot.models.model_files import load_model
 from sparseshot.models.task import Task
 from sparseshot.prediction.compiled_network import (
@@ -43,6 +44,7 @@ class Model:
         precision: ``32``, or ``bf16`` for convolutions in bfloat16.
         fingerprint: SHA-256 of weights and configuration.
         quality: what is expected of it at its threshold; None if that is unknown.
+        kinds: tells the kinds of found cells apart; None where there are none.
         engine: what runs the network. ``auto`` decides for each slide; outside :func:`predict_slide` it is
             ``eager``.
     """
@@ -57,6 +59,7 @@ class Model:
     precision: NetworkPrecision
     fingerprint: str
     quality: ExpectedQuality | None = None
+    kinds: KindHead | None = None
     engine: EngineName = "auto"
 
     @classmethod
@@ -101,7 +104,8 @@ class Model:
             network=_folded(module).to(place, memory_format=torch.channels_last),  # type: ignore[call-overload]
             task=replace(checkpoint.config, radius_um=radius_um or checkpoint.config.radius_um).make_task(),
             classes=checkpoint.classes,
-            colors=checkpoint.config.colors,
+            colors=checkpoint.colors,
+            kinds=checkpoint.kinds,
             mpp=checkpoint.mpp,
             threshold=float(threshold),
             device=place,
@@ -150,6 +154,7 @@ class Model:
 
     def finder(self, frame: SlideFrame, tissue: TissueMask) -> Finder:
         """Return what turns the outputs over a slide into cells."""
+        frame = replace(frame, kinds=self.kinds)
         return self.task.finder(frame, tissue, threshold=self.threshold, margin_px=self.margin_px)
 
     def __call__(self, images: NDArray[np.uint8]) -> Tensor:

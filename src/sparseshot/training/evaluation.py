@@ -20,7 +20,15 @@ from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.files import write_json
 from sparseshot.images import Box, Grid
-from sparseshot.metrics import AreaCounts, Counts, bootstrap_interval, f1_score
+from sparseshot.metrics import (
+    AreaCounts,
+    Counts,
+    KindCounts,
+    KindScores,
+    bootstrap_interval,
+    f1_score,
+    kind_scores,
+)
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.training.annotated import AnnotatedSlide
@@ -75,6 +83,7 @@ class Evaluation:
         best: at the threshold that is best for these images: a bound, not a result.
         regions: number of exhaustive regions, outside of which nothing is counted; 0: whole images.
         sparse: the marks are far fewer than the cells found, so that only recall is meaningful.
+        kinds: scores of the kinds at the model's threshold; None if it has none or the marks are sparse.
     """
 
     task: str
@@ -85,6 +94,7 @@ class Evaluation:
     best: OperatingPoint
     regions: int = 0
     sparse: bool = False
+    kinds: KindScores | None = None
 
     def write(self, path: Path) -> None:
         """Write as JSON; a score that has no meaning is null."""
@@ -117,6 +127,7 @@ def evaluate(
     regions = [shapely.get_parts(shapely.union_all(item.cells.regions)) for item in images]
     has_regions = any(map(len, regions))
     counts, cells = [], 0  # of images, each (parts, thresholds, 3)
+    kinds: list[KindCounts] = []
     areas: list[list[AreaCounts | None]] = [[] for _ in thresholds[len(LADDER) :]]
     for item, own in zip(images, regions, strict=True):
         if has_regions and not len(own):
@@ -131,6 +142,8 @@ def evaluate(
             cells += len(inside)
             region = item.look_at(module, config, threshold=LOWEST_SCORE, box=box)
             hits = region.finder.hits(region.window, region.parts, inside, counted)
+            if checkpoint.kinds is not None:
+                kinds.append(_kinds_of(checkpoint, module, item, box, counted))
             own_counts.append(hits.counts_at(thresholds))
             for at, threshold in zip(areas, thresholds[len(LADDER) :].tolist(), strict=True):
                 at.append(
@@ -166,7 +179,20 @@ def evaluate(
         _point(every[:, best], units[:, best], float(thresholds[best]), sparse),
         regions=sum(map(len, regions)),
         sparse=bool(sparse),
+        kinds=kind_scores(kinds) if kinds and not sparse else None,
     )
+
+
+def _kinds_of(
+    checkpoint: Checkpoint, network: nn.Module, item: AnnotatedSlide, box: Box, counted: NDArray[np.bool_]
+) -> KindCounts:
+    """Count the kinds on the counted pixels of a box, at the threshold of the model."""
+    assert checkpoint.kinds is not None
+    region = item.look_at(network, checkpoint.config, threshold=checkpoint.threshold or 0.5, box=box)
+    found = checkpoint.kinds.assign(*region.cells_and_features)
+    truth = item.cells[checkpoint.config.labelling.targets(item.cells) > 0]
+    truth, found = (region.frame.counted(cells, box, counted) for cells in (truth, found))
+    return KindCounts.of(truth, found, checkpoint.kinds.names[1:])
 
 
 def _inside(

@@ -17,6 +17,7 @@ from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning, counted
 from sparseshot.images import Slide, TissueMask
 from sparseshot.images.pixel_size import SAME_MPP
+from sparseshot.models.kinds import OTHER
 from sparseshot.models.labelling import NEGATIVE, SUGGESTED, Labelling
 
 _NEGATIVE_NAME = re.compile(r"debris|art[ei]fact|other|ignore|negative|background|\bnot?\b", re.IGNORECASE)
@@ -306,6 +307,17 @@ def describe_classes(labelling: Labelling, tables: Sequence[Cells], *, own_marks
     parts += [f"certain negatives: {_listed(negative)}"] if negative else []
     parts += [f"unused: {_listed(unused)}"] if unused else []
     return "; ".join(parts)
+
+
+def describe_kinds(kinds: Sequence[str], tables: Sequence[Cells]) -> str:
+    """Return which classes are learned as kinds of cells."""
+    counts: Counter[str] = Counter()
+    for cells in tables:
+        counts.update(cells.counts())
+    learned = _listed({name: counts[name] for name in kinds})
+    return (
+        f"learning which found cells are {learned}; the others become {OTHER}; --classes any finds all alike"
+    )
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -26,6 +26,8 @@ from sparseshot.models.config import (
     TrainConfig,
     TrainSettings,
 )
+from sparseshot.models.kinds import named_kinds, with_one_spelling
+from sparseshot.models.labelling import REJECTED
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.lineage import Parent, Start
 from sparseshot.training.mark_checks import (
@@ -33,6 +35,7 @@ from sparseshot.training.mark_checks import (
     classes_of_marks,
     colors_of_marks,
     describe_classes,
+    describe_kinds,
     suppression_radius_um,
     task_of_marks,
 )
@@ -163,7 +166,12 @@ def resolve(
     }
     given = {name: value for name, value in vars(config).items() if value is not None}
     settings = TrainSettings(**(given | known))
-    said.append(describe_classes(settings.labelling, marks, own_marks=own_marks))
+    if kinds := _kinds(config, marks, _fitting(start, settings, asked=config.start)[0], own_marks=own_marks):
+        colors = colors_of_marks(kinds, marks) if config.colors is None else config.colors
+        settings = replace(settings, by_kind=True, classes=kinds, colors=colors)
+        said.append(describe_kinds(kinds, marks))
+    else:
+        said.append(describe_classes(settings.labelling, marks, own_marks=own_marks))
 
     start, sentence = _fitting(start, settings, asked=config.start)
     if start is not None and start.is_run:
@@ -187,6 +195,21 @@ def resolve(
     said.append(f"{sentence}, {settings.steps} steps")
     parents = () if start is None else start.parents
     return TrainRecipe(request, settings, files or {}, parents), said
+
+
+def _kinds(
+    config: TrainConfig, marks: Sequence[Cells], start: Start | None, *, own_marks: bool
+) -> tuple[str, ...]:
+    """Return the classes to learn as kinds: those asked for, or named by the marks; none without features.
+
+    A benchmark set with a single class is a set of cells.
+    """
+    if start is None or not start.model.config.kind_features or config.by_kind is False:
+        return ()
+    if config.classes is not None:
+        return config.classes
+    kinds = named_kinds(with_one_spelling(marks), leave_out=(REJECTED, *config.negative_classes))
+    return kinds if own_marks or len(kinds) > 1 else ()
 
 
 def task_of(config: TrainConfig, marks: Sequence[Cells]) -> tuple[TaskName, str]:

@@ -18,6 +18,7 @@ from sparseshot.models.model_files import check_start, load_model, load_start
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.held_out import certainty_of, prepare
+from sparseshot.training.kind_marks import for_finding, with_kinds
 from sparseshot.training.lineage import keep_marks, start_of
 from sparseshot.training.loop import train
 from sparseshot.training.mark_checks import warn_of_contradictions
@@ -84,7 +85,9 @@ def train_run(
     if recipe is not None and (difference := recipe.difference(request, files)):
         raise OutputError(folder, f"holds a run with {difference}; choose another folder")
     if recipe is not None and (folder / MODEL).exists():
-        return Checkpoint.load(folder / MODEL)
+        checkpoint = Checkpoint.load(folder / MODEL)
+        if checkpoint.kinds is not None or not recipe.settings.by_kind:
+            return checkpoint
     if recipe is None:
         check_start(config.start)  # before anything is loaded
     fabric = fabric or make_fabric(config.precision)
@@ -148,6 +151,10 @@ def perform(
     settings, weak = recipe.settings, recipe.request.weak
     fabric = fabric or make_fabric(settings.precision)
     training, validation = slides or recipe.request.data.load()
+    named = [*training, *validation]
+    if settings.by_kind:
+        training = [for_finding(item, settings) for item in training]
+        validation = [for_finding(item, settings) for item in validation]
     with _claimed(recipe, folder, fabric) as work:
         if work is not None and not work.state.own.get("prepared"):
             _keep_for_resume(recipe, training, folder, report)
@@ -166,6 +173,9 @@ def perform(
             if not last:
                 module = checkpoint.network(network)
                 marked = [promoted(item, module, settings, tau=weak.tau) for item in training]
+        if work is not None and settings.by_kind and checkpoint.kinds is None:
+            checkpoint = with_kinds(checkpoint, named, network=network)
+            checkpoint.save(folder / MODEL)
         if work is not None:
             work.finish(MODEL)
     return checkpoint

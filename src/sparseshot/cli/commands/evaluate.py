@@ -12,6 +12,7 @@ from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.errors import InputError, counted
 
 if TYPE_CHECKING:
+    from sparseshot.metrics import KindScores
     from sparseshot.training.evaluation import Evaluation
 
 
@@ -45,7 +46,8 @@ def evaluate(
     If the marks have exhaustive regions, only these are counted.
 
     Reports Dice (segmentation) or F1 within 3 µm (detection) at threshold 0.5, at the calibrated threshold,
-    and at the best one, which only the ground truth can tell.
+    and at the best one, which only the ground truth can tell. For a model of kinds, also F1 of each kind and
+    which are taken for which.
     """
     options.check_paths(run, *(slide or []), *(marks or []), root)
     from sparseshot.datasets import load_dataset
@@ -109,3 +111,26 @@ def _show(result: "Evaluation") -> None:
             outlines.append((at, *(f"{score:.3f}" for score in scores)))
     if outlines:
         print_table(("outlines at", "PQ", "AJI", "F1 at IoU 0.5"), outlines)
+    if result.kinds is not None:
+        _show_kinds(result.kinds)
+
+
+def _show_kinds(scores: "KindScores") -> None:
+    from sparseshot.metrics.kind_scores import NOTHING
+    from sparseshot.models.kinds import OTHER
+
+    def interval(low: float, high: float) -> str:
+        return "–" if math.isnan(low) else f"{low:.3f}–{high:.3f}"
+
+    columns = zip(scores.kinds, scores.f1, scores.intervals, scores.precision, scores.recall, strict=True)
+    rows = [
+        (name, f"{f1:.3f}", interval(*own), f"{precision:.3f}", f"{recall:.3f}")
+        for name, f1, own, precision, recall in columns
+    ]
+    rows.append(("mean", f"{scores.mean_f1:.3f}", interval(*scores.mean_interval), "", ""))
+    print_table(("kind", "F1", "95 %", "precision", "recall"), rows)
+    names = (*scores.kinds, OTHER, NOTHING)
+    print_table(
+        ("is \\ found as", *names),
+        [(name, *map(str, row)) for name, row in zip(names, scores.confusion, strict=True)],
+    )

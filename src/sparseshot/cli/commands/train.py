@@ -48,7 +48,9 @@ def train(
     marking: Annotated[
         str, Option(help="Choice of that share: random, large, corner, images or classes.")
     ] = "random",
-    classes: Annotated[str | None, Option(help="Classes to learn, comma-separated; default: any.")] = None,
+    classes: Annotated[
+        str | None, Option(help="Classes to learn, comma-separated, or any; default: those of the marks.")
+    ] = None,
     negative: Annotated[str | None, Option(help="Classes of certain negatives, comma-separated.")] = None,
     exhaustive_class: options.ExhaustiveClass = "Exhaustive",
     keep_large: options.KeepLarge = False,
@@ -111,7 +113,7 @@ def train(
         "start": from_,
         "loss": loss,
         "loss_options": dict(map(_loss_option, loss_option)) if loss_option else None,
-        "classes": _names(classes),
+        "classes": () if classes == "any" else _names(classes),
         "negative_classes": _names(negative),
         "steps": steps,
         "radius_um": radius_um,
