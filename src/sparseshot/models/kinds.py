@@ -43,8 +43,8 @@ _MOST_MARKED = 4000
 """Marks of each kind that are learned from."""
 
 _DECAY_OF_ONE_MARK, _DECAYS = 10.0, (0.003, 1.0)
-"""λ times the marks of a kind, and the bounds of λ. These and the next three were tuned on the training and
-validation images of BRCA-M2C; all of them are flat about their values."""
+"""λ times the marks of a kind, and the bounds of λ. These and the next two were chosen on the training and
+validation images of BRCA-M2C."""
 
 _MARKS_OF_PRIOR = 20
 """Marks that weigh as much in a threshold as the belief in equal odds."""
@@ -53,7 +53,8 @@ _FROM_EVEN = (-1.0, 1.5)
 """How far a threshold may be from equal odds, in logits."""
 
 _BETWEEN_KINDS = 0.5
-"""How much of the differences between the thresholds of several kinds is kept."""
+"""How much of the differences between the thresholds of several kinds is kept. CRCHisto was looked at too
+when it was chosen, so that scores there are not blind to it."""
 
 _STEPS, _NEWTON_STEPS, _LARGEST_STEP = 6, 2, 4.0
 _SMALLEST_SPREAD = 1e-6
