@@ -92,6 +92,16 @@ def test_a_wrong_configuration(setting: str, value: object, whole: bytes, tmp_pa
         assert not loads(changed(whole, config=text), tmp_path / "model.pt")
 
 
+def test_a_loss_that_it_names_is_not_imported(
+    whole: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = json.loads(torch.load(io.BytesIO(whole), weights_only=True)["config"])
+    text = json.dumps(config | {"loss": "hostile:Loss", "loss_options": {}})
+    assert loads(changed(whole, config=text), tmp_path / "model.pt")
+
+
 def test_weights_of_another_network(whole: bytes, tmp_path: Path) -> None:
     weights = torch.load(io.BytesIO(whole), weights_only=True)["weights"]
     name = next(iter(weights))

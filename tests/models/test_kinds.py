@@ -1,9 +1,9 @@
-import time
 import warnings
 
 import numpy as np
 import pytest
 import shapely
+from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
@@ -21,7 +21,9 @@ from sparseshot.models.kinds import (
 )
 
 
-def population(*sizes, seed=0, apart=4.0, features=8):
+def population(
+    *sizes: int, seed: int = 0, apart: float = 4.0, features: int = 8
+) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Features of kinds that are apart in one direction each, and their kinds from 0."""
     random = np.random.default_rng(seed)
     kind = np.repeat(np.arange(len(sizes)), sizes)
@@ -30,7 +32,7 @@ def population(*sizes, seed=0, apart=4.0, features=8):
     return x, kind
 
 
-def marked(kind, marks, seed=0):
+def marked(kind: NDArray[np.intp], marks: dict[int, int], seed: int = 0) -> NDArray[np.intp]:
     """Targets: some marks of the kinds from 1 on."""
     random, target = np.random.default_rng(seed), np.full(len(kind), UNMARKED)
     for k, number in marks.items():
@@ -38,26 +40,26 @@ def marked(kind, marks, seed=0):
     return target
 
 
-def test_one_marked_kind_is_told_from_unmarked_others():
+def test_one_marked_kind_is_told_from_unmarked_others() -> None:
     x, kind = population(3000, 400)
     found = learn_kinds(x, marked(kind, {1: 20}), ["a"]).logits(x).argmax(axis=1)
     assert (found == kind).mean() > 0.95
 
 
-def test_kinds_are_each_others_negatives_and_other_stays_possible():
+def test_kinds_are_each_others_negatives_and_other_stays_possible() -> None:
     x, kind = population(1000, 400, 600)
     head = learn_kinds(x, marked(kind, {1: 30, 2: 30}), ["a", "b"])
     assert head.names == (OTHER, "a", "b")
     assert (head.logits(x).argmax(axis=1) == kind).mean() > 0.9
 
 
-def test_without_others_few_cells_are_other():
+def test_without_others_few_cells_are_other() -> None:
     x, kind = population(0, 500, 500)
     found = learn_kinds(x, marked(kind, {1: 50, 2: 50}), ["a", "b"]).logits(x).argmax(axis=1)
     assert (found == kind).mean() > 0.9
 
 
-def test_marked_look_alikes_are_kept_apart():
+def test_marked_look_alikes_are_kept_apart() -> None:
     x, kind = population(2000, 300, 100)
     x[kind == 2, 1] += 4  # as the marked kind, but for one more feature
     target = marked(kind, {1: 30})
@@ -68,7 +70,7 @@ def test_marked_look_alikes_are_kept_apart():
     assert wrong[1] < wrong[0] / 2
 
 
-def test_fit_minimises_the_ridge_loss_of_certain_cells():
+def test_fit_minimises_the_ridge_loss_of_certain_cells() -> None:
     x, kind = population(60, 50, 40, apart=1.0, features=4)
     weight, bias = fit(x, kind, kinds=2, decay=0.1)
     p = np.exp(np.c_[np.zeros(len(x)), x @ weight + bias])
@@ -79,14 +81,14 @@ def test_fit_minimises_the_ridge_loss_of_certain_cells():
     np.testing.assert_allclose(error.sum(axis=0), 0, atol=1e-4)
 
 
-def test_one_mark_is_learned_with_a_warning():
+def test_one_mark_is_learned_with_a_warning() -> None:
     x, kind = population(500, 100)
     with pytest.warns(TrainingWarning, match=r"few marks to tell a kind by: a \(1\)"):
         found = learn_kinds(x, marked(kind, {1: 1}), ["a"]).logits(x).argmax(axis=1)
     assert 0 < found.sum() < len(x)
 
 
-def test_a_kind_without_a_found_cell_is_left_out_and_named():
+def test_a_kind_without_a_found_cell_is_left_out_and_named() -> None:
     x, kind = population(500, 100)
     with pytest.warns(TrainingWarning, match="near the marks of b: this class is not learned"):
         assert learn_kinds(x, marked(kind, {1: 20}), ["a", "b"]).names == (OTHER, "a")
@@ -94,19 +96,19 @@ def test_a_kind_without_a_found_cell_is_left_out_and_named():
         learn_kinds(x, np.full(len(x), UNMARKED), ["a"])
 
 
-def test_kinds_that_marks_do_not_separate_are_named():
+def test_kinds_that_marks_do_not_separate_are_named() -> None:
     x, kind = population(400, 400, 400, apart=0.0)
     with pytest.warns(TrainingWarning, match="marks of a and b look alike"):
         learn_kinds(x, marked(kind, {1: 40, 2: 40}), ["a", "b"])
 
 
-def test_nearly_everything_is_told():
+def test_nearly_everything_is_told() -> None:
     x, kind = population(0, 1000)
     with pytest.warns(TrainingWarning, match="nearly every cell looks like a"):
         learn_kinds(np.zeros_like(x), marked(kind, {1: 200}), ["a"])
 
 
-def test_marks_say_what_they_are_made_for():
+def test_marks_say_what_they_are_made_for() -> None:
     found = Cells([[10 * i, 0] for i in range(7)], mpp=1.0)
     marks = Cells(
         [[0, 1], [10, 1], [20, 1], [30, 1], [300, 300]],
@@ -119,13 +121,13 @@ def test_marks_say_what_they_are_made_for():
     assert kind_targets(found, marks, ["a"]).tolist() == expected
 
 
-def test_a_mark_inside_an_outline_is_of_that_cell():
+def test_a_mark_inside_an_outline_is_of_that_cell() -> None:
     found = Cells([[10, 10]], outline=[shapely.box(0, 0, 20, 20)], mpp=1.0)
     assert kind_targets(found, Cells([[18, 18]], classes=("a",), mpp=1.0), ["a"]).tolist() == [1]
     assert kind_targets(found, Cells([[22, 18]], classes=("a",), mpp=1.0), ["a"]).tolist() == [UNMARKED]
 
 
-def test_names_that_differ_only_in_case_are_one():
+def test_names_that_differ_only_in_case_are_one() -> None:
     tables = [Cells([[0, 0], [1, 1], [2, 2]], classes=("Tumour", "tumour", "cell"), label=[0, 0, 1])]
     with pytest.warns(TrainingWarning, match="'tumour' as 'Tumour'"):
         assert named_kinds(with_one_spelling(tables)) == ("Tumour",)
@@ -133,21 +135,14 @@ def test_names_that_differ_only_in_case_are_one():
         assert with_one_spelling(tables[:0]) == []
 
 
-def test_assigned_cells_keep_everything_and_have_probabilities():
+def test_assigned_cells_keep_everything_and_have_probabilities() -> None:
     head = KindHead((OTHER, "a"), np.array([[0.0], [1.0]], "f4"), np.zeros(2, "f4"))
     cells = Cells([[0, 0], [1, 1]], score=[0.9, 0.8], outline=[shapely.box(0, 0, 1, 1), None], mpp=0.5)
     kinds = head.assign(cells, np.array([[-1.0], [2.0]]))
     assert kinds.counts() == {OTHER: 1, "a": 1}
-    assert kinds.score.tolist() == cells.score.tolist()
-    assert kinds.outline[0].equals(cells.outline[0])
+    np.testing.assert_array_equal(kinds.score, cells.score)
+    assert kinds.outline is not None
+    assert kinds.outline[0].equals(shapely.box(0, 0, 1, 1))
     p = kinds.measurements
     np.testing.assert_allclose(p["Probability Other"] + p["Probability a"], 1, atol=1e-3)
     assert p["Probability"].min() >= 0.5
-
-
-def test_many_cells_take_hardly_longer_than_few():
-    x, kind = population(30_000, 3000, features=64)
-    target = marked(kind, {1: 100})
-    begun = time.perf_counter()
-    learn_kinds(x.astype(np.float16), target, ["a"])
-    assert time.perf_counter() - begun < 30  # a bound for busy machines; the benchmark has the figure

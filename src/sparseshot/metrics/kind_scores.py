@@ -92,7 +92,7 @@ def kind_scores(images: list[KindCounts]) -> KindScores:
 
     def mean_f1(rows: NDArray[np.float64]) -> NDArray[np.float64]:
         counts = rows.reshape(len(rows), len(kinds), 3)
-        return f1_score(*np.moveaxis(counts, -1, 0)).mean(axis=1)
+        return np.asarray(f1_score(*np.moveaxis(counts, -1, 0)).mean(axis=1))
 
     nan = float("nan")
     intervals, mean_interval = [Interval(nan, nan)] * len(kinds), Interval(nan, nan)

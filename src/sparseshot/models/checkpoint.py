@@ -171,8 +171,8 @@ class Checkpoint:
                 f"has format version {version}, this sparseshot reads {_VERSION}; "
                 f"use the sparseshot that wrote it (versions: {content.get('versions')})",
             )
-        for name, kinds in _TYPES.items():
-            if name not in content or not isinstance(content[name], kinds):
+        for name, types in _TYPES.items():
+            if name not in content or not isinstance(content[name], types):
                 raise CheckpointError(path, f"is damaged: it has no valid entry {name!r}")
         if not all(isinstance(weight, Tensor) for weight in content["weights"].values()):
             raise CheckpointError(path, "is damaged: not all of its weights are tensors")

@@ -138,7 +138,8 @@ class TrainConfig:
                 raise InputError(f"{name} is {value}; it must be at least {lowest:g}, at most {highest:g}")
         if self.start not in {None, SCRATCH, *STARTER_NAMES}:  # a run may be resumed from another folder
             object.__setattr__(self, "start", os.path.normpath(Path(str(self.start)).absolute()))
-        make_loss(self.loss or DEFAULT_LOSS, self.loss_options or {})  # fails before any image is loaded
+        if ":" not in (self.loss or ""):  # the module of another loss is not imported because a file names it
+            make_loss(self.loss or DEFAULT_LOSS, self.loss_options or {})
         for name, kind in (("loss_options", dict), *dict.fromkeys(_NAMES, tuple).items()):
             if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, kind(value))

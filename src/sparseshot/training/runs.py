@@ -11,8 +11,16 @@ from torch import nn
 
 from sparseshot.errors import InputError, OutputError
 from sparseshot.files import make_folder
+from sparseshot.losses import make_loss
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import SCRATCH, STARTER, STARTER_NAMES, TrainConfig, TrainSettings
+from sparseshot.models.config import (
+    DEFAULT_LOSS,
+    SCRATCH,
+    STARTER,
+    STARTER_NAMES,
+    TrainConfig,
+    TrainSettings,
+)
 from sparseshot.models.device import find_device, make_fabric, uses_bfloat16
 from sparseshot.models.model_files import check_start, load_model, load_start
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
@@ -88,8 +96,9 @@ def train_run(
         checkpoint = Checkpoint.load(folder / MODEL)
         if checkpoint.kinds is not None or not recipe.settings.by_kind:
             return checkpoint
-    if recipe is None:
-        check_start(config.start)  # before anything is loaded
+    if recipe is None:  # errors come before anything is loaded
+        check_start(config.start)
+        make_loss(config.loss or DEFAULT_LOSS, config.loss_options or {})
     fabric = fabric or make_fabric(config.precision)
     fabric.launch()
     slides = data.load()

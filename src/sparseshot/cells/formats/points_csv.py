@@ -139,7 +139,7 @@ def _are_ids(classes: pa.Array | None) -> bool:
     """Return whether classes are instance numbers: segmentation programs call these labels too."""
     if classes is None or len(classes) <= _MOST_NUMBERED or pc.count_distinct(classes).as_py() < len(classes):
         return False
-    return pa.types.is_integer(_whole_numbers(classes).type)
+    return bool(pa.types.is_integer(_whole_numbers(classes).type))
 
 
 def _whole_numbers(texts: pa.Array) -> pa.Array:
