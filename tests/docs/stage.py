@@ -33,6 +33,7 @@ MARKS = (
     "b_all.geojson",
     "marks.geojson",
     "export.geojson",
+    "found.geojson",
     "marks/a.geojson",
     "marks/b.geojson",
 )

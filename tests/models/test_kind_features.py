@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 import torch
+from tests.prediction.networks import ArraySlide
 from torch import nn
 
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images import Box
 from sparseshot.models.detect import Detect
 from sparseshot.models.finder import SlideFrame
-from sparseshot.models.inference import look_at
+from sparseshot.models.inference import TILE_PX, features_at, look_at
 from sparseshot.models.model_files import load_starter
 from sparseshot.models.segment import Segment
 from sparseshot.models.task import Points, kind_loss
+from sparseshot.work import Event
 
 SLIDE = SyntheticTissue(seed=5, size_px=(400, 360), mpp=0.5, tissue_fraction=1.0)
 TASKS: dict[str, Detect | Segment] = {
@@ -91,3 +93,33 @@ def test_kinds_are_learned_from_marks_of_known_kind_only(name: str) -> None:
     known = torch.from_numpy(kind)[None]
     assert 0.1 < kind_loss(task, network, output, known).item() < 3
     assert kind_loss(task, network, output, torch.full_like(known, -1)).item() == 0
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_features_at_given_places(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = TASKS[name]
+    network, frame = network_of(task), SlideFrame.over(SLIDE, mpp=0.5, classes=("cell",))
+    xy = np.random.default_rng(0).uniform((96, 96), (304, 264), (40, 2))
+    pixels = torch.from_numpy(SLIDE.read(frame.grid, frame.grid.box)).permute(2, 0, 1)[None]
+    with torch.inference_mode():
+        expected = task.features(network(pixels.float() / 127.5 - 1))[0].numpy()
+    column, row = (xy // 8).astype(int).T
+    for tile_px in (TILE_PX, 128):
+        monkeypatch.setattr("sparseshot.models.inference.TILE_PX", tile_px)
+        features = features_at(network, task, SLIDE, frame, xy)
+        assert features.dtype == np.float32
+        np.testing.assert_allclose(features, expected[:, row, column].T, atol=1e-4)
+
+
+def test_only_tiles_with_places_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = TASKS["detect"]
+    unreadable = Box(256, 0, 512, 128)
+    slide = ArraySlide(np.full((512, 512, 3), 200, np.uint8), broken=(unreadable,))
+    frame = SlideFrame.over(slide, mpp=0.5, classes=("cell",))
+    monkeypatch.setattr("sparseshot.models.inference.TILE_PX", 128)
+    corners = np.array([[0.0, 0.0], [512.0, 512.0], [0.0, 512.0]])
+    events: list[Event] = []
+    features = features_at(network_of(task), task, slide, frame, corners, report=events.append)
+    assert np.isfinite(features).all()
+    assert [(event.done, event.total) for event in events] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert features_at(network_of(task), task, slide, frame, np.empty((0, 2))).shape == (0, 6)

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 import shapely
 import torch
-from tests.training.blobs import blobs, tiny_config, tiny_request
+from tests.training.blobs import ArraySlide, blobs, tiny_config, tiny_request
 
 from sparseshot.cells import Cells
+from sparseshot.errors import InputError
 from sparseshot.models.checkpoint import Checkpoint, fingerprint
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.kinds import OTHER
+from sparseshot.models.model_files import load_model
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
-from sparseshot.training.kind_marks import for_finding, with_kinds
+from sparseshot.training.kind_marks import classify_cells, for_finding, with_kinds
 from sparseshot.training.lineage import Start
 from sparseshot.training.recipe import TrainRequest, resolve
 
@@ -91,3 +93,66 @@ def test_a_model_with_kinds_assigns_them_and_survives_its_file(tmp_path: Path) -
     assert again.kinds is not None
     assert learned.kinds is not None
     np.testing.assert_array_equal(again.kinds.logits(features), learned.kinds.logits(features))
+
+
+def two_kinds() -> tuple[ArraySlide, Cells, Cells]:
+    """Make dark discs and reddish ones; return the slide, cells that another program found, and the truth."""
+    slide, found = blobs(3, size=320, count=120)
+    pixels, red = slide.pixels.astype(int), np.arange(120) % 3 == 0
+    row, col = np.mgrid[:320, :320] + 0.5
+    for x, y in found.xy[red]:
+        pixels[(col - x) ** 2 + (row - y) ** 2 < 25] += (70, 0, -40)
+    found = replace(
+        found,
+        classes=("Nucleus",),
+        score=np.linspace(0.2, 1, 120, dtype=np.float32),
+        id=np.arange(120) + 7,
+        measurements={"Area": np.arange(120.0)},
+    )
+    truth = Cells(found.xy, classes=("dark", "red"), label=red.astype(int), colors=((9, 9, 9), (200, 0, 0)))
+    return ArraySlide(pixels.clip(0, 255).astype(np.uint8)), found, truth
+
+
+def test_cells_that_others_found_get_kinds_and_nothing_else_changes() -> None:
+    slide, found, truth = two_kinds()
+    kinds = classify_cells(slide, found, truth[:40], load_model("starter"), device="cpu")
+    assert kinds.classes == (OTHER, "dark", "red")
+    assert kinds.colors == ((128, 128, 128), (9, 9, 9), (200, 0, 0))
+    # Unmarked dark cells may remain Other, but kinds are not mistaken for each other.
+    assert ((kinds.label == 2) == (truth.label == 1)).mean() > 0.95
+    assert (kinds.label == 1)[truth.label == 0].mean() > 0.4
+    for column in ("xy", "outline", "id", "score"):
+        np.testing.assert_array_equal(getattr(kinds, column), getattr(found, column))
+    np.testing.assert_array_equal(kinds.measurements["Area"], found.measurements["Area"])
+    p = sum(kinds.measurements[f"Probability {name}"] for name in kinds.classes)
+    np.testing.assert_allclose(p, 1, atol=1e-3)
+
+
+def test_with_one_marked_class_the_others_become_other() -> None:
+    slide, found, truth = two_kinds()
+    marks = truth[truth.label == 1][:15]
+    points = replace(found, outline=None, mpp=None)
+    kinds = classify_cells(slide, points, marks, load_model("starter"), device="cpu")
+    assert kinds.classes == (OTHER, "red")
+    assert (kinds.label == truth.label).mean() > 0.9
+    assert kinds.outline is None
+
+
+def test_what_cannot_be_classified_is_told() -> None:
+    slide, found, truth = two_kinds()
+    model = load_model("starter")
+    beside = replace(found, xy=found.xy + np.where(np.arange(120) < 2, 400, 0)[:, None])
+    with pytest.raises(
+        InputError, match=r"2 of 120 cells lie outside array, which has 320 × 320 pixels; the"
+    ):
+        classify_cells(slide, beside, truth, model)
+    with pytest.raises(InputError, match=r"0.25 µm per pixel, and array has 0.5"):
+        classify_cells(slide, replace(found, mpp=0.25), truth, model)
+    with pytest.raises(InputError, match="none of 120 cells lies near a mark of dark, red"):
+        classify_cells(slide, found, Cells([[0, 0], [319, 0]], classes=truth.classes, label=[0, 1]), model)
+    with pytest.raises(InputError, match="none of 0 cells lies near"):
+        classify_cells(slide, found[:0], truth, model)
+    with pytest.raises(InputError, match="name no kind of cell"):
+        classify_cells(slide, found, found, model)
+    with pytest.raises(InputError, match="no features to tell kinds apart"):
+        classify_cells(slide, found, truth, replace(start(), config=tiny_config("detect")))

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sparseshot.cells import Cells
-from sparseshot.images import Box, Slide, TissueMask
+from sparseshot.images import Box, Slide, TileGrid, TissueMask
 from sparseshot.models.color import network_input
 from sparseshot.models.finder import Finder, Part, SlideFrame
 from sparseshot.models.task import Task
-from sparseshot.models.windows import Window, window_over
+from sparseshot.models.windows import Window, even_px, window_over
+from sparseshot.work import Event, Report, ignore
 
 TILE_PX = 1536
 """Default side of a tile: a margin of 48 pixels adds an eighth to its area."""
@@ -121,3 +122,43 @@ def look_at(
         output = forward(network, slide.read(frame.grid, tile.padded)[None])
         parts.append(tuple(each[0] for each in finder.reduce(output)))
     return Region(frame, finder, window, parts)
+
+
+def features_at(
+    network: nn.Module,
+    task: Task,
+    slide: Slide,
+    frame: SlideFrame,
+    xy: NDArray[np.float64],
+    *,
+    report: Report = ignore,
+) -> NDArray[np.float32]:
+    """Return the features for the kind at given places, ``(N, kind_features)``.
+
+    Tiles are read one after the other, and only those that hold a place.
+
+    Args:
+        network: as for :func:`look_at`.
+        task: of the network.
+        slide: to read.
+        frame: of the slide, at the resolution of the network.
+        xy: ``(N, 2)`` places on the slide, in level-0 pixels.
+        report: receives an event for each tile.
+    """
+    grid, margin = frame.grid, int(getattr(network, "margin_px", 0))
+    alignment, longest = int(getattr(network, "alignment_px", task.stride)), max(grid.width, grid.height)
+    tile_px = even_px(longest, TILE_PX if margin else longest + alignment, alignment)
+    tiles = TileGrid(grid.width, grid.height, tile_px, margin)
+    # The far edge of the slide belongs to the last pixel.
+    places = np.minimum(grid.from_level0(xy).astype(np.intp), (grid.width - 1, grid.height - 1))
+    tile_of = places // tile_px @ (1, tiles.columns)
+    features = np.empty((len(xy), task.kind_features), np.float32)
+    chosen = np.unique(tile_of)
+    for done, index in enumerate(chosen):
+        report(Event("looking at cells", done, len(chosen)))
+        own, padded = tile_of == index, tiles[index].padded
+        output = task.features(forward(network, slide.read(grid, padded)[None]))[0].cpu().numpy()
+        column, row = ((places[own] - padded[:2]) // (padded.width // output.shape[2])).T
+        features[own] = output[:, row, column].T
+    report(Event("looking at cells", len(chosen), len(chosen)))
+    return features

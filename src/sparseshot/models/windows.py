@@ -83,14 +83,14 @@ def plan(
     # A window that holds the whole grid needs no halo.
     largest = layout.window_px // alignment_px * alignment_px
     halo, room = (0, largest) if longest <= largest else (halo, room)
-    windows = TileGrid(grid.width, grid.height, _even(longest, room, alignment_px), halo)
+    windows = TileGrid(grid.width, grid.height, even_px(longest, room, alignment_px), halo)
     bands: dict[tuple[int, int], list[Window]] = {}
     touched = [
         (index, windows[index].core, windows[index].padded.meet(grid.box))
         for index in tissue.touching(windows, grid)
     ]
     side = max((max(box.width, box.height) for _, _, box in touched), default=alignment_px)
-    tile_px = _even(side, layout.tile_px, alignment_px)
+    tile_px = even_px(side, layout.tile_px, alignment_px)
     for index, core, box in touched:
         tiles = _tiles(box, tissue, grid, tile_px, margin_px)
         part = 0 if layout.band_windows == 0 else int(index) % windows.columns // layout.band_windows
@@ -113,7 +113,7 @@ def window_over(
     outer = Box(box.x0 - halo, box.y0 - halo, box.x1 + halo, box.y1 + halo).meet(grid.box)
     x0, y0 = (start // alignment_px * alignment_px for start in outer[:2])
     aligned = Box(x0, y0, x0 + _up(outer.x1 - x0, alignment_px), y0 + _up(outer.y1 - y0, alignment_px))
-    tile_px = _even(max(aligned.width, aligned.height), layout.tile_px, alignment_px)
+    tile_px = even_px(max(aligned.width, aligned.height), layout.tile_px, alignment_px)
     return Window(box, aligned, _tiles(aligned, tissue, grid, tile_px, margin_px))
 
 
@@ -127,10 +127,10 @@ def _moved(box: Box, by: Box) -> Box:
     return Box(box.x0 + by.x0, box.y0 + by.y0, box.x1 + by.x0, box.y1 + by.y0)
 
 
-def _even(length: int, most: int, alignment: int) -> int:
+def even_px(length: int, most: int, alignment: int) -> int:
     """Return the least aligned size that covers a length in as few pieces as ``most`` allows.
 
-    >>> _even(1000, 600, 8), _even(1000, 1024, 16), _even(1000, 333, 1)
+    >>> even_px(1000, 600, 8), even_px(1000, 1024, 16), even_px(1000, 333, 1)
     (504, 1008, 250)
     """
     most = most // alignment * alignment

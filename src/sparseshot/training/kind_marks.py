@@ -1,5 +1,6 @@
 """Kinds of a run: marks for finding, and marks for telling found cells apart."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,13 +10,20 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sparseshot.cells import Cells
-from sparseshot.errors import InputError, TrainingWarning
-from sparseshot.images import Box, Grid
+from sparseshot.cells.table import GREY
+from sparseshot.errors import InputError, TrainingWarning, counted
+from sparseshot.images import Box, Grid, Slide
+from sparseshot.images.pixel_size import SAME_MPP
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainSettings
-from sparseshot.models.kinds import kind_targets, learn_kinds, with_one_spelling
+from sparseshot.models.device import find_device
+from sparseshot.models.finder import PALETTE, SlideFrame
+from sparseshot.models.inference import features_at
+from sparseshot.models.kinds import kind_targets, learn_kinds, named_kinds, with_one_spelling
+from sparseshot.models.labelling import REJECTED
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.held_out import LARGEST_WHOLE_PX, squares_around
+from sparseshot.work import Report, ignore
 
 _SQUARE_PX, _MOST_SQUARES = 1024, 64
 """Of a slide, found cells around marks are learned from, in squares."""
@@ -68,3 +76,67 @@ def found_with_features(
         item.look_at(network, checkpoint.config, threshold=threshold, box=box).cells_and_features
         for box in boxes
     ]
+
+
+def classify_cells(
+    slide: Slide,
+    cells: Cells,
+    marks: Cells,
+    model: Checkpoint,
+    *,
+    device: str = "auto",
+    report: Report = ignore,
+) -> Cells:
+    """Return cells that any program found, with kinds learned from marks.
+
+    Classes and colours are new, and the probabilities of the kinds are added to the measurements; all else
+    stays as it is. Cells of no marked kind become :data:`~sparseshot.models.kinds.OTHER`.
+
+    Args:
+        slide: the slide.
+        cells: on it, in level-0 pixels.
+        marks: with class names, in level-0 pixels.
+        model: whose features tell kinds apart, such as the starter.
+        device: ``auto``, or a name that PyTorch knows.
+        report: receives progress events.
+    """
+    if not model.config.kind_features:
+        raise InputError(
+            f"{model.path}: this model has no features to tell kinds apart by; give the starter, or a "
+            "run that began with it"
+        )
+    _check_places(slide, cells)
+    (marks,) = with_one_spelling([replace(marks, mpp=slide.mpp)])
+    kinds = named_kinds([marks], leave_out=(REJECTED,))
+    if not kinds:
+        raise InputError("the marks name no kind of cell; give them classes such as Lymphocyte or Tumour")
+    targets = kind_targets(cells, marks, kinds)
+    if not (targets > 0).any():  # told before the slide is read
+        raise InputError(
+            f"none of {counted(len(cells), 'cell')} lies near a mark of {', '.join(kinds)}, so there is "
+            "nothing to learn kinds from; are the cells and the marks of the same slide?"
+        )
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=("cell",))
+    network = model.network().to(find_device(device))
+    features = features_at(network, model.config.make_task(), slide, frame, cells.xy, report=report)
+    head = learn_kinds(features, targets, kinds, seed=model.config.seed)
+    known = dict(zip(marks.classes, marks.colors or (), strict=False))
+    colors = (known.get(name, PALETTE[k % len(PALETTE)]) for k, name in enumerate(head.names[1:]))
+    return replace(head.assign(cells, features), colors=(GREY, *colors))
+
+
+def _check_places(slide: Slide, cells: Cells) -> None:
+    """Raise if cells are in pixels of another size, or beside the slide."""
+    if cells.mpp is not None and not math.isclose(cells.mpp, slide.mpp, rel_tol=SAME_MPP):
+        raise InputError(
+            f"the cells are of a slide with {cells.mpp:g} µm per pixel, and {slide.name} has {slide.mpp:g}; "
+            "give the cells of this slide, or the right --mpp"
+        )
+    outside = ~((cells.xy >= 0) & (cells.xy <= slide.size)).all(axis=1)
+    if outside.any():
+        (width, height), (x, y) = slide.size, cells.xy[outside][0]
+        raise InputError(
+            f"{outside.sum():,} of {counted(len(cells), 'cell')} lie outside {slide.name}, which has "
+            f"{width:,} × {height:,} pixels; the first is at ({x:.0f}, {y:.0f}); give the cells of this "
+            "slide, in its pixels"
+        )
