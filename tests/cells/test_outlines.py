@@ -78,6 +78,6 @@ def test_repairs_are_counted_once() -> None:
         repairs.warn("a.json")
     assert len(caught) == 1
     assert str(caught[0].message) == (
-        "a.json: 1 cells with coordinates that are not finite left out, 2 outlines without area left out, "
+        "a.json: 1 cell with coordinates that are not finite left out, 2 outlines without area left out, "
         "2 self-crossing outlines repaired"
     )

@@ -100,7 +100,7 @@ def test_a_corrupt_tile_is_reported_with_its_position(
     slide_files.corrupt_tile(broken, column=3, row=2)
     assert predict(run, whole, broken, "--out", tmp_path / "out") == 1
     shown = capsys.readouterr()
-    assert "1 places unreadable" in shown.out
+    assert "1 place unreadable" in shown.out
     assert "x 192–256, y 128–192" in shown.err
     good, rest = (read_prediction(tmp_path / "out" / path.name) for path in (whole, broken))
     far = [((cells.xy < (192 - 80, 999)) | (cells.xy > (256 + 80, 999)))[:, 0] for cells in (good, rest)]

@@ -108,7 +108,7 @@ def test_repairs_on_reading_are_reported_and_are_no_failure(tmp_path: Path) -> N
     report = check(dataset_info("brca_m2c"), tmp_path)
     assert report.problems == ()
     (line,) = report.mended
-    assert "1 cells with coordinates that are not finite left out, 1 cells outside" in line
+    assert "1 cell with coordinates that are not finite left out, 1 cell outside" in line
     assert report.parts[-1].cells == 1
 
 

@@ -295,7 +295,7 @@ def test_crchisto_has_as_many_cells_as_its_detection_file(tmp_path: Path) -> Non
     for kind in ("epithelial", "fibroblast", "inflammatory", "others"):
         points = np.array([(8.0, 24.0), one_based[0]]) if kind == "others" else np.empty((0, 2))
         small_datasets.mat(tmp_path / "Classification" / "img7" / f"img7_{kind}.mat", detection=points)
-    with pytest.warns(RepairWarning, match="1 classified points without a detected nucleus left out"):
+    with pytest.warns(RepairWarning, match="1 classified point without a detected nucleus left out"):
         sample = one("crchisto", tmp_path)
     assert sample.cells.counts()["others"] == 1
     np.testing.assert_allclose(sample.cells.xy[-2:], [(0, 6.5), (39.9, 29.9)])

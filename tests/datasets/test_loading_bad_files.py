@@ -60,7 +60,7 @@ def test_one_bad_file_does_not_stop_the_good_ones_and_is_not_hidden(
 ) -> None:
     small_datasets.cpm15(tmp_path, 3)
     harm(tmp_path)
-    with pytest.warns(RepairWarning, match=r"CPM15: 1 images left out, 2 kept: .*" + HARM[harm][1]):
+    with pytest.warns(RepairWarning, match=r"CPM15: 1 image left out, 2 kept: .*" + HARM[harm][1]):
         dataset = load_dataset("cpm15", tmp_path)
     assert [sample.name for sample in dataset] == ["image_00", "image_02"]
     assert "image_01" in dataset.left_out[0]

@@ -1,6 +1,5 @@
 """Readers of the labels of one image: common formats, and formats that only one set uses."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from sparseshot.cells import Cells, read_cells, trace
-from sparseshot.errors import DataNotFoundError, FormatError, RepairWarning, SlideError
+from sparseshot.cells.repairs import Repairs
+from sparseshot.errors import DataNotFoundError, FormatError, SlideError
 from sparseshot.images import read_image
 
 _SAME_PLACE_PX = 3.0
@@ -139,8 +139,9 @@ def _mask(path: Path, size_px: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def _warn(path: Path, count: int, what: str) -> None:
-    if count:
-        warnings.warn(RepairWarning(f"{path}: {count} {what} left out"), stacklevel=2)
+    repairs = Repairs()
+    repairs.count(f"{what} left out", count)
+    repairs.warn(str(path))
 
 
 READERS: Mapping[str, LabelReader] = MappingProxyType(

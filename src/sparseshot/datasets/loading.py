@@ -14,7 +14,14 @@ from sparseshot.cells import Cells
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo, Split, dataset_info
 from sparseshot.datasets.labels import READERS
 from sparseshot.datasets.layout import Entry, find_layout
-from sparseshot.errors import DataNotFoundError, InputError, RepairWarning, SlideError, SparseshotError
+from sparseshot.errors import (
+    DataNotFoundError,
+    InputError,
+    RepairWarning,
+    SlideError,
+    SparseshotError,
+    counted,
+)
 from sparseshot.images import Grid, open_slide
 from sparseshot.images.plain_image import MAX_PIXELS, opened_image
 
@@ -160,7 +167,7 @@ def load_dataset(name: str, root: Path | str, *, split: Split | None = None) -> 
         raise errors[0]
     left_out += map(str, errors)
     mended = [line for _, repairs in tried for line in repairs]
-    _warn(f"{info.title}: {len(left_out)} images left out, {len(samples)} kept", left_out)
+    _warn(f"{info.title}: {counted(len(left_out), 'image')} left out, {len(samples)} kept", left_out)
     _warn(f"{info.title}: {len(mended)} of {len(tried)} label files repaired", mended)
     classes = info.classes or tuple(
         dict.fromkeys(kind for sample in samples for kind in sample.cells.classes)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from sparseshot import __version__
 from sparseshot.cells import Cells
-from sparseshot.errors import SlideError
+from sparseshot.errors import SlideError, counted
 from sparseshot.files import replacing
 from sparseshot.images import Box, Grid, Slide
 from sparseshot.images.tissue import read_overview
@@ -158,5 +158,5 @@ def _close_up(slide: Slide, number: int, box: Box, cells: Cells) -> tuple[Pictur
         return None
     return (
         Picture(f"close-{number}-plain.jpg", f"The slide at x {box.x0}, y {box.y0}", plain),
-        Picture(f"close-{number}-cells.jpg", f"With its {len(cells):,} cells", drawn),
+        Picture(f"close-{number}-cells.jpg", f"With its {counted(len(cells), 'cell')}", drawn),
     )

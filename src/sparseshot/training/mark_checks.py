@@ -173,9 +173,11 @@ def warn_of_contradictions(marks: Cells, labelling: Labelling, slide: str) -> No
     bare = [region for region in marks.regions if not shapely.contains_xy(region, marks.xy).any()]
     if bare:
         places = shapely.get_coordinates(shapely.centroid(bare))
-        what = "1 region is" if len(bare) == 1 else f"{len(bare):,} regions are"
+        what, they = (
+            ("1 region is", "it is") if len(bare) == 1 else (f"{len(bare):,} regions are", "they are")
+        )
         warnings.warn(
-            f"{slide}: {what} declared exhaustive and without any mark, so it is learned as background: "
+            f"{slide}: {what} declared exhaustive and without any mark, so {they} learned as background: "
             + _some([f"around ({x:.0f}, {y:.0f})" for x, y in places]),
             TrainingWarning,
             stacklevel=2,

@@ -14,7 +14,14 @@ from typing import Any, Literal
 import torch
 
 from sparseshot.cells import Cells
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError, TrainingWarning
+from sparseshot.errors import (
+    DataNotFoundError,
+    FormatError,
+    InputError,
+    SparseshotError,
+    TrainingWarning,
+    counted,
+)
 from sparseshot.files import read_as, read_json, read_text
 from sparseshot.losses.adaptive import TEACHER_FROM, options_to_continue
 from sparseshot.models.config import (
@@ -192,7 +199,7 @@ def resolve(
             TrainingWarning,
             stacklevel=2,
         )
-    said.append(f"{sentence}, {settings.steps} steps")
+    said.append(f"{sentence}, {counted(settings.steps, 'step')}")
     parents = () if start is None else start.parents
     return TrainRecipe(request, settings, files or {}, parents), said
 

@@ -112,7 +112,7 @@ def test_notes_of_regions_are_counted_as_lost(tmp_path: Path, monkeypatch: pytes
     cells = Cells([[1, 1]], regions=[shapely.box(0, 0, 9, 9)], region_notes=[{"reviewer": "Anna"}])
     options = WriteOptions(Repairs())
     spatialdata_store.write(cells, tmp_path / "cells.zarr", options)
-    with pytest.warns(SparseshotWarning, match="1 notes of regions left out"):
+    with pytest.warns(SparseshotWarning, match="1 note of regions left out"):
         options.losses.warn("cells.zarr", SparseshotWarning)
 
 

@@ -40,7 +40,7 @@ HALO = """<Annotations>
 
 def test_halo_xml(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(HALO)
-    with pytest.warns(RepairWarning, match="1 lines left out"):
+    with pytest.warns(RepairWarning, match="1 line left out"):
         cells = read_cells(tmp_path / "a.xml")
     assert cells.classes == ("Tumor",)
     assert cells.colors == ((255, 0, 0),)
@@ -86,7 +86,7 @@ def test_long_names_of_asap_annotations_are_no_ids(tmp_path: Path) -> None:
     dot = '<Annotation Name="{}" Type="Dot"><Coordinates><Coordinate X="1" Y="5"/></Coordinates></Annotation>'
     text = dot.format("n" * 300) + dot.format("m")
     (tmp_path / "a.xml").write_text(f"<ASAP_Annotations><Annotations>{text}</Annotations></ASAP_Annotations>")
-    with pytest.warns(RepairWarning, match="1 ids longer than 200 bytes"):
+    with pytest.warns(RepairWarning, match="1 id longer than 200 bytes"):
         cells = read_cells(tmp_path / "a.xml")
     assert len(cells) == 2
     assert cells.id is None
@@ -127,7 +127,7 @@ def test_coco_in_which_every_mask_is_a_crowd(tmp_path: Path) -> None:
     crowd = {"iscrowd": 1, "segmentation": {"size": [2, 3], "counts": [2, 2, 2]}}
     assert len(read_cells(coco(tmp_path / "a.json", crowd, crowd, {"iscrowd": 0}))) == 3
     path = coco(tmp_path / "a.json", crowd, crowd | {"iscrowd": 0})
-    with pytest.warns(RepairWarning, match="1 crowds left out"):
+    with pytest.warns(RepairWarning, match="1 crowd left out"):
         assert len(read_cells(path)) == 1
 
 
@@ -176,7 +176,7 @@ def test_a_mask_in_big_endian(tmp_path: Path, dtype: str) -> None:
 def test_empty_geometries_in_geoparquet(tmp_path: Path) -> None:
     shapes = [shapely.Point(), shapely.Point(1, 2), shapely.Polygon(), None]
     geopandas.GeoDataFrame(geometry=shapes).to_parquet(tmp_path / "a.parquet")
-    with pytest.warns(RepairWarning, match="1 cells with coordinates that are not finite"):
+    with pytest.warns(RepairWarning, match="1 cell with coordinates that are not finite"):
         assert read_cells(tmp_path / "a.parquet").xy.tolist() == [[1, 2]]
 
 
@@ -276,7 +276,7 @@ def test_names_and_missing_classes_survive(tmp_path: Path, name: str) -> None:
 
 def test_csv_of_outlines_keeps_areas(tmp_path: Path) -> None:
     cells = Cells([[2, 2]], outline=[shapely.box(0, 0, 4, 4)], mpp=0.5)
-    with pytest.warns(SparseshotWarning, match="1 outlines left out"):
+    with pytest.warns(SparseshotWarning, match="1 outline left out"):
         cells.write(tmp_path / "a.csv")
     came = read_cells(tmp_path / "a.csv")
     assert came.xy.tolist() == [[2, 2]]

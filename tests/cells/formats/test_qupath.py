@@ -246,7 +246,7 @@ def test_what_is_no_cell_is_counted(tmp_path: Path) -> None:
         cells = read_cells(path)
     assert len(cells) == 1
     assert str(caught[0].message) == (
-        f"{path}: 1 lines left out, 2 tiles left out, 1 TMA cores left out, 1 empty geometries left out"
+        f"{path}: 1 line left out, 2 tiles left out, 1 TMA core left out, 1 empty geometry left out"
     )
 
 

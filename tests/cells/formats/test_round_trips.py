@@ -177,20 +177,20 @@ def test_what_a_format_cannot_hold_is_counted(tmp_path: Path) -> None:
         nucleus=[shapely.box(1, 1, 2, 2), None],
         name=["Anna's", None],
     )
-    lost = ["1 measurements left out", "1 nuclei left out", "1 names left out"]
+    lost = ["1 measurement left out", "1 nucleus left out", "1 name left out"]
     told = {
-        "a.csv": ["1 outlines left out", "1 exhaustive regions left out"],
-        "a.coco.json": ["1 holes in outlines filled"],
-        "a.xml": ["2 scores left out", "1 measurements left out", "1 outlines of several parts cut"],
-        "a.asap.xml": ["1 holes in outlines filled"],
+        "a.csv": ["1 outline left out", "1 exhaustive region left out"],
+        "a.coco.json": ["1 hole in outlines filled"],
+        "a.xml": ["2 scores left out", "1 measurement left out", "1 outline of several parts cut"],
+        "a.asap.xml": ["1 hole in outlines filled"],
         "a.png": [
             "2 ids replaced by numbers",
-            "1 cells without outline drawn as discs",
+            "1 cell without outline drawn as a disc",
             "2 classes left out",
             *lost,
         ],
         "a.mat": lost,
-        "a_detection.mat": ["1 outlines left out", "2 scores left out", "2 classes left out", *lost],
+        "a_detection.mat": ["1 outline left out", "2 scores left out", "2 classes left out", *lost],
     }
     for name, losses in told.items():
         with pytest.warns(SparseshotWarning) as caught:

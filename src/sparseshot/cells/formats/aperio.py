@@ -95,7 +95,7 @@ def _cut(gathered: Gathered, layer_of_row: list[int], holes: list[_Hole], repair
             row = max((row for row in around if row < before), default=around[0])
             gathered.polygons[row][0].append(ring)
         else:
-            repairs.count("negative regions that lie in no other left out")
+            repairs.count("negative regions in no other left out")
 
 
 def _is_ring(ring: NDArray[np.float64]) -> bool:

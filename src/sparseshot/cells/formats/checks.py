@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sparseshot.cells.keys import keys_of
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
-from sparseshot.errors import FormatError
+from sparseshot.errors import FormatError, counted
 
 MOST_CLASSES_OF_FILE = 1000
 LONGEST_ID_BYTES = 200
@@ -123,7 +123,7 @@ def _in_classes(cells: Cells, classes: Sequence[str], path: Path) -> Cells:
     counts = cells.counts()
     unknown = [name for name in cells.classes if counts[name] and name not in classes]
     if unknown:
-        found = ", ".join(f"{counts[name]:,} cells of {name!r}" for name in unknown)
+        found = ", ".join(f"{counted(counts[name], 'cell')} of {name!r}" for name in unknown)
         raise FormatError(path, f"has {found}; the classes asked for are {', '.join(classes)}")
     return cells.with_classes(classes)
 

@@ -159,7 +159,7 @@ def drawn_rows(cells: Cells, options: WriteOptions) -> tuple[NDArray[np.int32], 
         else:
             options.losses.count("ids replaced by numbers", len(cells))
     bare = len(cells) if cells.outline is None else int(shapely.is_missing(cells.outline).sum())
-    options.losses.count("cells without outline drawn as discs", bare)
+    options.losses.count("cells without outline drawn as a disc", bare)
     options.count_lost(cells, "score", "measurements", "regions", "nucleus", "name")
     width, height = options.size_px or cells.extent_px
     if width * height > MOST_PIXELS:

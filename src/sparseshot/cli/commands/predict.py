@@ -12,6 +12,7 @@ from typer import Option
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import complain, echo, print_json, print_table
+from sparseshot.errors import counted
 from sparseshot.terminal import Begin, Report, duration, progress_bars
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def _show(outcomes: "list[Outcome]") -> None:
             continue
         state = "finished before" if summary.skipped else "done"
         if summary.broken:
-            state += f", {len(summary.broken)} places unreadable"
+            state += f", {counted(len(summary.broken), 'place')} unreadable"
         seconds = "" if summary.skipped else duration(summary.seconds)
         density = f"{summary.per_mm2(summary.cells):,.0f}"
         rows.append((summary.cells, density, seconds, state, summary.folder))

@@ -164,7 +164,7 @@ def train(
     threshold = "none: no marks were held out"
     if checkpoint.threshold is not None:
         threshold = f"{checkpoint.threshold:.3f}"
-    echo(f"{out / MODEL}: {checkpoint.step} steps, calibrated threshold {threshold}")
+    echo(f"{out / MODEL}: {counted(checkpoint.step, 'step')}, calibrated threshold {threshold}")
     if marked is not None:
         echo(f"about {marked:.0%} of the cells are marked, as estimated by the loss")
 
