@@ -258,6 +258,7 @@ def certainty_of(model: Checkpoint, config: TrainConfig, slides: Sequence[Annota
         model.config,
         classes=config.classes or (),
         negative_classes=config.negative_classes,
+        by_kind=len(config.classes or ()) > 1,  # a starter has one logit, for any cell
         mpp=config.mpp or model.mpp,
         mark_radius_um=config.mark_radius_um,
     )
