@@ -3,7 +3,7 @@
 from sparseshot.metrics.counts import Counts, exclusive_recall, f1_score, mask_counts
 from sparseshot.metrics.curves import ScoredHits, mark_scores, scored_hits
 from sparseshot.metrics.intervals import Interval, bootstrap_interval, wilson_interval
-from sparseshot.metrics.kind_scores import KindCounts, KindScores, kind_scores
+from sparseshot.metrics.kind_counts import KindCounts, KindScores, kind_scores
 from sparseshot.metrics.matching import Matching, counts_by_class, exclusive_counts, match_cells, match_points
 from sparseshot.metrics.operating_point.histogram import ScoreHistogram
 from sparseshot.metrics.operating_point.quality import Evidence, ExpectedQuality, expected_quality

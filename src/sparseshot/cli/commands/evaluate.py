@@ -116,7 +116,7 @@ def _show(result: "Evaluation") -> None:
 
 
 def _show_kinds(scores: "KindScores") -> None:
-    from sparseshot.metrics.kind_scores import NOTHING
+    from sparseshot.metrics.kind_counts import NOTHING
     from sparseshot.models.kinds import OTHER
 
     def interval(low: float, high: float) -> str:
