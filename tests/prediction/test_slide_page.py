@@ -85,6 +85,7 @@ def test_the_page_says_how_good_it_is_and_where_it_comes_from(tmp_path: Path) ->
     for text in (
         quality.sentence(),
         f"{summary.per_mm2(42):,.0f}</td>",
+        f"{summary.tissue_mm2:.4f} mm²",
         model.fingerprint[:12],
         f"{date.today()}, sparseshot {__version__}",
     ):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from sparseshot.errors import InputError, SparseshotError
+from sparseshot.errors import InputError, SparseshotError, counted
 from sparseshot.images import Grid, TissueMask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.checkpoint import Checkpoint, fingerprint
@@ -168,8 +168,8 @@ class Model:
         except torch.OutOfMemoryError as error:
             count, height, width, _ = images.shape
             raise SparseshotError(
-                f"{self.device} has too little memory for {count} tiles of {width} × {height} pixels; "
-                "give a smaller --batch or --tile-px"
+                f"{self.device} has too little memory for {counted(count, 'tile')} of {width} × {height} "
+                "pixels; give a smaller --batch or --tile-px"
             ) from error
         if not is_number:
             raise SparseshotError(

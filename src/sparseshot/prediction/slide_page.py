@@ -113,7 +113,7 @@ def make_slide_page(
     width, height = slide.size
     facts = {
         "slide": f"{width:,} × {height:,} pixels of {slide.mpp:g} µm",
-        "tissue": f"{summary.tissue_mm2:,.2f} mm²",
+        "tissue": f"{summary.tissue_mm2:,.{2 if summary.tissue_mm2 >= 1 else 4}f} mm²",
         "expected": summary.quality.get("sentence"),
         "threshold": f"{summary.threshold:.3f}",
         "unreadable places": str(len(summary.broken)),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
+from pydantic import ValidationError
 
 from sparseshot.errors import FormatError, OutputError, RepairWarning
 from sparseshot.files import NO_ROOM, replacing
@@ -110,7 +111,8 @@ class Journal:
                     self._fold(event)
                     self.events += 1
             except ValueError as error:
-                self.damaged[self._lines] = " ".join(str(error).split())[:200]
+                reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+                self.damaged[self._lines] = " ".join(reason.split())[:200]
 
     def _generation(self, header: Event) -> str:
         if header["journal"] != _FORMAT or header.get("version") != _VERSION:

@@ -233,7 +233,7 @@ def _by_ending(path: Path, name: str) -> str:
         if name.endswith(ending):
             return format_name
     known = ", ".join(ending for ending, _ in endings)
-    raise InputError(f"{path}: no format has this ending; known are {known}, or give format=")
+    raise InputError(f"{path}: no format has this ending; known are {known}, or give format= (convert --to)")
 
 
 def _format(name: str) -> Format:
