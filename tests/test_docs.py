@@ -46,7 +46,8 @@ NOT_RUN = {
     "studio": "serves until it is ended, and has its own tests",
 }
 SMALLER = {
-    'TrainConfig(task="detect", loss="ece", steps=200)': 'TrainConfig(task="detect", width=4, steps=2)'
+    'TrainConfig(task="detect", loss="ece", steps=200)': 'TrainConfig(task="detect", width=4, steps=2)',
+    'Path("run")': 'Path("own run")',  # the run of the stage has other settings
 }
 """Text of a Python block, and what is run instead."""
 

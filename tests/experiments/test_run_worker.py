@@ -103,6 +103,5 @@ def test_of_two_real_processes_the_one_with_bad_data_fails_alone(tmp_path: Path)
     good, bad = results
     assert (good.run.subject.dataset, good.state) == ("tnbc", "done")
     assert bad.failure is not None
-    assert bad.failure.startswith("SlideError: ")
+    assert "copy it again" in bad.failure
     assert "brca_m2c/images/" in bad.failure
-    assert "Traceback" in (bad.folder / "output.txt").read_text()

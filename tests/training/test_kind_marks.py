@@ -23,6 +23,14 @@ from sparseshot.training.recipe import TrainRequest, resolve
 pytestmark = pytest.mark.filterwarnings("ignore::sparseshot.errors.TrainingWarning")
 
 
+def test_kinds_with_colors_of_their_own_are_found_as_cells() -> None:
+    slide, truth = blobs(0)
+    model = start(classes=("a", "b"), colors=("#ff0000", "#00ff00"), by_kind=True)
+    item = AnnotatedSlide(slide, truth)
+    assert item.look_at(model.network(), model.config, threshold=0.5).cells.classes == ("cell",)
+    assert model.colors == ()
+
+
 def start(**changes: object) -> Checkpoint:
     """A model with features, whose every grid cell is a cell."""
     torch.manual_seed(0)

@@ -85,7 +85,7 @@ class Checkpoint:
     def colors(self) -> tuple[str, ...]:
         """Colours of the classes, as ``#rrggbb``; empty for a palette. Cells of no marked kind are grey."""
         if self.kinds is None:
-            return self.config.colors
+            return self.config.found_colors
         rest = itertools.cycle("#" + bytes(color).hex() for color in PALETTE)
         given = dict(zip(self.config.classes, self.config.colors or rest, strict=False))
         return tuple(given.get(name, "#" + bytes(GREY).hex()) for name in self.kinds.names)

@@ -199,6 +199,11 @@ class TrainSettings(TrainConfig):
     radius_um: float = 0.0
     validations: int = 3
 
+    @property
+    def found_colors(self) -> tuple[str, ...]:
+        """Colours of what is found, before it is told apart; empty for a palette."""
+        return () if self.by_kind else self.colors
+
     def make_task(self) -> Task:
         """Return the task."""
         return _task_of(self)

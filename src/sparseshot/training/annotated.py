@@ -56,7 +56,7 @@ class AnnotatedSlide:
     ) -> Region:
         """Run a network over a box of the slide; see :func:`sparseshot.models.inference.look_at`."""
         frame = SlideFrame.over(
-            self.slide, mpp=config.mpp, classes=config.labelling.names, colors=config.colors
+            self.slide, mpp=config.mpp, classes=config.labelling.names, colors=config.found_colors
         )
         return look_at(
             network,
