@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sparseshot.experiments.report.drawing import STYLE, as_svg
+from sparseshot.experiments.report.figures import STYLE, as_svg
 
 Curve = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from tables import FRACTIONS, HERE, PLACES, comparisons, shares_of
 
-from sparseshot.experiments.report.drawing import COLOURS, STYLE, as_svg, draw_shares
+from sparseshot.experiments.report.figures import COLORS, STYLE, as_svg, draw_shares
 from sparseshot.experiments.results import POINTS
 
 METHODS = ("adaptive", "ece", "ce", "focal", "huber", "oracle")
@@ -20,7 +20,7 @@ def draw_task(task: str) -> bytes:
             comparison = comparisons()[place]
             for axis, (point, title) in zip(axes[:, column], POINTS.items(), strict=True):
                 for row in (row for name in METHODS if (row := comparison.row(name)) is not None):
-                    colour, curve = COLOURS[row.method.name], row.curves[point]
+                    colour, curve = COLORS[row.method.name], row.curves[point]
                     x, means = [100 * f for f in curve], [spread.mean for spread in curve.values()]
                     axis.plot(x, means, color=colour, marker="o", ms=3.5, lw=1.6, label=row.method.title)
                     x = [100 * f for f in row.paper]

@@ -6,7 +6,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sparseshot.experiments.report.drawing import STYLE, as_svg
+from sparseshot.experiments.report.figures import STYLE, as_svg
 
 
 def draw_panels(

@@ -14,7 +14,7 @@ from typing import Any
 
 from sparseshot.experiments import Results, open_experiment
 from sparseshot.experiments.report.comparisons import Comparison, compare
-from sparseshot.experiments.report.scores import paper_table_section
+from sparseshot.experiments.report.sections import paper_table_section
 from sparseshot.experiments.results import Result
 from sparseshot.pages import table
 

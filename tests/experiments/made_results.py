@@ -11,10 +11,10 @@ import numpy as np
 from PIL import Image
 
 from sparseshot.experiments.experiment import Experiment, Run
-from sparseshot.experiments.panels import FOLDER
-from sparseshot.experiments.results import plan_path, run_folder
+from sparseshot.experiments.results import PANELS, plan_path, run_folder
 from sparseshot.files import make_folder, write_json
 from sparseshot.training.logs import COLUMNS
+from sparseshot.work import State
 
 Scores = Callable[[Run], tuple[float, float]]
 
@@ -81,14 +81,14 @@ def write_results(
             continue
         make_folder(folder)
         if run.name in failed:
-            write_json(folder / "error.json", {"kind": "OutOfMemoryError", "message": "not enough <memory>"})
+            write_json(folder / "state.json", State(error="not enough <memory>"))
             continue
         (folder / "metrics.json").write_text(json.dumps(metrics_of(run, *scores(run))))
         _write_log(folder / "log.csv", run)
-        make_folder(folder / FOLDER)
+        make_folder(folder / PANELS)
         for image in ("training", "test"):
             for column in ("image", "marks", "truth", "half", "calibrated"):
-                Image.new("RGB", (32, 32), (200, 120, 180)).save(folder / FOLDER / f"{image}-{column}.png")
+                Image.new("RGB", (32, 32), (200, 120, 180)).save(folder / PANELS / f"{image}-{column}.png")
 
 
 def _write_log(path: Path, run: Run) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
+from tests.experiments.tiny_data import TINY_SETTINGS, own_images, tiny_tnbc
 from tests.training.blobs import tiny_config
 
 from sparseshot.errors import FormatError
@@ -20,11 +20,11 @@ from sparseshot.experiments import (
     run_experiment,
 )
 from sparseshot.experiments.clicks import click_budgets, take_first_round
-from sparseshot.experiments.report.evidence import may_be_shown
-from sparseshot.experiments.report.raw import raw_metrics
-from sparseshot.experiments.results import RunFile
+from sparseshot.experiments.report import raw_metrics
+from sparseshot.experiments.report.sections import may_be_shown
 from sparseshot.files import make_folder, write_json
 from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.work import WorkFolder
 
 POLICIES = """
 [losses.at-random]
@@ -77,15 +77,20 @@ def test_rounds_are_scored_shared_and_resumed(tmp_path: Path) -> None:
     assert told["tnbc-detect-reviewed-60-s0"]["rounds"][0]["clicks"] == 20
 
 
-@pytest.mark.parametrize(("images", "is_taken"), [("a.csv", True), ("b.csv", False)])
+@pytest.mark.parametrize(("images", "is_taken"), [("train.csv", True), ("test.csv", False)])
 def test_the_first_round_is_taken_from_the_same_data_alone(
     tmp_path: Path, images: str, is_taken: bool
 ) -> None:
-    own, other = (Subject("mine", own=OwnData("mine", file, "test.csv")) for file in ("a.csv", images))
+    own_images(tmp_path / "images")
+    folder = tmp_path / "images"
+    own, other = (
+        Subject("mine", own=OwnData("mine", str(folder / file), str(folder / "test.csv")))
+        for file in ("train.csv", images)
+    )
     run = Run(own, "detect", Method("random", "adaptive", policy="random"), 60, 0, "standard")
     before = replace(run, subject=other, method=replace(run.method, name="review", policy="review"))
-    make_folder(tmp_path / before.name / "rounds" / "0")
-    write_json(tmp_path / before.name / "run.json", RunFile(before, None))
+    with WorkFolder.claimed(tmp_path / before.name, before.recipe({})):
+        make_folder(tmp_path / before.name / "rounds" / "0")
     write_json(tmp_path / before.name / "rounds" / "0" / "round.json", {})
     settings = tiny_config("detect")
     Checkpoint(settings, {}, 1).save(tmp_path / before.name / "rounds" / "0" / "model.pt")

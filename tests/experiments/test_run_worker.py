@@ -9,10 +9,8 @@ from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_br
 from tests.training.blobs import blobs
 
 from sparseshot.experiments import Experiment, read_experiment, run_experiment
-from sparseshot.experiments.panels import read_panel
 from sparseshot.experiments.results import Result, run_folder
 from sparseshot.experiments.run_worker import exclusive_recalls, perform
-from sparseshot.files import make_folder
 from sparseshot.models.model_files import load_starter
 from sparseshot.training.annotated import AnnotatedSlide
 
@@ -27,11 +25,10 @@ def test_a_run_leaves_config_curves_metrics_and_panels(tmp_path: Path) -> None:
     root = tiny_tnbc(tmp_path / "data")
     run = experiment(tmp_path).runs[0]
     folder = run_folder(tmp_path, run.name)
-    make_folder(folder)
     perform(run, root, folder)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["run"]["method"]["name"] == "ece"
-    settings = json.loads((folder / "recipe.json").read_text())["settings"]
+    settings = json.loads((folder / "training" / "recipe.json").read_text())["settings"]
     assert metrics["config"] == {name: settings[name] for name in metrics["config"]}
     assert metrics["evaluation"]["images"] == 1
     assert metrics["evaluation"]["cells"] == 12
@@ -40,15 +37,15 @@ def test_a_run_leaves_config_curves_metrics_and_panels(tmp_path: Path) -> None:
     assert metrics["memory_bytes"]["process"] > 50e6
     assert metrics["versions"]["torch"]
     assert metrics["machine"]["threads"] >= 1
-    assert (folder / "log.csv").read_text().count("\n") == 5
+    assert (folder / "training" / "log.csv").read_text().count("\n") == 5
     result = Result.read(run, tmp_path)
     assert result.state == "done"
     assert result.score("half") == metrics["evaluation"]["half"]["pooled"]
     for image, column in (("training", "marks"), ("test", "truth"), ("test", "half")):
-        panel = read_panel(folder, image, column)
+        panel = result.panel(image, column)
         assert panel is not None
         assert panel.shape == (96, 96, 3), "as large as the image, which is smaller than a picture"
-    assert read_panel(folder, "test", "marks") is None, "of test images nothing is given"
+    assert result.panel("test", "marks") is None, "of test images nothing is given"
 
 
 def test_a_run_of_one_class_has_an_exclusive_recall(tmp_path: Path) -> None:
@@ -61,7 +58,6 @@ def test_a_run_of_one_class_has_an_exclusive_recall(tmp_path: Path) -> None:
         negative_classes=["tumour", "stromal"],
     ).runs[0]
     folder = run_folder(tmp_path, run.name)
-    make_folder(folder)
     perform(run, root, folder)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["evaluation"]["cells"] == 4, "a third of the twelve are lymphocytes"
@@ -84,7 +80,6 @@ def test_a_run_on_the_users_own_images(tmp_path: Path) -> None:
     run = own_experiment(tmp_path).runs[0]
     run.subject.check_data(None)
     folder = run_folder(tmp_path, run.name)
-    make_folder(folder)
     perform(run, None, folder)
     metrics = json.loads((folder / "metrics.json").read_text())
     assert run.name == "mine-segment-ece-0.5-s0"

@@ -18,9 +18,10 @@ from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_tn
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.experiments import Results, read_experiment, run_experiment
 from sparseshot.experiments.experiment import Method, Run, Subject
-from sparseshot.experiments.results import Result, RunFile, run_folder
+from sparseshot.experiments.results import Result, run_folder
 from sparseshot.experiments.running import choose, is_finished
 from sparseshot.files import locked, make_folder, write_json
+from sparseshot.work import WorkFolder
 from sparseshot.work.runner import worker_environment
 
 
@@ -108,10 +109,12 @@ def test_a_failed_run_is_recorded_and_the_others_continue(tmp_path: Path, loss: 
 def test_a_run_that_failed_and_then_succeeds_has_no_error_left(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, losses=["ce"])
     folder = run_folder(sweep.out, "tnbc-segment-ce-0.5-s0")
-    folder.mkdir(parents=True)
-    write_json(folder / "error.json", {"kind": "OSError", "message": "disk full"})
+    sweep.run()
+    (folder / "metrics.json").unlink()
+    WorkFolder.open(folder).save(error="disk full", finished=False)
+    assert Results.read(sweep.out).in_state("failed")
     assert failed(sweep.run()) == []
-    assert not (folder / "error.json").exists()
+    assert WorkFolder.open(folder).state.error is None
 
 
 def test_runs_side_by_side_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +136,7 @@ def test_a_folder_with_other_settings_is_left_alone(tmp_path: Path) -> None:
     sweep.run()
     sweep.path.write_text(sweep.path.read_text().replace("steps = 8", "steps = 9"))
     with pytest.raises(
-        OutputError, match=r"tnbc-segment-ece-0.5-s0: holds a run with steps 8 instead of 9; choose"
+        OutputError, match=r"tnbc-segment-ece-0.5-s0: holds a run with settings steps 8 instead of 9; choose"
     ):
         sweep.run()
 
@@ -151,16 +154,30 @@ def test_other_settings_of_a_run_with_clicks_are_noticed(tmp_path: Path) -> None
     method = Method("reviewed", "adaptive", policy="review")
     run = Run(Subject("synthetic"), "detect", method, 60, 0, "standard", {"steps": 50})
     folder = run_folder(tmp_path, run.name)
-    make_folder(folder / "rounds")
-    write_json(folder / "run.json", RunFile(run, None))
-    assert not is_finished(run, tmp_path, {})
+    with WorkFolder.claimed(folder, run.recipe({})):
+        pass
+    assert not is_finished(run, tmp_path)
     for change, text in (
         ({"settings": {"steps": 500}}, "steps 50 instead of 500"),
         ({"settings": {}}, "steps 50 instead of None"),
         ({"method": replace(method, policy="random")}, "policy 'review' instead of 'random'"),
     ):
         with pytest.raises(OutputError, match=text):
-            is_finished(replace(run, **change), tmp_path, {})
+            is_finished(replace(run, **change), tmp_path)
+
+
+def test_runs_of_an_earlier_version_are_finished_or_begun_again(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, losses=["ce", "ece"])
+    for run in read_experiment(sweep.path).runs:
+        folder = run_folder(sweep.out, run.name)
+        make_folder(folder)
+        write_json(folder / "recipe.json", {"request": {}, "settings": {}, "kind": "train"})
+        if run.method.name == "ce":
+            write_json(folder / "metrics.json", metrics_of(run, 0.5, 0.6))
+    assert [result.ran for result in sweep.run()] == [False, True]
+    sweep.path.write_text(sweep.path.read_text().replace("steps = 8", "steps = 9"))
+    with pytest.raises(OutputError, match="steps 8 instead of 9"):
+        sweep.run(only=["*-ce-*"])
 
 
 def test_titles_may_change(tmp_path: Path) -> None:
@@ -187,7 +204,7 @@ class TestChangedData:
     def test_of_a_file(self, sweep: Sweep, file: str) -> None:
         path = sweep.path.parent / "images" / file
         path.write_bytes((path.parent / f"1{path.suffix}").read_bytes())
-        with pytest.raises(OutputError, match=rf"another content of .*{file}"):
+        with pytest.raises(OutputError, match=rf"files .*{file} '"):
             sweep.run()
 
     def test_of_the_resolution(self, sweep: Sweep) -> None:
@@ -276,7 +293,8 @@ def test_an_interrupted_experiment_stops_its_workers_and_resumes(
     caller = subprocess.Popen([sys.executable, "-c", CALLER, repository, str(tmp_path)])
     try:
         until = time.monotonic() + 120
-        while not (sweep.starts(slow) and len(list(sweep.out.glob("runs/*/metrics.json"))) == 2):
+        folders = [run_folder(sweep.out, run.name) for run in read_experiment(sweep.path).runs]
+        while not (sweep.starts(slow) and sum(WorkFolder.open(each).is_finished for each in folders) == 2):
             assert time.monotonic() < until
             assert caller.poll() is None
             time.sleep(0.05)
@@ -289,7 +307,7 @@ def test_an_interrupted_experiment_stops_its_workers_and_resumes(
     while alive(worker):
         assert time.monotonic() < until, "the worker outlived its parent"
         time.sleep(0.05)
-    assert not (run_folder(sweep.out, slow) / "error.json").exists(), "an interrupted run did not fail"
+    assert WorkFolder.open(run_folder(sweep.out, slow)).state.error is None, "an interrupted run did not fail"
     (sweep.made / "hurry").touch()
     results = sweep.run()
     assert ran(results) == 1

@@ -14,7 +14,6 @@ from sparseshot.active.annotator import Annotation, Opportunity, first_marks, sp
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.experiments.experiment import SYNTHETIC, Run
-from sparseshot.experiments.results import RUN, RunFile
 from sparseshot.files import make_folder, read_as, replacing, write_json
 from sparseshot.images import Box, Grid, open_slide
 from sparseshot.models.checkpoint import Checkpoint
@@ -29,6 +28,7 @@ from sparseshot.training.loop import train
 from sparseshot.training.pseudo_labels import find_pseudo_labels, with_pseudo_labels
 from sparseshot.training.recipe import TrainRequest, resolve
 from sparseshot.work import Report, ignore
+from sparseshot.work.folder import read_recipe
 from sparseshot.work.run_files import MODEL, ROUNDS
 
 FIRST_CLICKS = 20
@@ -128,8 +128,8 @@ def take_first_round(run: Run, config: TrainSettings, folder: Path) -> None:
     for other in sorted(folder.parent.glob(f"{run.subject.name}-{run.task}-*-s{run.seed}/{ROUNDS}/0")):
         if not (other / _ROUND).is_file():
             continue
-        theirs = read_as(other.parents[1] / RUN, RunFile)
-        if (theirs.run.subject, theirs.files) != (run.subject, run.subject.fingerprint()):
+        theirs = read_recipe(other.parents[1]) or {}
+        if theirs.get("files") != run.subject.fingerprint():
             continue
         if Checkpoint.load(other / MODEL).config == config:
             temporary = own.with_name("0.part")

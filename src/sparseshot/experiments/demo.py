@@ -6,7 +6,7 @@
     OUT/slide.tif             the slide
     OUT/truth.parquet         all of its cells
     OUT/marks.geojson         the marked cells, for QuPath
-    OUT/runs/RUN/             the training of a loss, as in any experiment
+    OUT/runs/RUN/             the run of a loss, as in any experiment
     OUT/runs/RUN/candidates/  prediction at the lowest threshold, from which every other follows
     OUT/runs/RUN/found/       prediction at the calibrated threshold: QuPath file, density map, counts
     OUT/runs/RUN/cells.parquet  the same cells as one GeoParquet file
@@ -27,7 +27,7 @@ from sparseshot.cells import Cells, nested_subsets, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.errors import SparseshotError
 from sparseshot.experiments.experiment import SYNTHETIC, Experiment, Method, Run, Subject, loss_title
-from sparseshot.experiments.results import Result, run_folder
+from sparseshot.experiments.results import TRAINING, Result, run_folder
 from sparseshot.experiments.running import run_experiment
 from sparseshot.files import locked, read_as, write_json
 from sparseshot.images import open_slide
@@ -37,10 +37,8 @@ from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import Measuring, Model, predict_slide, read_prediction
 from sparseshot.terminal import Begin, no_progress
 from sparseshot.training import train_run
-from sparseshot.training.logs import numbers_of, read_log
-from sparseshot.work import Event, Report, WorkFolder, ignore
+from sparseshot.work import Report, WorkFolder, ignore
 from sparseshot.work.folder import RECIPE
-from sparseshot.work.run_files import LOG
 
 CURVE_THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
 """Thresholds of the F1 curve."""
@@ -179,7 +177,7 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) ->
         report = begin("page", 1, note="drawing")
         numbers = _numbers(folder, results, seconds=time.perf_counter() - start, resumed=resumed)
         write_json(folder.numbers, numbers)
-        write_page(make_page(folder, numbers), folder.page)
+        write_page(make_page(folder, numbers, results), folder.page)
         report(1)
     return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=False)
 
@@ -209,13 +207,12 @@ def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -
     start = time.perf_counter()
     demo = DemoFolder.open(root)
     request = run.request(root)
-    checkpoint = train_run(request.config, request.data, folder, report=report)
+    checkpoint = train_run(request.config, request.data, folder / TRAINING, report=report)
     trained = time.perf_counter()
-    reports: list[Event] = []
     with open_slide(demo.slide) as slide:
         everything = Model.load(checkpoint, threshold=LOWEST_SCORE)
         predict_slide(slide, everything, folder / "candidates", measuring=Measuring("none"))
-        predict_slide(slide, Model.load(checkpoint), folder / "found", report=reports.append)
+        predict_slide(slide, Model.load(checkpoint), folder / "found")
     write_cells(read_prediction(folder / "found"), folder / "cells.parquet")
     assert checkpoint.threshold is not None, "there are always marks to hold out"
     truth = read_cells(demo.truth)
@@ -231,12 +228,6 @@ def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -
         "f1": _f1_curve(folder, truth).tolist(),
         "exclusive_recall": {},
         "training": {"images": 1, "marks": int(marked.sum())},
-        "speed": _training_speed(folder, checkpoint.config.batch)
-        | {
-            "predicted_mm2_per_second": reports[-1].values["mm2"] / reports[-1].values["seconds"]
-            if reports
-            else None
-        },
         "seconds": {"training": trained - start, "all": time.perf_counter() - start},
     }
 
@@ -275,19 +266,6 @@ def _f1_curve(folder: Path, truth: Cells) -> NDArray[np.float64]:
     return f1_score(*hits.counts_at(CURVE_THRESHOLDS).T)
 
 
-def _training_speed(folder: Path, batch: int) -> dict[str, float | None]:
-    """Return the speed of training, and the excluded share at its end; None if the loss excludes nothing."""
-    log = read_log(folder / LOG)
-    steps = np.diff([0, *(int(line["step"]) for line in log)])
-    seconds = float(np.sum(batch * steps / numbers_of(log, "crops_per_second")))
-    shares = numbers_of(log, "excluded")
-    return {
-        "excluded": shares[-1] if shares else None,
-        "training_seconds": seconds,
-        "crops_per_second": batch * int(steps.sum()) / seconds,
-    }
-
-
 def _numbers(folder: DemoFolder, results: list[Result], *, seconds: float, resumed: bool) -> dict[str, Any]:
     """Return the content of ``numbers.json``."""
     losses: dict[str, Any] = {}
@@ -299,9 +277,8 @@ def _numbers(folder: DemoFolder, results: list[Result], *, seconds: float, resum
             if scores is not None
         }
         title = result.run.method.title.capitalize()
-        losses[result.run.method.name] = {"title": title, **points, **result.metrics["speed"]}
-    plan, last = folder.plan, results[-1].metrics
-    assert last is not None
+        losses[result.run.method.name] = {"title": title, **points}
+    plan = folder.plan
     return {
         "quick": plan.steps < FULL.steps,
         "slide_px": [plan.width_px, plan.height_px],
@@ -311,6 +288,4 @@ def _numbers(folder: DemoFolder, results: list[Result], *, seconds: float, resum
         "losses": losses,
         "seconds": seconds,
         "resumed": resumed,
-        "machine": last["machine"],
-        "versions": last["versions"],
     }

@@ -1,6 +1,6 @@
 """The page of the demo: numbers, pictures and next steps, as one HTML file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,16 @@ from PIL import Image, ImageDraw
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.experiments.demo import CURVE_THRESHOLDS, DemoFolder, matched
-from sparseshot.experiments.report.drawing import COLORS, STYLE, as_svg
-from sparseshot.experiments.results import METRICS
-from sparseshot.files import read_as
+from sparseshot.experiments.report.figures import COLORS, STYLE, as_svg, draw_exclusion
+from sparseshot.experiments.report.sections import cost_parts
+from sparseshot.experiments.results import Result
 from sparseshot.images import Box, Slide, open_slide
 from sparseshot.pages import Part, Parts, Picture, code, escape, table
 from sparseshot.prediction.density import Density
 from sparseshot.prediction.slide_page import Overview, close_boxes
 from sparseshot.prediction.slide_pictures import Shape, draw_cells, inside, jpeg
 from sparseshot.terminal import duration
-from sparseshot.training.logs import numbers_of, read_log
-from sparseshot.work.run_files import LOG
+from sparseshot.training.logs import numbers_of
 
 _COLORS = {"found": (0, 168, 102), "missed": (245, 163, 0), "false": (18, 56, 255)}
 _SHAPES: tuple[Shape, ...] = ("ring", "dot", "cross")
@@ -58,15 +57,15 @@ In your own PyTorch code:
     loss = criterion(logits, target, progress=step / steps)   # 0 in the target: not marked"""
 
 
-def make_page(folder: DemoFolder, numbers: Mapping[str, Any]) -> Parts:
-    """Return the page; ``numbers`` is the content of ``numbers.json``."""
+def make_page(folder: DemoFolder, numbers: Mapping[str, Any], results: Sequence[Result]) -> Parts:
+    """Return the page; ``numbers`` is the content of ``numbers.json``, with a result for each loss."""
     return [
         _INTRODUCTION.format(**numbers, share=numbers["marks"] / numbers["cells"]),
         *([_QUICK] if numbers["quick"] else []),
         _scores(numbers),
         *_slide_section(folder, numbers),
-        *_chart_section(folder, numbers),
-        *_speed_section(numbers),
+        *_chart_section(numbers, results),
+        *_speed_section(numbers, results),
         "## Files",
         _files(folder),
         _NEXT.format(loss=folder.plan.losses[-1]),
@@ -171,23 +170,28 @@ def _closely(slide: Slide, box: Box, cells: Cells) -> bytes:
     return draw_cells(slide, box, cells[inside(cells.xy, box)], side_px=_CLOSE_PX, shapes=_SHAPES)
 
 
-def _chart_section(folder: DemoFolder, numbers: Mapping[str, Any]) -> Parts:
-    charts = {"F1 over the threshold. Squares: 0.5; circles: calibrated": _draw_f1(folder, numbers)}
-    if any(each["excluded"] is not None for each in numbers["losses"].values()):
-        charts["Share of the unmarked locations that the loss excluded"] = _draw_excluded(folder)
-    return ["## Thresholds and exclusion", _side_by_side("chart", charts, kind="svg")]
+def _chart_section(numbers: Mapping[str, Any], results: Sequence[Result]) -> Parts:
+    caption = "F1 over the threshold. Squares: 0.5; circles: calibrated"
+    parts: Parts = ["## Thresholds and exclusion", Picture("f1.svg", caption, _draw_f1(numbers, results))]
+    for result in results:
+        if any(numbers_of(result.log, "excluded")):
+            caption = f"{escape(result.run.method.title).capitalize()}: excluded during training"
+            drawn = draw_exclusion({result.run.fraction: result.log})
+            parts.append(Picture(f"{result.run.method.name}-exclusion.svg", caption, drawn))
+    return parts
 
 
-def _draw_f1(folder: DemoFolder, numbers: Mapping[str, Any]) -> bytes:
+def _draw_f1(numbers: Mapping[str, Any], results: Sequence[Result]) -> bytes:
     """Draw F1 over the threshold, with the two operating points; SVG."""
     with rc_context(STYLE):
         canvas = Figure(figsize=_CHART_INCHES, layout="constrained")
         axis = canvas.subplots()
         axis.axvline(0.5, color="#9aa3ad", lw=1, ls=":")
-        for loss, own in numbers["losses"].items():
-            color = COLORS.get(loss, _OTHER_COLOR)
-            f1 = read_as(folder.run(loss) / METRICS, dict[str, Any])["f1"]
-            axis.plot(CURVE_THRESHOLDS, f1, color=color, lw=2, label=own["title"])
+        for result in results:
+            assert result.metrics is not None
+            color = COLORS.get(result.run.method.name, _OTHER_COLOR)
+            own = numbers["losses"][result.run.method.name]
+            axis.plot(CURVE_THRESHOLDS, result.metrics["f1"], color=color, lw=2, label=own["title"])
             for point, marker in zip(_POINTS, "so", strict=True):
                 x, y = own[point]["threshold"], own[point]["f1"]
                 line = axis.plot(x, y, marker, color=color, markeredgecolor="white", markersize=9, zorder=3)
@@ -200,37 +204,14 @@ def _draw_f1(folder: DemoFolder, numbers: Mapping[str, Any]) -> bytes:
         return as_svg(canvas)
 
 
-def _draw_excluded(folder: DemoFolder) -> bytes:
-    """Draw the excluded share of the unannotated locations over the training steps; SVG."""
-    with rc_context(STYLE):
-        canvas = Figure(figsize=_CHART_INCHES, layout="constrained")
-        axis = canvas.subplots()
-        for loss in folder.plan.losses:
-            lines = [line for line in read_log(folder.run(loss) / LOG) if line.get("excluded")]
-            share = [100 * value for value in numbers_of(lines, "excluded")]
-            axis.plot(numbers_of(lines, "step"), share, color=COLORS.get(loss, _OTHER_COLOR), lw=2)
-        axis.set_xlabel("training step")
-        axis.set_ylabel("excluded, %")
-        axis.set_ylim(bottom=0)
-        return as_svg(canvas)
-
-
-def _speed_section(numbers: Mapping[str, Any]) -> list[str]:
-    rows = []
-    for each in numbers["losses"].values():
-        speed = each["predicted_mm2_per_second"]
-        training = [duration(each["training_seconds"]), f"{each['crops_per_second']:.0f}"]
-        rows.append([each["title"], *training, "–" if speed is None else f"{speed:.2f}"])
-    machine = numbers["machine"]
+def _speed_section(numbers: Mapping[str, Any], results: Sequence[Result]) -> Parts:
     began = "the rest, after an interruption," if numbers["resumed"] else "everything"
-    versions = ", ".join(f"{name} {version}" for name, version in numbers["versions"].items())
     return [
         "## Speed",
-        table(["", "training", "crops/s", "prediction, mm²/s"], rows),
-        f"From the first pixel to this page, {began} took {duration(numbers['seconds'])} on "
-        f"{machine['cores']} cores ({escape(machine['gpu'] or machine['processor'])}). The losses were "
+        *cost_parts(results),
+        f"From the first pixel to this page, {began} took {duration(numbers['seconds'])}; the losses were "
         f"trained at the same time. Slide: {numbers['slide_px'][0]:,} × {numbers['slide_px'][1]:,} pixels at "
-        f"{numbers['mpp']:g} µm. Versions: {escape(versions)}.",
+        f"{numbers['mpp']:g} µm.",
     ]
 
 
@@ -248,5 +229,5 @@ def _files(folder: DemoFolder) -> str:
     return "\n".join(f"- [{code(name)}]({name}): {text}" for name, text in names.items())
 
 
-def _side_by_side(name: str, pictures: Mapping[str, bytes], *, kind: str = "jpg") -> Part:
-    return tuple(Picture(f"{name}-{k}.{kind}", *each) for k, each in enumerate(pictures.items()))
+def _side_by_side(name: str, pictures: Mapping[str, bytes]) -> Part:
+    return tuple(Picture(f"{name}-{k}.jpg", *each) for k, each in enumerate(pictures.items()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from sparseshot.datasets import dataset_info, load_dataset
 from sparseshot.datasets.layout import find_layout
@@ -264,6 +264,44 @@ class Run:
         """Return what its training is asked to do, on data sets in a folder."""
         data = self.subject.source(root, fraction=self.fraction, seed=self.seed)
         return TrainRequest(self.config(), data, self.method.weak)
+
+    def recipe(self, files: Mapping[str, str]) -> "RunRecipe":
+        """Return what decides its numbers; ``files`` are hashes of the user's own, also of missing ones."""
+        own, method = self.subject.own, self.method
+        return RunRecipe(
+            settings={name: value for name, value in vars(self.config()).items() if value is not None},
+            policy=method.policy,
+            rounds=method.rounds,
+            tau=method.tau if method.rounds > 1 else None,
+            mpp=None if own is None else own.mpp,
+            exhaustive_class=None if own is None else own.exhaustive_class,
+            files={**files, **self.subject.fingerprint()},
+        )
+
+
+@dataclass(frozen=True)
+class RunRecipe:
+    """What decides the numbers of a run; titles and the place of published data do not.
+
+    Attributes:
+        settings: of its training.
+        policy: how clicks are spent.
+        rounds: of weak supervision.
+        tau: of weak supervision.
+        mpp: of the user's own images.
+        exhaustive_class: of the user's own images.
+        files: hashes of the user's own images and marks, by path.
+        kind: of work.
+    """
+
+    settings: Mapping[str, Any]
+    policy: str
+    rounds: int
+    tau: float | None
+    mpp: float | None
+    exhaustive_class: str | None
+    files: Mapping[str, str]
+    kind: Literal["run"] = "run"
 
 
 @dataclass(frozen=True)

@@ -3,41 +3,39 @@
 ::
 
     OUT/plans/NAME.json        an experiment with all its runs
-    OUT/runs/RUN/run.json      the run, the folder of its data, and hashes of the user's own files
-    OUT/runs/RUN/recipe.json   of the training, which also writes log.csv and model.pt
-    OUT/runs/RUN/metrics.json  written last: the run is finished
-    OUT/runs/RUN/error.json    why it failed
-    OUT/runs/RUN/output.txt    output of its process
-    OUT/runs/RUN/panels/       small pictures
+    OUT/runs/RUN/              work folder of a run
+    OUT/runs/RUN/training/     work folder of its training; before version 0.3, OUT/runs/RUN itself
+    OUT/runs/RUN/rounds/       trainings of a simulated annotator instead
+    OUT/runs/RUN/metrics.json  its result
+    OUT/runs/RUN/panels/       small pictures of marks, ground truth and errors
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.files import read_as
 from sparseshot.models.tasks import TASKS
 from sparseshot.training.logs import numbers_of, read_log
+from sparseshot.work import WorkFolder
+from sparseshot.work.folder import STATE
 from sparseshot.work.run_files import LOG
 
-RUN, METRICS, ERROR = "run.json", "metrics.json", "error.json"
-OUTPUT = "output.txt"
+METRICS, TRAINING, PANELS = "metrics.json", "training", "panels"
+IMAGES = ("training", "test")
+COLUMNS = ("image", "marks", "truth", "half", "calibrated")
+"""Panels: the image, the marks, the ground truth, and the errors at threshold 0.5 and the calibrated one."""
 
 Point = Literal["half", "calibrated"]
 POINTS: Mapping[Point, str] = {"half": "threshold 0.5", "calibrated": "calibrated threshold"}
 """Operating points: the paper's, and the one chosen from held-out marks."""
-
-
-@dataclass(frozen=True)
-class RunFile:
-    """Content of ``run.json``: the run, the folder of its data, and hashes of the user's own files."""
-
-    run: Run
-    root: str | None
-    files: Mapping[str, str] = field(default_factory=dict)  # an earlier version recorded none
 
 
 @dataclass(frozen=True)
@@ -63,15 +61,13 @@ class Result:
         """Read the folder of a run."""
         folder = run_folder(out, run.name)
         try:
-            if (folder / METRICS).is_file():
+            work = WorkFolder.open(folder)
+            if (folder / METRICS).is_file() and (work.is_finished or not (folder / STATE).is_file()):
                 metrics = read_as(folder / METRICS, dict[str, Any])
                 return cls(run, folder, metrics=_checked(metrics, folder / METRICS))
-            if (folder / ERROR).is_file():
-                error = read_as(folder / ERROR, dict[str, Any])
-                return cls(run, folder, failure=str(error.get("message")))
         except FormatError as error:  # a damaged file is the failure of its run alone
             return cls(run, folder, failure=f"FormatError: {error}")
-        return cls(run, folder)
+        return cls(run, folder, failure=work.state.error)
 
     @property
     def state(self) -> Literal["done", "failed", "missing"]:
@@ -115,7 +111,15 @@ class Result:
     @property
     def log(self) -> list[dict[str, str]]:
         """Lines of the log of its training."""
-        return read_log(self.folder / LOG)
+        return read_log(training_folder(self.folder) / LOG)
+
+    def panel(self, image: str, column: str) -> NDArray[np.uint8] | None:
+        """Return one of its pictures, see :data:`IMAGES` and :data:`COLUMNS`; None if there is none."""
+        path = panel_path(self.folder, image, column)
+        if not path.is_file():
+            return None
+        with Image.open(path) as picture:
+            return np.asarray(picture.convert("RGB"))
 
     def marked_share(self) -> dict[str, float] | None:
         """Return the estimated share of marked cells at the end of the run; None if its loss makes none.
@@ -190,6 +194,16 @@ class Results:
 def run_folder(out: Path, name: str) -> Path:
     """Return the folder of a run."""
     return out / "runs" / name
+
+
+def training_folder(folder: Path) -> Path:
+    """Return the folder of the training in that of a run."""
+    return folder if (folder / LOG).is_file() else folder / TRAINING
+
+
+def panel_path(folder: Path, image: str, column: str) -> Path:
+    """Return the file of a panel in the folder of a run."""
+    return folder / PANELS / f"{image}-{column}.png"
 
 
 def plan_path(out: Path, name: str) -> Path:

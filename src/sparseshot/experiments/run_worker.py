@@ -6,45 +6,52 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
+from pydantic import TypeAdapter
 
 from sparseshot.errors import SparseshotWarning
 from sparseshot.experiments.clicks import spend_clicks
 from sparseshot.experiments.demo import find_on_slide
 from sparseshot.experiments.experiment import SYNTHETIC, Run
-from sparseshot.experiments.panels import write_panels
-from sparseshot.experiments.results import METRICS, RUN, RunFile
-from sparseshot.files import read_as, write_json
+from sparseshot.experiments.results import COLUMNS, IMAGES, METRICS, PANELS, TRAINING, panel_path
+from sparseshot.experiments.running import recipe_in
+from sparseshot.files import make_folder, replacing, write_json
+from sparseshot.images import Grid
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.models.checkpoint import Checkpoint, versions
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.evaluation import evaluate
+from sparseshot.training.pictures import picture_row
 from sparseshot.training.runs import train_run
-from sparseshot.work import Report, ignore
+from sparseshot.work import Report, WorkFolder, ignore
 from sparseshot.work.run_files import LAST, ROUNDS
 
 
-def perform_folder(folder: str, *, report: Report = ignore) -> None:
-    """Perform the run described in a folder."""
-    file = read_as(Path(folder) / RUN, RunFile)
-    perform(file.run, None if file.root is None else Path(file.root), Path(folder), report)
+def perform_job(run: Mapping[str, Any], root: str | None, folder: str, *, report: Report = ignore) -> None:
+    """Perform a run that is given as JSON values."""
+    place = None if root is None else Path(root)
+    perform(TypeAdapter(Run).validate_python(run), place, Path(folder), report)
 
 
 def perform(run: Run, root: Path | None, folder: Path, report: Report = ignore) -> None:
-    """Perform a run, or finish an interrupted one; its metrics are written last."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SparseshotWarning)
-        metrics = _metrics(run, root, folder, report)
-    for warning in caught:
-        warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
-    texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
-    circumstances = {"memory_bytes": peak_memory_bytes(), "machine": machine(), "versions": versions()}
-    write_json(folder / METRICS, {"run": run, **metrics, **circumstances, "warnings": list(texts)})
+    """Perform a run, or finish an interrupted one."""
+    with WorkFolder.claimed(folder, recipe_in(run, folder)) as work:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SparseshotWarning)
+            metrics = _metrics(run, root, folder, report)
+        for warning in caught:
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+        texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
+        circumstances = {"memory_bytes": peak_memory_bytes(), "machine": machine(), "versions": versions()}
+        write_json(folder / METRICS, {"run": run, **metrics, **circumstances, "warnings": list(texts)})
+        work.finish(METRICS)
 
 
 def _metrics(run: Run, root: Path | None, folder: Path, report: Report) -> dict[str, Any]:
@@ -57,9 +64,9 @@ def _metrics(run: Run, root: Path | None, folder: Path, report: Report) -> dict[
 
 def _with_marks(run: Run, root: Path | None, folder: Path, report: Report) -> dict[str, Any]:
     start = time.perf_counter()
-    resumed = (folder / LAST).exists()
+    resumed = (folder / TRAINING / LAST).exists()
     request = run.request(root)
-    checkpoint = train_run(request.config, request.data, folder, weak=request.weak, report=report)
+    checkpoint = train_run(request.config, request.data, folder / TRAINING, weak=request.weak, report=report)
     trained = time.perf_counter()
     test = run.subject.test_images(root)
     evaluation = evaluate(checkpoint, test)
@@ -96,6 +103,25 @@ def _with_clicks(run: Run, root: Path | None, folder: Path, report: Report) -> d
         "seconds": {"training": seconds, "all": time.perf_counter() - start},
         "resumed": resumed,
     }
+
+
+def write_panels(
+    folder: Path, checkpoint: Checkpoint, *, given: AnnotatedSlide, unseen: AnnotatedSlide
+) -> None:
+    """Write the panels of a training image and of a test image, one small file each."""
+    make_folder(folder / PANELS)
+    shown = (replace(given, truth=given.cells), unseen)
+    for name, image in zip(IMAGES, shown, strict=True):
+        grid = Grid.over(image.slide, checkpoint.mpp)
+        inside = np.s_[: grid.height, : grid.width]  # panels of smaller images are padded
+        panels = picture_row(checkpoint, image, threshold=0.5)
+        panels["half"] = panels.pop("errors")
+        if checkpoint.threshold is not None:
+            at = picture_row(checkpoint, image, threshold=checkpoint.threshold)
+            panels["calibrated"] = at["errors"]
+        for column in (column for column in COLUMNS if column in panels):
+            with replacing(panel_path(folder, name, column)) as temporary:
+                Image.fromarray(panels[column][inside]).save(temporary, "PNG")
 
 
 def exclusive_recalls(

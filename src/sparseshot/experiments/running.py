@@ -2,32 +2,24 @@
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from sparseshot.errors import InputError, OutputError
-from sparseshot.experiments.experiment import Experiment, Run
-from sparseshot.experiments.results import (
-    ERROR,
-    METRICS,
-    OUTPUT,
-    RUN,
-    Result,
-    RunFile,
-    plan_path,
-    run_folder,
-)
-from sparseshot.files import locked, make_folder, read_as, write_json
+from sparseshot.experiments.experiment import Experiment, Run, RunRecipe
+from sparseshot.experiments.results import Result, plan_path, run_folder
+from sparseshot.files import locked, make_folder, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
-from sparseshot.training.recipe import read_run
-from sparseshot.work.folder import difference
-from sparseshot.work.run_files import ROUNDS
+from sparseshot.work import WorkFolder
+from sparseshot.work.folder import OUTPUT, as_json, difference, read_recipe
 from sparseshot.work.runner import Job, Processes, Runner, Update, default_slots
 
 Say = Callable[[str], None]
-PERFORM = "sparseshot.experiments.run_worker:perform_folder"
+PERFORM = "sparseshot.experiments.run_worker:perform_job"
 """Function of the jobs."""
 
 
@@ -62,8 +54,7 @@ def run_experiment(
     runs = choose(experiment.runs, only)
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs is {jobs}; give at least 1, or leave it out")
-    files = {run.subject: run.subject.fingerprint() for run in runs}
-    missing = [run for run in runs if not is_finished(run, out, files[run.subject], root and root.resolve())]
+    missing = [run for run in runs if not is_finished(run, out)]
     for subject in dict.fromkeys(run.subject for run in missing):
         subject.check_data(root)
     plan = plan_path(out, experiment.name)
@@ -81,10 +72,15 @@ def _jobs(runs: Sequence[Run], out: Path, root: Path | None, function: str) -> I
     """Yield the jobs; the folder of a run is prepared when its job starts."""
     for run in runs:
         folder = run_folder(out, run.name)
-        make_folder(folder)
-        (folder / ERROR).unlink(missing_ok=True)
-        write_json(folder / RUN, RunFile(run, None if root is None else str(root), run.subject.fingerprint()))
-        yield Job(run.name, function, {"folder": str(folder)}, output=folder / OUTPUT)
+        with WorkFolder.claimed(folder, recipe_in(run, folder), may_replace=_is_of_earlier_version) as work:
+            work.save(error=None)
+        arguments = {"run": asdict(run), "root": root and str(root), "folder": str(folder)}
+        yield Job(run.name, function, arguments, output=folder / OUTPUT)
+
+
+def _is_of_earlier_version(recipe: Mapping[str, Any]) -> bool:
+    """Return whether a recipe is of a training: version 0.2 trained in the folder of the run."""
+    return bool(recipe.get("kind", "train") == "train")
 
 
 def _run_all(
@@ -100,8 +96,9 @@ def _run_all(
                 steps.pop(name, None)
                 done += 1
                 folder = run_folder(out, name)
-                if update.error is not None and not (folder / METRICS).is_file():
-                    write_json(folder / ERROR, {"message": update.error})
+                work = WorkFolder.open(folder)
+                if update.error is not None and not work.is_finished:
+                    work.save(error=update.error)
                 say(
                     f"[{done}/{len(runs)}] {name}: {Result.read(runs[name], out)}, {duration(update.seconds)}"
                 )
@@ -118,42 +115,21 @@ def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:
     return [run for run in runs if not patterns or any(fnmatchcase(run.name, p) for p in patterns)]
 
 
-def is_finished(run: Run, out: Path, files: Mapping[str, str], root: Path | None = None) -> bool:
-    """Return whether a run is finished; one of the same name with other settings or data is an error.
-
-    Args:
-        run: the run.
-        out: folder of plans and runs.
-        files: hashes of the user's files, see :meth:`Subject.fingerprint`.
-        root: folder of the data sets.
-    """
-    folder = run_folder(out, run.name)
-    recipe = read_run(folder)
-    changes = ""
-    if recipe is not None:
-        request, there = run.request(root), recipe.request.data
-        data = replace(request.data, root=there.root, pairs=there.pairs)  # data may have moved
-        changes = recipe.difference(replace(request, data=data), files)
-    begun = any((folder / name).exists() for name in (METRICS, ROUNDS))
-    if not changes and begun and (folder / RUN).is_file():
-        before = read_as(folder / RUN, RunFile)
-        changed = [file for file, digest in files.items() if before.files.get(file, digest) != digest]
-        changes = difference(_essence(before.run), _essence(run))
-        changes = changes or ", ".join(f"another content of {file}" for file in changed)
-    if changes:
+def is_finished(run: Run, out: Path) -> bool:
+    """Return whether a run is finished; one of the same name with other settings or data is an error."""
+    folder, result = run_folder(out, run.name), Result.read(run, out)
+    there, wanted = read_recipe(folder) or {}, as_json(recipe_in(run, folder))
+    if _is_of_earlier_version(there):
+        if result.metrics is None:
+            return False
+        before = TypeAdapter(Run).validate_python(result.metrics["run"])
+        there = as_json(before.recipe({})) | {"files": wanted["files"]}
+    if changes := difference(there, wanted):
         raise OutputError(folder, f"holds a run with {changes}; choose another --out, or delete the folder")
-    return Result.read(run, out).state == "done"
+    return result.state == "done"
 
 
-def _essence(run: Run) -> dict[str, Any]:
-    """Return what decides a run, without titles."""
-    own, method = run.subject.own, run.method
-    tau = {"tau": method.tau} if method.rounds > 1 else {}
-    data = {} if own is None else {"mpp": own.mpp, "exhaustive_class": own.exhaustive_class}
-    return {
-        **vars(run.config()),
-        "policy": method.policy,
-        "rounds": method.rounds,
-        **tau,
-        **data,
-    }
+def recipe_in(run: Run, folder: Path) -> RunRecipe:
+    """Return the recipe of a run; of the user's files that are gone it has the hashes found in the folder."""
+    there = read_recipe(folder) or {}
+    return run.recipe(there.get("files", {}))

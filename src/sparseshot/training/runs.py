@@ -164,7 +164,9 @@ def perform(
     if settings.by_kind:
         training = [for_finding(item, settings) for item in training]
         validation = [for_finding(item, settings) for item in validation]
-    with _claimed(recipe, folder, fabric) as work:
+    gpus = [fabric.device] if fabric.device.type == "cuda" else []
+    # Training seeds torch's generators, whose state belongs to the caller.
+    with torch.random.fork_rng(devices=gpus), _claimed(recipe, folder, fabric) as work:
         if work is not None and not work.state.own.get("prepared"):
             _keep_for_resume(recipe, training, folder, report)
             work.save(own={"prepared": True})

@@ -2,9 +2,9 @@
 
 A :class:`Job` names a function and its arguments, which are JSON values, so that any process can call it::
 
-    def perform_folder(folder: str, *, report: Report) -> object: ...
+    def perform_job(folder: str, *, report: Report) -> object: ...
 
-    jobs = [Job("a", "sparseshot.experiments.run_worker:perform_folder", {"folder": "runs/a"})]
+    jobs = [Job("a", "package.module:perform_job", {"folder": "runs/a"})]
     for update in Processes(4).run(jobs):
         ...  # update.event while it works; update.is_end, update.error and update.value at its end
 

@@ -62,7 +62,9 @@ def _show(done: "Demo") -> None:
         "GeoParquet": best / "cells.parquet",
     }
     print_table((), list(files.items()))
-    slide, model, found = (shlex.quote(str(path)) for path in (folder.slide, best, best / "found"))
+    slide, model, found = (
+        shlex.quote(str(path)) for path in (folder.slide, best / "training", best / "found")
+    )
     echo()
     echo("Open the page in a browser, and drag the marks and the QuPath file onto the slide in QuPath. Then:")
     echo()

@@ -113,13 +113,6 @@ def report(
     metrics_json: Annotated[
         Path | None, Option(help="Write the metrics of all runs to one JSON file.")
     ] = None,
-    about: Annotated[
-        str | None, Option(help="Short name of the method that the report is about; default: ece.")
-    ] = None,
-    against: Annotated[
-        list[str] | None,
-        Option(help="Method to compare it with first; repeatable. Default: adaptive and ce."),
-    ] = None,
     with_restricted_images: Annotated[
         bool,
         Option(
@@ -141,7 +134,7 @@ def report(
     from sparseshot.experiments.report import make_report, write_raw_metrics, write_report
 
     results = Results.read(folder)
-    parts = make_report(results, about=about, against=against or (), restricted_images=with_restricted_images)
+    parts = make_report(results, restricted_images=with_restricted_images)
     written = write_report(parts, page, figures=figures)
     if metrics_json is not None:
         write_raw_metrics(results, metrics_json)

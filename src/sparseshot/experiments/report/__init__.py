@@ -1,49 +1,46 @@
 """The report on an output folder: one HTML page, one Markdown file, the figures, the raw metrics."""
 
+import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from sparseshot.experiments.report.comparisons import choose_focus, compare
-from sparseshot.experiments.report.evidence import exclusion_section, marked_share_section, panel_section
-from sparseshot.experiments.report.provenance import provenance_section
-from sparseshot.experiments.report.ranking import ranking_section
-from sparseshot.experiments.report.raw import raw_metrics, write_raw_metrics
-from sparseshot.experiments.report.scores import comparison_section, paper_table_section, summary_section
-from sparseshot.experiments.results import Results
+from sparseshot.experiments.report.comparisons import compare
+from sparseshot.experiments.report.sections import (
+    comparison_section,
+    exclusion_section,
+    marked_share_section,
+    panel_section,
+    paper_table_section,
+    provenance_section,
+    summary_section,
+)
+from sparseshot.experiments.results import Result, Results
 from sparseshot.files import make_folder, replacing
 from sparseshot.pages import Part, Parts, pictures_of, to_markdown, write_page
 
 __all__ = ["make_report", "raw_metrics", "write_raw_metrics", "write_report"]
 
 
-def make_report(
-    results: Results,
-    *,
-    about: str | None = None,
-    against: Sequence[str] = (),
-    restricted_images: bool = False,
-) -> Parts:
+def make_report(results: Results, *, restricted_images: bool = False) -> Parts:
     """Return the report as Markdown and pictures; the same runs make the same report.
 
     Args:
         results: the runs.
-        about: short name of the method the report is about; None for exclusive cross-entropy, if it ran.
-        against: methods it is compared with first; empty for adaptive and cross-entropy, if they ran.
         restricted_images: also show images whose licence restricts redistribution.
     """
     comparisons = compare(results)
-    focus = choose_focus(comparisons, about, against)
-    parts = summary_section(results, comparisons, focus)
+    parts = summary_section(results, comparisons)
     for comparison in comparisons:
         parts += comparison_section(comparison)
     for experiment in results.experiments:
         if experiment.paper_table is not None:
             parts += paper_table_section(experiment, results)
-    parts += ranking_section(comparisons, focus)
     parts += exclusion_section(comparisons)
     parts += marked_share_section(comparisons)
-    parts += panel_section(comparisons, focus, restricted=restricted_images)
+    parts += panel_section(comparisons, restricted=restricted_images)
     return parts + provenance_section(results)
 
 
@@ -63,3 +60,73 @@ def write_report(parts: Sequence[Part], page: Path, *, figures: Path | None = No
         with replacing(path) as temporary:
             temporary.write_bytes(content)
     return [page, *contents]
+
+
+def raw_metrics(results: Results) -> dict[str, Any]:
+    """Return the numbers of every planned run, rounded to four digits."""
+    done = [result.metrics for result in results.results.values() if result.metrics is not None]
+    return {
+        "experiments": {experiment.name: experiment.title for experiment in results.experiments},
+        "machines": _distinct(metrics["machine"] for metrics in done),
+        "versions": _distinct(metrics["versions"] for metrics in done),
+        "runs": [_run(result) for result in results.results.values()],
+    }
+
+
+def write_raw_metrics(results: Results, path: Path) -> None:
+    """Write :func:`raw_metrics`, a run per line."""
+    values = raw_metrics(results)
+    lines = ",\n  ".join(json.dumps(run, ensure_ascii=False, allow_nan=False) for run in values.pop("runs"))
+    head = json.dumps(values, indent=1, ensure_ascii=False)[:-2]
+    make_folder(path.parent)
+    with replacing(path) as temporary:
+        temporary.write_text(f'{head},\n "runs": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
+
+
+def _run(result: Result) -> dict[str, Any]:
+    """Return the numbers of a run; missing ones are left out."""
+    run, metrics = result.run, result.metrics
+    entry: dict[str, Any] = {
+        "name": run.name,
+        "dataset": run.subject.dataset,
+        "task": run.task,
+        "method": run.method.name,
+        "fraction": run.fraction,
+        "seed": run.seed,
+        "profile": run.profile,
+        "state": result.state,
+        "marking": None if run.subject.marking == "random" else run.subject.marking,
+        "classes": list(run.subject.classes),
+        "error": result.failure,
+    }
+    if metrics is not None:
+        entry |= {point: metrics["evaluation"][point] for point in ("half", "calibrated", "best")}
+        entry |= {
+            "exclusive_recall": metrics["exclusive_recall"],
+            "marked_share": result.marked_share(),
+            "marks": metrics["training"]["marks"],
+            "rounds": [_round(each) for each in metrics.get("rounds", [])],
+            "seconds": round(result.seconds, 1),
+            "memory_mb": None if result.memory_bytes is None else round(result.memory_bytes / 1e6),
+        }
+    return {name: _rounded(value) for name, value in entry.items() if value not in (None, [], {})}
+
+
+def _round(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a round of clicks."""
+    scores = {point: record[point]["pooled"] for point in ("half", "calibrated", "best") if record[point]}
+    return {name: record[name] for name in ("clicks", "marks", "regions", "steps")} | scores
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    if isinstance(value, float):  # JSON has no NaN, the precision where nothing was found
+        return None if math.isnan(value) else round(value, 4)
+    return value
+
+
+def _distinct(values: Any) -> list[Any]:
+    return list({json.dumps(value, sort_keys=True): value for value in values}.values())

@@ -1,10 +1,10 @@
 """Runs grouped for the report: for each data set and task, every method over the fraction of the marks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import hypot
 from statistics import fmean, stdev
 
-from sparseshot.errors import InputError
 from sparseshot.experiments.experiment import Experiment, Method, Run, Subject
 from sparseshot.experiments.paper import paper_curve, paper_table
 from sparseshot.experiments.results import POINTS, Point, Result, Results
@@ -18,22 +18,29 @@ FEW = (0.1, 0.2, 0.3, 0.4)
 
 @dataclass(frozen=True)
 class Spread:
-    """A score over seeds: its mean, its range, and the standard error of the mean.
+    """A score over seeds: its mean and the standard error of the mean, which one value does not have.
 
     >>> str(Spread.of([0.7, 0.74])), str(Spread.of([0.7]))
     ('0.72 ±0.02', '0.70')
     """
 
     mean: float
-    low: float
-    high: float
     error: float | None
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
-        """Return the spread of some values; one value has no standard error."""
-        error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
-        return cls(fmean(values), min(values), max(values), error)
+        """Return the spread of some values."""
+        return cls(fmean(values), stdev(values) / len(values) ** 0.5 if len(values) > 1 else None)
+
+    def exceeds(self, other: "Spread") -> bool:
+        """Return whether it is higher by more than the standard error of the difference, if that is known.
+
+        >>> Spread(0.8, 0.03).exceeds(Spread(0.7, 0.04)), Spread(0.8, 0.03).exceeds(Spread(0.76, 0.04))
+        (True, False)
+        """
+        if self.error is None or other.error is None:
+            return False
+        return self.mean - other.mean > hypot(self.error, other.error)
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}" + ("" if self.error is None else f" ±{self.error:.2f}")
@@ -65,10 +72,10 @@ class Row:
             return {}
         return {fraction: curve[fraction].mean / curve[1.0].mean for fraction in FEW if fraction in curve}
 
-    def show(self, fraction: float, point: Point, *, best: float = 0.0) -> str:
-        """Return the score as a cell of a table, in bold if it is the best, or why there is none."""
+    def show(self, fraction: float, point: Point) -> str:
+        """Return the score as a cell of a table, or why there is none."""
         if (spread := self.curves[point].get(fraction)) is not None:
-            return bold(spread, best)
+            return str(spread)
         states = {result.state for result in self.results.get(fraction, ())}
         return "failed" if "failed" in states else "–" if "missing" in states else ""
 
@@ -105,20 +112,14 @@ class Comparison:
         """Return the row of a method; None if it was not run here."""
         return next((row for row in self.rows if row.method.name == name), None)
 
-    def best(self, fraction: float, point: Point) -> float:
-        """Return the highest score at a fraction."""
-        return max(
-            (r.curves[point][fraction].mean for r in self.rows if fraction in r.curves[point]), default=0.0
-        )
-
-    def shared_fractions(self, row: Row, point: Point) -> tuple[float, ...]:
-        """Return the fractions, not numbers of marks, that all rows with the same plan and the paper have."""
-        alike = [other for other in self.rows if other.results.keys() == row.results.keys()]
-        curves: list[Iterable[float]] = [
-            curve for other in alike for curve in (other.curves[point], other.paper) if curve
+    def show(self, row: Row, fraction: float, point: Point) -> str:
+        """Return a score as a cell of a table, in bold if it exceeds all others by more than the errors."""
+        text, own = row.show(fraction, point), row.curves[point].get(fraction)
+        others = [
+            o.curves[point][fraction] for o in self.rows if o is not row and fraction in o.curves[point]
         ]
-        fractions = (fraction for fraction in row.results if fraction <= 1)
-        return tuple(fraction for fraction in fractions if all(fraction in curve for curve in curves))
+        is_best = own is not None and others and all(map(own.exceeds, others))
+        return f"**{text}**" if is_best else text
 
 
 def compare(results: Results) -> list[Comparison]:
@@ -170,25 +171,6 @@ def _comparison(
 def _paper_curve(run: Run) -> Mapping[float, float] | None:
     plain = not run.method.options and run.method.rounds == 1 and not run.subject.classes
     return paper_curve(run.subject.dataset, run.task, run.method.loss) if plain else None
-
-
-def choose_focus(
-    comparisons: Sequence[Comparison], first: str | None, others: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the method a report is about, then those it is compared with first, by their short names."""
-    names = list(dict.fromkeys(row.method.name for comparison in comparisons for row in comparison.rows))
-    for name in (first, *others):
-        if name is not None and name not in names:
-            raise InputError(f"no run is of the method {name!r}; there are {', '.join(names) or 'none'}")
-    first = first or next((name for name in ("ece", *names) if name in names and name not in others), "ece")
-    rest = [name for name in names if name != first]
-    usual = [name for name in ("adaptive", "ece", "ce") if name in rest] or rest[:1]
-    return (first, *(others or usual))
-
-
-def bold(spread: Spread, best: float) -> str:
-    """Return a score as Markdown, in bold if it is the best."""
-    return f"**{spread}**" if spread.mean == best > 0 else str(spread)
 
 
 def percent(fraction: float) -> str:

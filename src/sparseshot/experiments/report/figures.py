@@ -10,9 +10,8 @@ from matplotlib import colormaps, rc_context
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sparseshot.experiments.panels import COLUMNS, IMAGES, read_panel
 from sparseshot.experiments.report.comparisons import Comparison, percent
-from sparseshot.experiments.results import POINTS, Result
+from sparseshot.experiments.results import COLUMNS, IMAGES, POINTS, Result
 from sparseshot.training.logs import numbers_of
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; a loss has the same one everywhere.
@@ -72,8 +71,11 @@ def draw_curves(comparison: Comparison) -> bytes:
             for place, (row, color) in enumerate(zip(comparison.rows, colors, strict=True)):
                 curve = {f: spread for f, spread in row.curves[point].items() if f in shown}
                 paper, name = row.paper, row.method.title
-                low, high = ([getattr(s, end) for s in curve.values()] for end in ("low", "high"))
                 means = [spread.mean for spread in curve.values()]
+                low, high = (
+                    [spread.mean + sign * (spread.error or 0.0) for spread in curve.values()]
+                    for sign in (-1, 1)
+                )
                 if bars:
                     axis.bar([place] * len(means), means, width=0.7, color=color, label=name)
                     axis.vlines([place] * len(means), low, high, color="#222222", lw=1.5)
@@ -147,8 +149,8 @@ def draw_panels(chosen: Sequence[Result]) -> bytes:
         canvas = Figure(figsize=(1.5 * len(titles), 1.62 * len(IMAGES)), layout="constrained")
         axes = canvas.subplots(len(IMAGES), len(titles))
         for row, image in enumerate(IMAGES):
-            panels = [read_panel(chosen[0].folder, image, column) for column in COLUMNS[:3]]
-            panels += [read_panel(r.folder, image, column) for r in chosen for column in COLUMNS[3:]]
+            panels = [chosen[0].panel(image, column) for column in COLUMNS[:3]]
+            panels += [result.panel(image, column) for result in chosen for column in COLUMNS[3:]]
             for axis, panel, title in zip(axes[row], panels, titles, strict=True):
                 axis.set_axis_off()
                 if panel is not None:
