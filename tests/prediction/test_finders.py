@@ -25,7 +25,7 @@ from sparseshot.models.segment import Segmenter
 from sparseshot.models.windows import Band, WindowLayout, plan
 from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.pipeline import Throughput, TilePipeline
+from sparseshot.prediction.predict import Throughput, predict_bands
 
 
 def found(
@@ -35,13 +35,26 @@ def found(
     bands = plan(frame.grid, tissue, layout, margin_px=model.margin_px, alignment_px=model.alignment_px)
     tables = [frame.no_cells()]
 
-    def close(band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
-        tables.append(cells)
+    left = frame.no_cells()
 
-    engine = TilePipeline(slide, model, finder, Measuring("none"), pace, frame.no_cells())
-    engine.run(bands, close)
-    assert not len(engine.carried)
-    assert engine.cells == sum(map(len, tables))
+    def close(band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
+        nonlocal left
+        tables.append(cells)
+        left = carried
+
+    count = predict_bands(
+        slide,
+        model,
+        finder,
+        bands,
+        close,
+        frame=frame,
+        carried=left,
+        measuring=Measuring("none"),
+        throughput=pace,
+    )
+    assert not len(left)
+    assert count == sum(map(len, tables))
     return in_reading_order(Cells.concatenate(tables))
 
 

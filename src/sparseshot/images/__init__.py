@@ -2,9 +2,8 @@
 
 from sparseshot.images.opening import open_slide
 from sparseshot.images.plain_image import read_image
-from sparseshot.images.readahead import read_ahead
 from sparseshot.images.slide import Box, Grid, Slide, read_region
-from sparseshot.images.tiles import Tile, TileGrid
+from sparseshot.images.tiles import Tile, TileGrid, read_ahead
 from sparseshot.images.tissue import TissueMask, tissue_mask
 
 __all__ = [

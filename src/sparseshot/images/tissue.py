@@ -15,10 +15,9 @@ from scipy import ndimage
 from sparseshot.compiled import compiled
 from sparseshot.errors import InputError, SparseshotWarning
 from sparseshot.files import replacing
-from sparseshot.images.damaged import read_undamaged
 from sparseshot.images.resample import resample
 from sparseshot.images.slide import Box, Grid, Slide, check_mpp
-from sparseshot.images.tiles import TileGrid
+from sparseshot.images.tiles import TileGrid, read_undamaged
 
 _MAX_PIXELS = 2**24
 """Largest mask; a slide of 250,000 × 250,000 at 0.25 µm gets mask pixels of 16 µm instead of 8."""

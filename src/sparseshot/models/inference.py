@@ -1,8 +1,10 @@
-"""A network over a region of a slide: the one way from pixels to cells."""
+"""A network over windows of a slide: the one way from pixels to cells."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -10,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sparseshot.cells import Cells
-from sparseshot.images import Box, Slide, TileGrid, TissueMask
+from sparseshot.images import Box, Slide, Tile, TileGrid, TissueMask
+from sparseshot.images.tiles import read_undamaged, work_ahead
 from sparseshot.models.color import network_input
 from sparseshot.models.finder import Finder, Part, SlideFrame
 from sparseshot.models.task import Task
@@ -23,7 +26,11 @@ TILE_PX = 1536
 CONTEXT_PX = 16
 """Pixels around a box in which detections are suppressed together with those inside."""
 
+PIECE_PX = 64
+"""Damage is located in squares of this side."""
+
 _ROW = "row"
+_Pixels = NDArray[np.uint8]
 
 
 @contextmanager
@@ -49,29 +56,33 @@ def forward(network: nn.Module, images: NDArray[np.uint8], *, bfloat16: bool = F
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
-    """The outputs of a network over a box of a slide.
+class WindowOutputs:
+    """The outputs of a network over a window of a slide.
 
     Attributes:
         frame: of the slide.
         finder: turns the outputs into cells or scores.
         window: the box, its surroundings, and its tiles.
         parts: reduced outputs of the tiles.
+        pixels: of the tiles, margins included.
+        broken: places of the window's core that could not be read, and the reasons.
     """
 
     frame: SlideFrame
     finder: Finder
     window: Window
     parts: Sequence[Part]
+    pixels: Sequence[_Pixels] = ()
+    broken: dict[Box, str] = field(default_factory=dict)
 
     @property
     def cells(self) -> Cells:
-        """The cells of the box, in level-0 pixels."""
+        """The cells of the core, in level-0 pixels."""
         return self.frame.with_kinds(*self.cells_and_features)
 
     @property
     def cells_and_features(self) -> tuple[Cells, NDArray[np.float32]]:
-        """The cells of the box, and the features for the kind of each, ``(N, kind_features)``."""
+        """The cells of the core, and the features for the kind of each, ``(N, kind_features)``."""
         found, features = self.finder.find_with_features(self.window, self.parts)
         # Suppression and order choose rows, so each row carries its number.
         numbered = replace(
@@ -85,6 +96,68 @@ class Region:
         return replace(settled, measurements=measurements), features[row]
 
 
+def window_outputs(
+    run: Callable[[_Pixels], Tensor],
+    slide: Slide,
+    frame: SlideFrame,
+    finder: Finder,
+    bands: Sequence[Sequence[Window]],
+    *,
+    batch: int = 1,
+    readers: int = 0,
+    streams: int = 0,
+    whitens_damage: bool = False,
+) -> Generator[WindowOutputs, None, None]:
+    """Run a network over windows, from the first to the last.
+
+    Args:
+        run: maps images ``(N, H, W, 3)`` to outputs.
+        slide: to read.
+        frame: of the slide.
+        finder: of the outputs.
+        bands: rows of windows; a batch never holds tiles of two, so that it is the same after a resume.
+        batch: tiles per forward pass.
+        readers: threads that read ahead, two tiles each; 0 for none.
+        streams: threads that call ``run``; 0 for none.
+        whitens_damage: takes what cannot be read for glass; otherwise it is an error.
+    """
+
+    def read(tile: Tile) -> tuple[_Pixels, dict[Box, str]]:
+        if whitens_damage:
+            return read_undamaged(slide, frame.grid, tile.padded, piece_px=PIECE_PX)
+        return slide.read(frame.grid, tile.padded), {}
+
+    def compute(tiles: list[tuple[_Pixels, dict[Box, str]]]) -> list[tuple[Part, _Pixels, dict[Box, str]]]:
+        parts = finder.reduce(run(np.stack([pixels for pixels, _ in tiles])))
+        return [(tuple(part[k] for part in parts), *each) for k, each in enumerate(tiles)]
+
+    tiles = [tile for band in bands for window in band for tile in window.tiles]
+    counts = [sum(len(window.tiles) for window in band) for band in bands]
+    sizes = (min(batch, count - start) for count in counts for start in range(0, count, batch))
+    with (
+        closing(work_ahead(read, tiles, threads=readers, ahead=2 * readers + batch)) as images,
+        closing(
+            work_ahead(
+                compute, (list(islice(images, size)) for size in sizes), threads=streams, ahead=streams
+            )
+        ) as batches,
+    ):
+        computed = chain.from_iterable(batches)
+        for window in chain.from_iterable(bands):
+            tiles_of = list(islice(computed, len(window.tiles)))
+            parts, pixels, broken = zip(*tiles_of, strict=True) if tiles_of else ((), (), ())
+            cores = [tile.core.meet(window.core) for tile in window.tiles]
+            own = [_own(holes, core) for holes, core in zip(broken, cores, strict=True)]
+            places = {place: reason for holes in own for place, reason in holes.items()}
+            yield WindowOutputs(frame, finder, window, parts, pixels, places)
+
+
+def _own(broken: dict[Box, str], core: Box) -> dict[Box, str]:
+    """Return broken places cut to the core: each is in one core, but in the margin of several tiles."""
+    own = {place.meet(core): reason for place, reason in broken.items()}
+    return {place: reason for place, reason in own.items() if place.width and place.height}
+
+
 def look_at(
     network: nn.Module,
     task: Task,
@@ -95,7 +168,7 @@ def look_at(
     box: Box | None = None,
     halo_px: int | None = None,
     tissue: TissueMask | None = None,
-) -> Region:
+) -> WindowOutputs:
     """Run a network over a box of a slide.
 
     Args:
@@ -117,11 +190,7 @@ def look_at(
     layout = finder.layout(TILE_PX if margin else max(frame.grid.width, frame.grid.height) + alignment)
     layout = replace(layout, halo_px=(layout.halo_px or CONTEXT_PX) if halo_px is None else halo_px)
     window = window_over(box, frame.grid, tissue, layout, margin_px=margin, alignment_px=alignment)
-    parts = []
-    for tile in window.tiles:
-        output = forward(network, slide.read(frame.grid, tile.padded)[None])
-        parts.append(tuple(each[0] for each in finder.reduce(output)))
-    return Region(frame, finder, window, parts)
+    return next(window_outputs(partial(forward, network), slide, frame, finder, [[window]]))
 
 
 def features_at(

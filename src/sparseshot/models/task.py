@@ -7,8 +7,8 @@ One forward pass answers three questions: is there a cell, where exactly, and of
 found cell is a *linear head on at most 64 features that the network outputs at the place of the cell*
 (:meth:`Task.features`); finding never depends on it. A starter brings a head of its own,
 ``network.kind_head``, for the kinds that its configuration names.
-:attr:`sparseshot.models.inference.Region.cells_and_features` gives found cells with their features, to learn
-other kinds from.
+:attr:`sparseshot.models.inference.WindowOutputs.cells_and_features` gives found cells with their features,
+to learn other kinds from.
 """
 
 from typing import ClassVar, NamedTuple, Protocol

@@ -3,8 +3,7 @@
 from sparseshot.prediction.export import read_prediction
 from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.pipeline import Throughput
-from sparseshot.prediction.predict import predict_slide
+from sparseshot.prediction.predict import Throughput, predict_slide
 from sparseshot.prediction.summary import PredictionSummary
 
 __all__ = [

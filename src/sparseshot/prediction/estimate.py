@@ -8,9 +8,8 @@ from sparseshot.images.slide import Slide
 from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.windows import Band, plan
-from sparseshot.prediction.measuring import DEFAULT_MEASURING
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.pipeline import DEFAULT_THROUGHPUT, Throughput, TilePipeline
+from sparseshot.prediction.predict import DEFAULT_THROUGHPUT, Throughput, predict_bands
 from sparseshot.work import Event
 
 _PROBED_WINDOWS, _PROBED_TILES = 5, 2
@@ -73,10 +72,19 @@ def estimate_slide(
     ]
     seen: list[Event] = []
     for part in (probed[:1], probed):
-        pipeline = TilePipeline(slide, model, finder, DEFAULT_MEASURING, throughput, frame.no_cells())
-        pipeline.run([Band(0, tuple(part), float("inf"))], lambda *_: None, seen.append)
+        found = predict_bands(
+            slide,
+            model,
+            finder,
+            [Band(0, tuple(part), float("inf"))],
+            lambda *_: None,
+            frame=frame,
+            carried=frame.no_cells(),
+            throughput=throughput,
+            report=seen.append,
+        )
     speed = seen[-1].done / seen[-1].values["seconds"] if seen else 1.0
-    cells = round(pipeline.cells * tiles / seen[-1].done) if seen else 0
+    cells = round(found * tiles / seen[-1].done) if seen else 0
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.is_dir())
     return Estimate(
         slide=slide.name,

@@ -31,8 +31,7 @@ from sparseshot.prediction.compiled_network import EngineName
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.measuring import Level, Measuring
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.pipeline import Throughput
-from sparseshot.prediction.predict import predict_slide
+from sparseshot.prediction.predict import Throughput, predict_slide
 from sparseshot.prediction.recipe import folder_inside, safe_name, slide_identity
 from sparseshot.prediction.summary import PredictionSummary, read_summary
 from sparseshot.work import Here, Job, Report, Runner, Update, ignore

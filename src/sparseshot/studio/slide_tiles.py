@@ -9,8 +9,8 @@ import numpy as np
 import simplejpeg
 
 from sparseshot.errors import SlideError
-from sparseshot.images.damaged import read_undamaged
 from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.images.tiles import read_undamaged
 
 TILE_PX = 256
 _QUALITY = 85

@@ -19,7 +19,7 @@ from sparseshot.images import Box, Slide, TissueMask, open_slide, tissue_mask
 from sparseshot.images.fingerprint import file_fingerprint
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.finder import SlideFrame
-from sparseshot.models.inference import Region, look_at
+from sparseshot.models.inference import WindowOutputs, look_at
 from sparseshot.training.mark_checks import marks_on, without_suggestions
 from sparseshot.training.same_cells import merge_marks
 
@@ -53,7 +53,7 @@ class AnnotatedSlide:
         threshold: float,
         box: Box | None = None,
         halo_px: int | None = None,
-    ) -> Region:
+    ) -> WindowOutputs:
         """Run a network over a box of the slide; see :func:`sparseshot.models.inference.look_at`."""
         frame = SlideFrame.over(
             self.slide, mpp=config.mpp, classes=config.labelling.names, colors=config.found_colors

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sparseshot.errors import InputError
 from sparseshot.images import Box
-from sparseshot.images.readahead import work_ahead
+from sparseshot.images.tiles import work_ahead
 from sparseshot.models.color import draw_stain_jitter
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.task import Points

@@ -21,7 +21,7 @@ from sparseshot.metrics import Calibration, Evidence, Interval, ScoreHistogram, 
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainConfig, TrainSettings
 from sparseshot.models.finder import LOWEST_SCORE
-from sparseshot.models.inference import CONTEXT_PX, Region
+from sparseshot.models.inference import CONTEXT_PX, WindowOutputs
 from sparseshot.models.task import IGNORED
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache, Canvas
@@ -104,7 +104,7 @@ def gather_evidence(
     return replace(evidence, only_at=only_at, interval=Interval(chosen.low, chosen.high)), chosen
 
 
-def _hits(part: HeldOut, region: Region, config: TrainSettings, threshold: float) -> Evidence:
+def _hits(part: HeldOut, region: WindowOutputs, config: TrainSettings, threshold: float) -> Evidence:
     """Compare the cells that are found at a threshold with the held-out marks."""
     finder = replace(region.finder, threshold=threshold)  # type: ignore[type-var]  # finders are dataclasses
     found, _ = finder.settle(finder.find(region.window, region.parts), next_y0=math.inf)
