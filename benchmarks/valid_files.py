@@ -22,8 +22,8 @@ from sparseshot.files import write_json
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainConfig, TrainSettings, make_config
 from sparseshot.models.windows import WindowLayout
+from sparseshot.prediction.export import SUMMARY, read_summary
 from sparseshot.prediction.manifest import Done, Manifest, Shard
-from sparseshot.prediction.summary import SUMMARY, read_summary
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import PROJECT, Project, needs_mpp
 from sparseshot.training.annotated import TrainingData

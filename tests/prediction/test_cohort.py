@@ -9,8 +9,7 @@ import pytest
 from tests.prediction.networks import ArraySlide, darkness_model
 
 from sparseshot.prediction import Measuring, PredictionSummary, predict_slide
-from sparseshot.prediction.cohort import Cohort, CohortSlide
-from sparseshot.prediction.cohort_page import write_cohort
+from sparseshot.prediction.cohort import Cohort, CohortSlide, write_cohort
 from sparseshot.prediction.slides import Outcome
 
 

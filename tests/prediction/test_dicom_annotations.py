@@ -19,8 +19,7 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import FormatError, InputError, SparseshotWarning
 from sparseshot.images import read_region
 from sparseshot.prediction import read_prediction
-from sparseshot.prediction.dicom_annotations import write_annotations
-from sparseshot.prediction.extra_formats import check_extra_formats, write_extra_formats
+from sparseshot.prediction.extra_formats import check_extra_formats, write_annotations, write_extra_formats
 from sparseshot.prediction.slides import PredictRequest, find_slides, predict_slides
 
 highdicom = pytest.importorskip("highdicom")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparseshot.errors import OutputError
-from sparseshot.prediction.recipe import folder_inside, safe_name
+from sparseshot.files import folder_inside, safe_name
 
 
 @given(st.text(max_size=300))

@@ -27,6 +27,7 @@ from tests.prediction.networks import ArraySlide, darkness_model, random_detecto
 from tests.prediction.victim import SLIDE, TILE_PX, make_run, predict_here
 
 from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.cells.formats import qupath_write as exporting
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import (
     DataNotFoundError,
@@ -48,7 +49,6 @@ from sparseshot.prediction import (
     recipe,
     shards,
 )
-from sparseshot.prediction import qupath_archive as exporting
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.slides import PredictRequest, predict_slides
 from sparseshot.work import Event

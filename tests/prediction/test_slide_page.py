@@ -18,8 +18,7 @@ from sparseshot.images import Box
 from sparseshot.metrics import Evidence, expected_quality
 from sparseshot.metrics.operating_point.histogram import ScoreHistogram
 from sparseshot.prediction import predict_slide, read_prediction, slide_pictures
-from sparseshot.prediction.density import Density
-from sparseshot.prediction.slide_page import OVERVIEW_PX, Overview, close_boxes
+from sparseshot.prediction.slide_pictures import OVERVIEW_PX, Density, Overview, close_boxes
 
 NAME = "<b>slide</b> ![x](http://example.org/x.png).tif"
 

@@ -11,8 +11,7 @@ from sparseshot.cells import Cells, write_cells
 from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.models.windows import WindowLayout
-from sparseshot.prediction.manifest import SHARDS, Done, Manifest, Shard
-from sparseshot.prediction.recipe import slide_identity
+from sparseshot.prediction.manifest import SHARDS, Done, Manifest, Shard, slide_identity
 from sparseshot.studio.project import Project
 from sparseshot.studio.project_runs import RunProgress, RunRecipe, Runs, save_progress
 from sparseshot.studio.studio import Studio

@@ -22,9 +22,8 @@ from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.labelling import SUGGESTED
 from sparseshot.prediction.export import read_shards
-from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.manifest import Manifest, slide_identity
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.recipe import slide_identity
 from sparseshot.training.annotated import AnnotatedSlide
 
 SIDE_UM = 150.0

@@ -17,9 +17,15 @@ from sparseshot.experiments.report.sections import cost_parts
 from sparseshot.experiments.results import Result
 from sparseshot.images import Box, Slide, open_slide
 from sparseshot.pages import Part, Parts, Picture, code, escape, table
-from sparseshot.prediction.density import Density
-from sparseshot.prediction.slide_page import Overview, close_boxes
-from sparseshot.prediction.slide_pictures import Shape, draw_cells, inside, jpeg
+from sparseshot.prediction.slide_pictures import (
+    Density,
+    Overview,
+    Shape,
+    close_boxes,
+    draw_cells,
+    inside,
+    jpeg,
+)
 from sparseshot.terminal import duration
 from sparseshot.training.logs import numbers_of
 

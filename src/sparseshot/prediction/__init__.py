@@ -1,10 +1,9 @@
 """Prediction of whole slides: tiles, shards, resume, export."""
 
-from sparseshot.prediction.export import read_prediction
+from sparseshot.prediction.export import PredictionSummary, read_prediction
 from sparseshot.prediction.measuring import Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import Throughput, predict_slide
-from sparseshot.prediction.summary import PredictionSummary
 
 __all__ = [
     "Measuring",

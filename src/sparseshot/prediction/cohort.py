@@ -1,23 +1,35 @@
-"""Several predicted slides at a glance: their numbers as a table, and which of them are unlike the others."""
+"""Several predicted slides at a glance: a table of their numbers, a page, and which are unlike the others."""
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tifffile
+from matplotlib import colormaps, rc_context
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from PIL import Image
+from scipy.ndimage import gaussian_filter
 
 from sparseshot.cells.formats.geoparquet import measurement_names
 from sparseshot.cells.formats.points_csv import with_apostrophe
 from sparseshot.cells.measures.shape_measures import ORIENTATION
-from sparseshot.errors import FormatError, utf8
+from sparseshot.errors import FormatError, SparseshotError, utf8
 from sparseshot.files import replacing
-from sparseshot.prediction.manifest import Manifest
+from sparseshot.models.finder import PALETTE
+from sparseshot.pages import Part, Parts, Picture, escape, table, write_page
+from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE, PredictionSummary, read_summary
+from sparseshot.prediction.manifest import Manifest, predictions_in
+from sparseshot.prediction.slide_pictures import BLUR_BINS, jpeg
 from sparseshot.prediction.slides import Outcome
-from sparseshot.prediction.summary import PredictionSummary
 
 COHORT_TABLE = "cohort.csv"
 
@@ -169,3 +181,206 @@ def _measured(folder: Path) -> Iterator[tuple[str, NDArray[np.floating]]]:
             yield name, values[np.isfinite(values)]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(folder, f"its cells cannot be read ({error}); predict it again") from error
+
+
+COHORT_PAGE = "cohort.html"
+_THUMBNAIL_PX = 300
+_ACROSS = 3
+_SHOWN = ("Area µm^2", "Circularity", "Hematoxylin OD mean", "Eosin OD mean", "DAB OD mean", "within 50 µm")
+"""Ends of the names of the measurements whose distributions are drawn; all are in the table."""
+_COLORS = tuple("#" + bytes(color).hex() for color in PALETTE)
+
+
+def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
+    """Write ``cohort.csv`` and ``cohort.html``; return the page, or None for fewer than two slides.
+
+    Finished slides of the same model that are in ``out`` from earlier calls belong to it too.
+    """
+    cohort = Cohort.of([*outcomes, *_earlier(out, outcomes)])
+    if len(cohort.slides) < 2:
+        for name in (COHORT_PAGE, COHORT_TABLE):  # of other results than those that are there now
+            (out / name).unlink(missing_ok=True)
+        return None
+    cohort.write_table(out / COHORT_TABLE)
+    write_page(make_cohort_page(cohort), out / COHORT_PAGE)
+    return out / COHORT_PAGE
+
+
+def _earlier(out: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    finished: dict[Path, tuple[Manifest, PredictionSummary]] = {}
+    for folder in predictions_in(out.resolve()):
+        with suppress(SparseshotError):  # a damaged one keeps the others from nothing
+            manifest = Manifest.load(folder)
+            if manifest is not None and manifest.finished:
+                finished[folder] = manifest, read_summary(folder, manifest)
+    new = {outcome.summary.folder.resolve() for outcome in outcomes if outcome.summary}
+    models = [_model(manifest) for folder, (manifest, _) in finished.items() if folder in new]
+    return [
+        Outcome(folder, summary)
+        for folder, (manifest, summary) in finished.items()
+        if folder not in new and _model(manifest) in models
+    ]
+
+
+def _model(manifest: Manifest) -> tuple[object, object]:
+    return manifest.identity["model"], manifest.identity["threshold"]
+
+
+def make_cohort_page(cohort: Cohort) -> Parts:
+    """Return the page; it links to the folders of the slides beside it."""
+    slides, unusual = cohort.slides, cohort.unusual()
+    total, area = sum(each.summary.cells for each in slides), sum(each.summary.tissue_mm2 for each in slides)
+    maps = [_density(each) for each in slides]
+    pooled = np.concatenate([each[each > 0] for each in maps])
+    top = float(np.quantile(pooled, 0.995)) if len(pooled) else 1.0
+    parts: Parts = [
+        f"# {len(slides)} slides",
+        f"{total:,} cells on {area:,.1f} mm² of tissue. All numbers are in [{COHORT_TABLE}]({COHORT_TABLE}).",
+        "## Counts",
+        _counts(slides, unusual),
+        "## Unusual slides",
+        *_unusual(cohort),
+        "## Slides",
+        *_gallery(slides, maps, top),
+        "*Left the slide with its cells, right the density on one scale for all slides, from black (none) to "
+        f"yellow ({top:,.0f} cells per mm² or more).*",
+        "## Distributions",
+        Picture(
+            "numbers.svg",
+            "Cells per mm², and measurements, of the slides by their numbers above. Lines reach from the 5th "
+            "to the 95th percentile of the cells of a slide, boxes from the 25th to the 75th; the dot is the "
+            "median.",
+            partial(_draw_distributions, slides),
+        ),
+    ]
+    if cohort.failed:
+        errors = [f"- {escape(path.name)}: {escape(error)}" for path, error in cohort.failed]
+        parts += ["## Failed", "\n".join(errors)]
+    return parts
+
+
+def _number(value: float) -> str:
+    """Return a number with three digits at least.
+
+    >>> _number(19751.4), _number(0.00532)
+    ('19,751', '0.00532')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _link(slide: CohortSlide) -> str:
+    return f"[{escape(slide.summary.slide)}](<{quote(slide.summary.folder.name)}/{PAGE}>)"
+
+
+def _counts(slides: Sequence[CohortSlide], unusual: dict[int, dict[str, tuple[float, float]]]) -> str:
+    classes = list(dict.fromkeys(name for slide in slides for name in slide.summary.counts))
+    split = classes if len(classes) > 1 else []
+    header = ["", "slide", "tissue, mm²", "cells", "per mm²", *(f"{escape(name)} per mm²" for name in split)]
+    rows = []
+    for index, slide in enumerate(slides):
+        summary = slide.summary
+        densities = {"cells per mm²": summary.per_mm2(summary.cells)} | {
+            f"{name}: per mm²": summary.per_mm2(summary.counts.get(name, 0)) for name in split
+        }
+        marked = [
+            f"**{value:,.0f}**" if name in unusual.get(index, {}) else f"{value:,.0f}"
+            for name, value in densities.items()
+        ]
+        rows.append(
+            [str(index + 1), _link(slide), _number(summary.tissue_mm2), f"{summary.cells:,}", *marked]
+        )
+    return table(header, rows, text_columns=2)
+
+
+def _unusual(cohort: Cohort) -> list[str]:
+    found = cohort.unusual()
+    if not found:
+        return [
+            "No slide is far from the others."
+            if len(cohort.slides) >= FEWEST_SLIDES
+            else "Too few slides to tell."
+        ]
+    lines = []
+    for index, values in found.items():
+        shown = [
+            f"{escape(name)} {_number(value)} (median of all {_number(middle)})"
+            for name, (value, middle) in values.items()
+        ]
+        lines.append(f"- {_link(cohort.slides[index])}: {'; '.join(shown)}")
+    return [
+        "\n".join(lines),
+        "*More than 3.5 robust standard deviations from the median of all slides: look at these first. An "
+        "unusual slide may be badly stained or out of focus, or simply different.*",
+    ]
+
+
+def _gallery(
+    slides: Sequence[CohortSlide], maps: Sequence[NDArray[np.float32]], top: float
+) -> Iterator[Part]:
+    pictures = [
+        Picture(f"{k}.jpg", f"{k + 1}. {_link(slide)}", partial(_thumbnail, slide, maps[k], top))
+        for k, slide in enumerate(slides)
+    ]
+    across = min(_ACROSS, len(pictures))
+    for start in range(0, len(pictures), across):
+        row = pictures[start : start + across]
+        yield (*row, *[None] * (across - len(row)))
+
+
+def _density(slide: CohortSlide) -> NDArray[np.float32]:
+    """Return cells per mm² of all classes, smoothed as in the picture of the slide."""
+    per_mm2 = tifffile.imread(slide.summary.folder / DENSITY_MAP)
+    flat: NDArray[np.float32] = per_mm2.reshape(-1, *per_mm2.shape[-2:]).sum(axis=0)
+    smooth: NDArray[np.float32] = gaussian_filter(flat, BLUR_BINS)
+    return smooth
+
+
+def _thumbnail(slide: CohortSlide, density: NDArray[np.float32], top: float) -> bytes:
+    """Return the slide with its cells beside its density; JPEG."""
+    with Image.open(slide.summary.folder / OVERVIEW) as file:
+        overview = file.convert("RGB")
+    scale = _THUMBNAIL_PX / max(overview.size)
+    size = (max(1, round(overview.width * scale)), max(1, round(overview.height * scale)))
+    colors = colormaps["inferno"](np.clip(density / top, 0, 1), bytes=True)[..., :3]
+    both = Image.new("RGB", (2 * _THUMBNAIL_PX + 8, _THUMBNAIL_PX), "white")
+    for k, image in enumerate((overview, Image.fromarray(np.ascontiguousarray(colors)))):
+        small = image.resize(size, Image.Resampling.BILINEAR if k else Image.Resampling.BOX)
+        place = k * (_THUMBNAIL_PX + 8) + (_THUMBNAIL_PX - size[0]) // 2, (_THUMBNAIL_PX - size[1]) // 2
+        both.paste(small, place)
+    return jpeg(both)
+
+
+def _draw_distributions(slides: Sequence[CohortSlide]) -> bytes:
+    """Draw cells per mm² by class, and the distributions of some measurements; SVG."""
+    names = [
+        name
+        for end in _SHOWN
+        for name in dict.fromkeys(n for s in slides for n in s.quantiles)
+        if name.endswith(end)
+    ]
+    classes = list(dict.fromkeys(name for slide in slides for name in slide.summary.counts))
+    place = np.arange(len(slides))
+    with rc_context(
+        {"svg.hashsalt": "sparseshot", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
+    ):
+        figure = Figure(figsize=(2.1 * (1 + len(names)), 0.9 + 0.22 * len(slides)), layout="constrained")
+        axes = figure.subplots(1, 1 + len(names), sharey=True, squeeze=False)[0]
+        left = np.zeros(len(slides))
+        for k, name in enumerate(classes):
+            width = np.array([slide.summary.per_mm2(slide.summary.counts.get(name, 0)) for slide in slides])
+            axes[0].barh(place, width, left=left, height=0.7, color=_COLORS[k % len(_COLORS)])
+            left += width
+        axes[0].set_title("cells per mm²", fontsize=8)
+        for axis, name in zip(axes[1:], names, strict=True):
+            spread = np.array(
+                [slide.quantiles.get(name, np.full(len(QUANTILES), np.nan)) for slide in slides]
+            )
+            axis.hlines(place, spread[:, 0], spread[:, 4], color="#9aa3ad", lw=1)
+            axis.hlines(place, spread[:, 1], spread[:, 3], color="#0072B2", lw=5, alpha=0.5)
+            axis.plot(spread[:, 2], place, "o", color="#0072B2", ms=3.5)
+            axis.set_title(name.rpartition(": ")[2], fontsize=8)
+        axes[0].set_yticks(place, [str(k + 1) for k in place])
+        axes[0].invert_yaxis()
+        file = io.BytesIO()
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "sparseshot"})
+    return file.getvalue()

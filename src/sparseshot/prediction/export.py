@@ -1,25 +1,36 @@
-"""What is made of all shards together: a density map, pictures, counts, the page."""
+"""What is made of all shards together: counts, a density map, pictures, the page."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+from sparseshot import __version__
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.formats.geoparquet import read_own, read_places
-from sparseshot.errors import DataNotFoundError, SparseshotWarning
+from sparseshot.errors import DataNotFoundError, FormatError, SlideError, SparseshotWarning, counted
+from sparseshot.files import read_json, write_json
 from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
 from sparseshot.metrics import ExpectedQuality
-from sparseshot.pages import write_page
-from sparseshot.prediction.density import Density
-from sparseshot.prediction.manifest import Manifest
+from sparseshot.pages import Parts, Picture, code, escape, table, write_page
+from sparseshot.prediction.manifest import Broken, Manifest
 from sparseshot.prediction.shards import ShardWriter
-from sparseshot.prediction.slide_page import DENSITY_PICTURE, Overview, close_boxes, make_slide_page
-from sparseshot.prediction.slide_pictures import inside
-from sparseshot.prediction.summary import SUMMARY, PredictionSummary, expected_on_slide
+from sparseshot.prediction.slide_pictures import (
+    CLOSE_PX,
+    CLOSE_UM,
+    Density,
+    Overview,
+    close_boxes,
+    draw_cells,
+    inside,
+    jpeg,
+)
 
+SUMMARY, DENSITY_PICTURE = "summary.json", "density.png"
 QUPATH, OVERVIEW, DENSITY_MAP, PAGE = "qupath.zip", "overview.png", "density.ome.tif", "index.html"
 
 _LINKED = {
@@ -32,6 +43,96 @@ _LINKED = {
 
 FILES = (*sorted([*_LINKED, DENSITY_PICTURE, PAGE]),)
 """The files that are made of all shards."""
+_SHARES = ("recall", "precision", "f1")
+
+
+@dataclass(frozen=True)
+class PredictionSummary:
+    """What was found on a slide.
+
+    Attributes:
+        slide: its name.
+        folder: where the result is.
+        counts: cells of each class.
+        tissue_mm2: area that was looked at.
+        threshold: probability from which on something was a cell.
+        broken: places that could not be read.
+        quality: what is expected of the model, in words, and the expected number of cells; empty if unknown.
+        measured: what was measured of each cell, and with which stains.
+        tiles: looked at by this call.
+        seconds: taken by this call.
+        skipped: it was all there already.
+    """
+
+    slide: str
+    folder: Path
+    counts: Mapping[str, int]
+    tissue_mm2: float
+    threshold: float
+    broken: tuple[Broken, ...] = ()
+    quality: Mapping[str, Any] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
+    tiles: int = 0
+    seconds: float = 0.0
+    skipped: bool = False
+
+    @property
+    def cells(self) -> int:
+        """All of them."""
+        return sum(self.counts.values())
+
+    def per_mm2(self, count: int) -> float:
+        """Return a count for each mm² of tissue; 0 where there is none."""
+        return count / self.tissue_mm2 if self.tissue_mm2 else 0.0
+
+    def write(self) -> None:
+        """Write the summary into its folder."""
+        classes = {
+            name: {"cells": count, "per_mm2": round(self.per_mm2(count), 2)}
+            for name, count in self.counts.items()
+        }
+        content = {
+            "slide": self.slide,
+            "cells": self.cells,
+            "cells_per_mm2": round(self.per_mm2(self.cells), 2),
+            "classes": classes,
+            "tissue_mm2": round(self.tissue_mm2, 6),
+            "threshold": self.threshold,
+            "unreadable_places": len(self.broken),
+            "expected": dict(self.quality),
+            "measured": dict(self.measured),
+        }
+        write_json(self.folder / SUMMARY, content)
+
+
+def expected_on_slide(quality: ExpectedQuality | None, found: int) -> dict[str, Any]:
+    """Return what is expected of a prediction, as the summary holds it; empty if it is unknown."""
+    if quality is None:
+        return {}
+    known = {name: getattr(quality, name) for name in _SHARES}
+    shares = {name: [round(each, 4) for each in share] for name, share in known.items() if share is not None}
+    cells = quality.cells(found)
+    counted = {} if cells is None else {"cells": list(cells)}
+    return {"sentence": quality.sentence(), **counted, **shares, "marks": quality.marks}
+
+
+def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
+    """Read the summary of a finished prediction."""
+    path = folder / SUMMARY
+    content = read_json(path)
+    try:
+        return PredictionSummary(
+            slide=content["slide"],
+            folder=folder,
+            counts={name: each["cells"] for name, each in content["classes"].items()},
+            tissue_mm2=content["tissue_mm2"],
+            threshold=content["threshold"],
+            broken=manifest.broken,
+            quality=dict(content.get("expected", {})),
+            measured=dict(content.get("measured", {})),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(path, f"cannot be read ({error}); predict the slide again with --force") from None
 
 
 def read_shards(folder: Path, manifest: Manifest) -> Iterator[Cells]:
@@ -96,3 +197,74 @@ def export(
         drawn.result()
     write_page(page, folder / PAGE)
     return summary
+
+
+def make_slide_page(
+    slide: Slide,
+    overview: Overview,
+    cells_in: Iterable[tuple[Box, Cells]],
+    summary: PredictionSummary,
+    *,
+    model: Mapping[str, Any],
+    files: Mapping[str, str],
+) -> Parts:
+    """Return the page.
+
+    Args:
+        slide: the slide.
+        overview: with all cells drawn.
+        cells_in: the squares of the close-ups, with their cells.
+        summary: the counts.
+        model: its task, resolution and fingerprint, as the manifest holds them.
+        files: names of the files beside the page, and what they are.
+    """
+    width, height = slide.size
+    facts = {
+        "slide": f"{width:,} × {height:,} pixels of {slide.mpp:g} µm",
+        "tissue": f"{summary.tissue_mm2:,.{2 if summary.tissue_mm2 >= 1 else 4}f} mm²",
+        "expected": summary.quality.get("sentence"),
+        "threshold": f"{summary.threshold:.3f}",
+        "unreadable places": str(len(summary.broken)),
+        "model": f"{model['task']} at {model['mpp']:g} µm, fingerprint {model['fingerprint'][:12]}",
+        "predicted": f"{date.today()}, sparseshot {__version__}",
+    }
+    counts = [[escape(name), f"{n:,}", f"{summary.per_mm2(n):,.0f}"] for name, n in summary.counts.items()]
+    close_ups: Parts = [
+        row for number, each in enumerate(cells_in) if (row := _close_up(slide, number, *each))
+    ]
+    if close_ups:
+        close_ups = [
+            "## Close-ups",
+            *close_ups,
+            f"*{CLOSE_UM:.0f} µm across, chosen by the number of cells alone: of the squares with cells, the "
+            "median, the 90th percentile and the fullest.*",
+        ]
+    density = (summary.folder / DENSITY_PICTURE).read_bytes  # it may not be drawn yet
+    return [
+        f"# {escape(slide.name)}",
+        table(["class", "cells", "per mm²"], counts),
+        table(["", ""], [[name, escape(value)] for name, value in facts.items() if value], text_columns=2),
+        "## Overview",
+        Picture(
+            "overview.jpg",
+            "The slide in grey; each dot is a cell in the colour of its class.",
+            jpeg(overview.image.convert("RGB")),
+        ),
+        *close_ups,
+        "## Density",
+        Picture("density.png", "Cells per mm².", density),
+        "## Files",
+        "\n".join(f"- [{code(name)}]({name}): {text}" for name, text in files.items()),
+    ]
+
+
+def _close_up(slide: Slide, number: int, box: Box, cells: Cells) -> tuple[Picture, Picture] | None:
+    """Return a square without and with its cells; None if it cannot be read."""
+    try:
+        plain, drawn = (draw_cells(slide, box, each, side_px=CLOSE_PX) for each in (cells[:0], cells))
+    except SlideError:
+        return None
+    return (
+        Picture(f"close-{number}-plain.jpg", f"The slide at x {box.x0}, y {box.y0}", plain),
+        Picture(f"close-{number}-cells.jpg", f"With its {counted(len(cells), 'cell')}", drawn),
+    )

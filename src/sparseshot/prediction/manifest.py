@@ -1,4 +1,4 @@
-"""What the folder of a prediction holds: its recipe, its shards, its progress."""
+"""What the folder of a prediction holds: its recipe, which decides its bytes, its shards, its progress."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
+import shapely
 
 from sparseshot.errors import FormatError, OutputError
 from sparseshot.files import locked, read_as, write_json
-from sparseshot.images.slide import Box, Grid
+from sparseshot.images.fingerprint import slide_fingerprint
+from sparseshot.images.slide import Box, Grid, Slide
+from sparseshot.models.finder import Finder
 from sparseshot.models.windows import WindowLayout
 from sparseshot.prediction.compiled_network import EngineName
-from sparseshot.prediction.recipe import PredictRecipe
+from sparseshot.prediction.measuring import Measuring
+from sparseshot.prediction.model import Model
 from sparseshot.work import File, State, WorkFolder
 from sparseshot.work.folder import RECIPE, STATE, as_json, read_recipe
 
@@ -36,6 +40,74 @@ def shard_name(band: int, state: str = "") -> str:
     ('cells/00003.parquet', 'cells/00003.undecided.parquet')
     """
     return f"{SHARDS}/{band:05d}{state and '.'}{state}.parquet"
+
+
+@dataclass(frozen=True)
+class PredictRecipe:
+    """Everything that decides the cells of a slide.
+
+    Attributes:
+        slide: name, size, resolution and fingerprint.
+        model: fingerprint, task, classes and resolution.
+        threshold: probability at which something is a cell.
+        precision: of the network.
+        engine: what runs the network.
+        only_tissue: whether glass is left out.
+        settings: of the finder.
+        measured: what is measured of each cell.
+        region: the part of the slide that is predicted, as WKT in level-0 pixels; None for all of it.
+        kind: of work.
+    """
+
+    slide: Mapping[str, Any]
+    model: Mapping[str, Any]
+    threshold: float
+    precision: str
+    engine: str
+    only_tissue: bool
+    settings: Mapping[str, Any]
+    measured: Mapping[str, Any]
+    region: str | None = None
+    kind: Literal["predict"] = "predict"
+
+    @classmethod
+    def resolve(
+        cls,
+        slide: Slide,
+        model: Model,
+        finder: Finder,
+        measuring: Measuring,
+        *,
+        only_tissue: bool,
+        region: shapely.Geometry | None,
+    ) -> Self:
+        """Return the recipe of a slide for a model whose engine is decided."""
+        return cls(
+            slide=slide_identity(slide),
+            model={
+                "fingerprint": model.fingerprint,
+                "task": model.task.name,
+                "classes": list(model.classes),
+                "mpp": model.mpp,
+            },
+            threshold=model.threshold,
+            precision=model.precision,
+            engine=model.engine,
+            only_tissue=only_tissue,
+            settings=finder.settings(),
+            measured=measuring.settings(),
+            region=None if region is None else shapely.to_wkt(region, rounding_precision=2),
+        )
+
+
+def slide_identity(slide: Slide) -> dict[str, Any]:
+    """Return what tells one slide from another, as JSON holds it."""
+    return {
+        "name": slide.name,
+        "size_px": list(slide.size),
+        "mpp": slide.mpp,
+        "fingerprint": slide_fingerprint(slide),
+    }
 
 
 @dataclass(frozen=True)

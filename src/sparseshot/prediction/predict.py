@@ -12,22 +12,28 @@ from pathlib import Path
 import shapely
 
 from sparseshot.cells import Cells
+from sparseshot.cells.formats.qupath_write import QuPathArchive
 from sparseshot.errors import FormatError, SlideError, SparseshotWarning
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import work_ahead
 from sparseshot.images.tissue import TissueMask, tissue_mask
-from sparseshot.models.finder import Finder, SlideFrame
+from sparseshot.models.finder import PLACE_DECIMALS, Finder, SlideFrame
 from sparseshot.models.inference import PIECE_PX, TILE_PX, WindowOutputs, look_at, window_outputs
 from sparseshot.models.windows import Band, plan
 from sparseshot.prediction.compiled_network import EngineName
-from sparseshot.prediction.export import FILES, QUPATH, export
-from sparseshot.prediction.manifest import Done, Manifest, begin_anew, claimed, is_prediction, sweep
+from sparseshot.prediction.export import FILES, QUPATH, PredictionSummary, export, read_summary
+from sparseshot.prediction.manifest import (
+    Done,
+    Manifest,
+    PredictRecipe,
+    begin_anew,
+    claimed,
+    is_prediction,
+    sweep,
+)
 from sparseshot.prediction.measuring import DEFAULT_MEASURING, Measuring
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.qupath_archive import QuPathArchive
-from sparseshot.prediction.recipe import PredictRecipe
 from sparseshot.prediction.shards import ShardWriter
-from sparseshot.prediction.summary import PredictionSummary, read_summary
 from sparseshot.work import Event, Report, ignore
 
 _AROUND_REGION_UM = 100.0
@@ -117,7 +123,7 @@ def predict_slide(
         if not manifest.shards:
             begin_anew(work, manifest, was_prediction=was_prediction)
         measuring = measuring.on(slide, frame.grid, searched)
-        with QuPathArchive.writing(folder / QUPATH, slide.name) as archive:
+        with QuPathArchive.writing(folder / QUPATH, slide.name, decimals=PLACE_DECIMALS) as archive:
             with_neighbours = measuring.level == "all"
             writer = ShardWriter(work, manifest, frame, bands, archive, with_neighbours)
             todo = bands[len(manifest.shards) :]

@@ -11,13 +11,13 @@ from scipy.spatial import KDTree
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.formats.geoparquet import read_own, read_places, write_with
+from sparseshot.cells.formats.qupath_write import QuPathArchive
 from sparseshot.cells.measures.neighbours import FAR_UM, neighbour_measurements
 from sparseshot.errors import OutputError
 from sparseshot.images.slide import Box
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.windows import Band
 from sparseshot.prediction.manifest import UNDECIDED, UNFINISHED, Broken, Manifest, Shard, shard_name
-from sparseshot.prediction.qupath_archive import QuPathArchive
 from sparseshot.work import File, WorkFolder
 
 _CONTEXT_UM = 500.0

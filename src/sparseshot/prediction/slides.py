@@ -18,7 +18,7 @@ from sparseshot.errors import (
     utf8,
     was_interrupted,
 )
-from sparseshot.files import make_folder
+from sparseshot.files import folder_inside, make_folder, safe_name
 from sparseshot.images import open_slide
 from sparseshot.images.dicom_series import one_per_series
 from sparseshot.images.ngff import is_ome_zarr
@@ -28,12 +28,11 @@ from sparseshot.images.slide import Slide
 from sparseshot.models.device import Precision
 from sparseshot.models.inference import TILE_PX
 from sparseshot.prediction.compiled_network import EngineName
-from sparseshot.prediction.manifest import Manifest
+from sparseshot.prediction.export import PredictionSummary, read_summary
+from sparseshot.prediction.manifest import Manifest, slide_identity
 from sparseshot.prediction.measuring import Level, Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import Throughput, predict_slide
-from sparseshot.prediction.recipe import folder_inside, safe_name, slide_identity
-from sparseshot.prediction.summary import PredictionSummary, read_summary
 from sparseshot.work import Here, Job, Report, Runner, Update, ignore
 from sparseshot.work.run_files import MODEL
 from sparseshot.work.runner import explain, is_out_of_memory

@@ -8,9 +8,9 @@ from pathlib import Path
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
+from sparseshot.files import safe_name
 from sparseshot.images import Slide, TissueMask
 from sparseshot.models.labelling import REJECTED
-from sparseshot.prediction.recipe import safe_name
 from sparseshot.studio.guard import MOST_BYTES
 from sparseshot.studio.marks import NEGATIVE, Item, items_of, place_of
 from sparseshot.studio.payloads import check_class

@@ -8,7 +8,7 @@ from fastapi import Path as InPath
 from fastapi.responses import FileResponse
 from starlette.background import BackgroundTask
 
-from sparseshot.prediction.recipe import safe_name
+from sparseshot.files import safe_name
 from sparseshot.studio.derived import COMPARED
 from sparseshot.studio.exchange import file_of
 from sparseshot.studio.found_cells import FoundCells

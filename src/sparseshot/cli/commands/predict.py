@@ -82,7 +82,7 @@ def predict(
     """
     is_starter = options.is_starter(run)
     options.check_paths(None if is_starter else run, *slides)
-    from sparseshot.prediction.cohort_page import write_cohort
+    from sparseshot.prediction.cohort import write_cohort
     from sparseshot.prediction.slides import (
         PredictRequest,
         find_slides,

@@ -29,8 +29,8 @@ def quality(
     from sparseshot.metrics import expected_quality
     from sparseshot.models.checkpoint import fingerprint
     from sparseshot.models.model_files import load_model
+    from sparseshot.prediction.export import expected_on_slide, read_summary
     from sparseshot.prediction.manifest import Manifest, is_prediction, predictions_in
-    from sparseshot.prediction.summary import expected_on_slide, read_summary
 
     checkpoint = load_model(run)
     evidence, threshold = checkpoint.evidence, checkpoint.threshold

@@ -47,10 +47,10 @@ def suggest(
     is_starter = options.is_starter(run)
     options.check_paths(None if is_starter else run, *slides, *(found or []))
     from sparseshot.active import suggest_regions, write_suggestions
+    from sparseshot.files import safe_name
     from sparseshot.images import open_slide
     from sparseshot.prediction import Model
     from sparseshot.prediction.manifest import Manifest
-    from sparseshot.prediction.recipe import safe_name
     from sparseshot.prediction.slides import find_slides
     from sparseshot.terminal import progress_bars
     from sparseshot.training.recipe import read_run, run_data
