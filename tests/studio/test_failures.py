@@ -167,7 +167,7 @@ def test_a_slide_that_disappears_and_comes_back(tmp_path: Path) -> None:
         tab.until("no notice", lambda: "disappeared" not in tab.text(), 60)
 
 
-def test_a_studio_that_is_terminated_ends_the_process_that_waits_for_a_job(tmp_path: Path) -> None:
+def test_a_studio_that_is_terminated_ends_the_process_that_trains_nothing(tmp_path: Path) -> None:
     slide, _ = small_slide(tmp_path)
     project = tmp_path / "project"
     with running_studio(slide, "--project", project, "--mpp", MPP):

@@ -9,12 +9,14 @@ import pytest
 from PIL import Image
 from tests.studio.small_project import MPP, copies, past_run, small_slide
 
+from sparseshot.files import write_json
 from sparseshot.images import Slide, tissue_mask
 from sparseshot.studio import worker
 from sparseshot.studio.project import Project
 from sparseshot.studio.project_runs import STOP, RunProgress, RunRecipe, read_progress
 from sparseshot.studio.studio import Studio
 from sparseshot.work import Event, WorkFolder
+from sparseshot.work.folder import RECIPE, as_json
 
 
 @pytest.fixture
@@ -29,14 +31,16 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(worker, "learn", lambda *_: SimpleNamespace(threshold=0.3))
     monkeypatch.setattr(worker, "find_cells", find_cells)
-    for name in ("finding_model", "find_cells_in_view", "suggest"):
+    for name in ("finding_model", "find_cells_in_view", "suggest", "_rehearse"):
         monkeypatch.setattr(worker, name, lambda *_: None)
     return names
 
 
 def performed(studio: Studio, **recipe: Any) -> RunProgress:
     folder = past_run(studio.runs, 1, None)
-    worker.perform(studio.project, RunRecipe(1, "1", (0, 0, 9, 9), marks=1, **recipe), WorkFolder(folder))
+    wanted = RunRecipe(1, "1", (0, 0, 9, 9), marks=1, **recipe)
+    write_json(folder / RECIPE, as_json(wanted))
+    worker.perform(studio.project, wanted, WorkFolder(folder))
     progress = read_progress(folder)
     assert progress is not None
     return progress
@@ -83,14 +87,14 @@ def test_a_run_ends_when_somebody_stops_it_or_begins_another(tmp_path: Path, fou
     slide, _ = small_slide(tmp_path, width=200, height=200)
     studio = Studio.of(Project.open([slide], folder=tmp_path / "study", mpp=MPP))
     past_run(studio.runs, 2, None)
-    assert "a newer run began" in performed(studio).message
+    assert "another run began" in performed(studio).message
     (studio.runs.folder(1) / STOP).touch()
     assert performed(studio).stage == "stopped"
     assert found == []
 
 
 def test_events_become_words(tmp_path: Path) -> None:
-    teller = worker._Teller(WorkFolder(tmp_path))
+    teller = worker._Teller(WorkFolder(tmp_path), RunRecipe(1, "1"))
     teller.report(Event("preparing", message="task detect, because …; --task overrides it"))
     assert teller.state.message == "reading the marks"
     teller.report(Event("training", 50, 100, {"loss": 0.25}))

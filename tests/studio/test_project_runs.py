@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from tests.studio.small_project import past_run, small_studio, worker_of
+from tests.studio.small_project import copies, past_run, small_studio, worker_of
 
 from sparseshot import files
 from sparseshot.cells import Cells
@@ -15,7 +15,8 @@ from sparseshot.errors import InputError
 from sparseshot.files import locked, read_json, write_json
 from sparseshot.prediction import read_prediction
 from sparseshot.studio import slide_results
-from sparseshot.studio.project_runs import FOUND, RUN, RunProgress, Runs, StudioRun
+from sparseshot.studio.project import Project
+from sparseshot.studio.project_runs import FOUND, RUN, RunProgress, Runs, StudioRun, read_run_recipe
 from sparseshot.studio.slide_results import FoundIndexes, SlideResult
 from sparseshot.studio.studio import Studio
 from sparseshot.work.folder import RECIPE
@@ -66,9 +67,7 @@ def test_a_run_trains_predicts_the_view_and_then_the_slide(studio: Studio) -> No
         ["not a cell"],
     )
     result = studio.runs.result(1, "1")
-    first = result.area_in_view()
-    assert first == view
-    assert result.view.is_file()
+    assert list(result.areas_in_view().values()) == [view]
     found = read_prediction(studio.runs.folder(1) / FOUND / "1")
     _, index = studio.found("1", "r1")
     assert len(index) == len(found)
@@ -85,6 +84,37 @@ def test_a_run_trains_predicts_the_view_and_then_the_slide(studio: Studio) -> No
     assert job.start == str(studio.runs.folder(1) / RUN)
     studio.runs.stop(2)
     assert wait_for_end(studio.runs) in {"stopped", "done"}
+
+
+def test_an_opened_slide_has_cells_without_a_click(studio: Studio) -> None:
+    studio.runs.find("1", (0.0, 0.0, 300.0, 200.0))
+    (run,) = studio.runs.history()
+    assert (run.recipe.number, run.recipe.learns) == (0, False)
+    run = wait(studio.runs, {"done"})
+    assert not (studio.runs.folder(0) / RUN).exists()
+    (shown,) = studio.state("1", "")["results"]
+    assert (shown["id"], shown["name"], shown["whole"]) == ("r0", "Starter, no marks", True)
+    assert studio.runs.result(0, "1").cells().measurements
+    studio.runs.find("1", None)  # all is there
+    assert studio.runs.progress(0).stage == "done"
+
+
+def test_slides_are_added_to_the_run_that_finds_them(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runs, "warm_up", lambda *_: None)
+    second, third = copies(studio.project.path("1"), "b.png", "c.png")
+    studio.project = studio.runs.project = Project.open(
+        [second, third], folder=studio.project.folder, mpp=0.5
+    )
+    studio.runs.find("1")
+    studio.runs.find("2", (0, 0, 9, 9))
+    recipe = read_run_recipe(studio.runs.folder(0))
+    assert (recipe.slide, recipe.view, recipe.slides_of(studio.project)) == ("2", (0, 0, 9, 9), ["2", "1"])
+    studio.runs.find("1", everything=True)
+    assert read_run_recipe(studio.runs.folder(0)).slides_of(studio.project) == ["1", "2", "3"]
+    # Nothing is found again while somebody trains.
+    studio.runs.train("1")
+    studio.runs.find("3")
+    assert read_run_recipe(studio.runs.folder(0)).slide == "1"
 
 
 def wait_for_end(runs: Runs) -> str:
@@ -223,21 +253,24 @@ def test_a_process_that_still_suggests_regions_outlives_the_studio(studio: Studi
 def test_a_result_grows_from_the_part_in_view(tmp_path: Path) -> None:
     result = SlideResult(tmp_path / "found", 0.5)
     assert result.version == ""
-    Cells([[10, 10], [20, 20]], score=[0.9, 0.8], mpp=0.5).write(result.view)
-    write_json(result.view.with_suffix(".json"), [0, 0, 100, 100])
+    result.add_view((0, 0, 100, 100), Cells([[10, 10], [20, 20]], score=[0.9, 0.8], mpp=0.5))
     assert len(result.index()) == 2
-    assert result.version
+    first = result.version
+    assert first
+    # A part that is looked at later replaces what is there.
+    result.add_view((15, 15, 200, 200), Cells([[21, 20], [150, 150]], score=[0.9, 0.8], mpp=0.5))
+    assert sorted(result.index().xy[:, 0].tolist()) == [10, 21, 150]
+    assert result.version != first
 
 
 def test_a_growing_result_is_not_read_for_every_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result, indexes = SlideResult(tmp_path / "found", 0.5), FoundIndexes()
-    write_json(result.view.with_suffix(".json"), [0, 0, 100, 100])
 
     def grow(cells: int) -> None:
-        Cells([[i, i] for i in range(cells)], score=[0.9] * cells, mpp=0.5).write(result.view)
-        os.utime(result.view, ns=(cells, cells))
+        places = [[100 * cells + i, i] for i in range(cells)]
+        result.add_view((100 * cells, 0, 100 * cells + 99, 99), Cells(places, score=[0.9] * cells, mpp=0.5))
 
     grow(1)
     monkeypatch.setattr(slide_results, "_REST", 1e9)
@@ -247,4 +280,4 @@ def test_a_growing_result_is_not_read_for_every_shard(
     assert len(indexes.of(result)[1]) == 1
     monkeypatch.setattr(slide_results, "_REST", 0)
     version, cells = indexes.of(result)
-    assert (version, len(cells)) == (result.version, 2)
+    assert (version, len(cells)) == (result.version, 3)

@@ -12,7 +12,6 @@ from tests.studio.small_project import MPP, made_result, small_slide
 
 from sparseshot.active import ReviewNote
 from sparseshot.cells import Cells, read_cells, write_cells
-from sparseshot.files import write_json
 from sparseshot.studio.api import make_api
 from sparseshot.studio.derived import compared, excluded
 from sparseshot.studio.found_cells import FoundCells
@@ -127,9 +126,7 @@ def test_reviews_without_sense_are_refused(studio: Studio, change: dict[str, Any
 
 def test_a_region_is_reviewed_only_where_the_model_has_looked(studio: Studio) -> None:
     result = studio.runs.result(3, "1")
-    result.view.parent.mkdir(parents=True)
-    Cells([[150, 150], [170, 170]], score=[0.9, 0.8], mpp=MPP).write(result.view)
-    write_json(result.view.with_suffix(".json"), [0, 0, 300, 300])
+    result.add_view((0, 0, 300, 300), Cells([[150, 150], [170, 170]], score=[0.9, 0.8], mpp=MPP))
     review = {"key": "cccccccc", "result": "r3", "threshold": 0.5}
     elsewhere = [[200, 200], [400, 200], [400, 400], [200, 400]]
     with TestClient(make_api(studio)) as client:
@@ -181,8 +178,7 @@ def in_view(cells: Cells) -> Cells:
 
 
 def write_view(result: SlideResult, cells: Cells) -> None:
-    write_json(result.view.with_suffix(".json"), [300, 300, 600, 600])
-    in_view(cells).write(result.view)
+    result.add_view((300, 300, 600, 600), in_view(cells))
 
 
 def assert_own_outlines(studio: Studio, number: int) -> None:

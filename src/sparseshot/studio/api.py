@@ -17,12 +17,12 @@ from sparseshot.errors import (
     SparseshotError,
 )
 from sparseshot.studio.mark_routes import mark_routes
-from sparseshot.studio.payloads import PixelSize, Place, SlideId, Training, ZoomLevel
+from sparseshot.studio.payloads import Opened, PixelSize, Place, Seen, SlideId, Training, ZoomLevel
 from sparseshot.studio.result_routes import result_routes
 from sparseshot.studio.slide_tiles import TILE_PX, jpeg, levels_of
 from sparseshot.studio.studio import Studio
 
-RunNumber = Annotated[int, InPath(ge=1, lt=10**9)]
+RunNumber = Annotated[int, InPath(ge=0, lt=10**9)]
 _STATUS = {InputError: 422, FormatError: 422, DataNotFoundError: 404, SlideError: 410, OutputError: 507}
 
 
@@ -81,12 +81,23 @@ def make_api(studio: Studio) -> FastAPI:
     @app.post("/slides/{slide}/train")
     def train(slide: SlideId, wanted: Training) -> dict[str, int]:
         """Begin a run; it continues from the one that is shown."""
-        width, height = studio.project.slide(slide).size
-        view = None
-        if wanted.view is not None:
-            x0, y0, x1, y1 = wanted.view
-            view = max(0.0, x0), max(0.0, y0), min(float(width), x1), min(float(height), y1)
-        return {"run": studio.runs.train(slide, view, start=wanted.start or None).number}
+        view = wanted.area_on(studio.project.slide(slide).size)
+        return {"run": studio.runs.train(slide, view, start=wanted.start).number}
+
+    @app.post("/slides/{slide}/find")
+    def find(slide: SlideId, opened: Opened) -> None:
+        """Find the cells of a slide that was opened, those in view first."""
+        view = opened.area_on(studio.project.slide(slide).size)
+        if view is not None:
+            studio.runs.look(slide, view)
+        studio.runs.find(slide, view, everything=opened.everything)
+
+    @app.post("/slides/{slide}/look")
+    def look(slide: SlideId, seen: Seen) -> None:
+        """Find the cells in view before others, while not all are found."""
+        view = seen.area_on(studio.project.slide(slide).size)
+        if view is not None:
+            studio.runs.look(slide, view)
 
     @app.post("/runs/{number}/{what}")
     def change_run(number: RunNumber, what: Literal["stop", "resume"]) -> None:

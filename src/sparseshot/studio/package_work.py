@@ -7,22 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import shapely
+from scipy.ndimage import uniform_filter
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.errors import SparseshotError
-from sparseshot.files import write_json
-from sparseshot.images import Slide
+from sparseshot.images import Slide, tissue_mask
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import STARTER, TrainConfig
 from sparseshot.models.finder import LOWEST_SCORE
-from sparseshot.models.labelling import REJECTED, Labelling
+from sparseshot.models.labelling import Labelling
 from sparseshot.models.model_files import load_model
-from sparseshot.prediction import Measuring, Model, Throughput, predict_slide
+from sparseshot.prediction import Model, Throughput, predict_slide
 from sparseshot.prediction.predict import predict_area
 from sparseshot.studio.found_cells import Area
 from sparseshot.studio.marks import NEGATIVE
 from sparseshot.studio.project import Project
-from sparseshot.studio.project_runs import MARKS, RUN, RunRecipe
+from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, MARKS, RUN, RunRecipe
 from sparseshot.studio.slide_results import SlideResult
 from sparseshot.studio.suggesting import write_next
 from sparseshot.training.annotated import TrainingData
@@ -33,6 +34,9 @@ from sparseshot.work import Event, Report, ignore
 
 _LOG_STEPS = 5
 _TILE_PX = 512
+_MOST_VIEW_PX = 1280
+"""Largest side of a part that is predicted at once because it is in view: about two seconds on two cores."""
+
 _APART_UM = 100.0
 _MARKS = 5
 """Rehearsed is a square of this many marks a side: some can be held out, as in a real run."""
@@ -40,17 +44,17 @@ _MARKS = 5
 
 def learn(project: Project, recipe: RunRecipe, folder: Path, report: Report = ignore) -> Checkpoint:
     """Train on the marks in the folder of a run, or resume that; a finished model is only loaded."""
+    if not recipe.learns:
+        return load_model(recipe.start)
     report(Event("preparing", message="reading the marks"))
     files = sorted((folder / MARKS).glob("*.parquet"))
     tables = [read_cells(path) for path in files]
-    names = {name for cells in tables for name, count in cells.counts().items() if count}
-    classes = tuple(name for name in tables[0].classes if name in names - {NEGATIVE, REJECTED})
-    labelling = Labelling(negative=(NEGATIVE,) if NEGATIVE in names else ())
+    has_negatives = any(cells.counts().get(NEGATIVE) for cells in tables)
+    labelling = Labelling(negative=(NEGATIVE,) if has_negatives else ())
     task, _ = task_of_marks([labelling.positives(cells) for cells in tables])
     config = TrainConfig(
         task=task,
         start=recipe.start if _task_of(recipe.start) == task else STARTER,
-        classes=classes if len(classes) > 1 else None,
         negative_classes=labelling.negative,
         steps=recipe.steps or None,
         log_every=_LOG_STEPS,
@@ -84,15 +88,37 @@ def finding_model(checkpoint: Checkpoint, threshold: float) -> Model:
     return Model.load(checkpoint, threshold=lowest, device="cpu")
 
 
-def find_cells_in_view(slide: Slide, model: Model, view: Area, result: SlideResult) -> None:
-    """Find the cells in view, and write them where the result expects them."""
-    cells = predict_area(slide, model, view)
-    write_json(result.view.with_suffix(".json"), list(view))
-    cells.write(result.view)
+def find_cells_in_view(slide: Slide, model: Model, result: SlideResult, view: Area | None) -> None:
+    """Find the cells in view and add them to the result; of a large view, where it has most tissue."""
+    area = _worthwhile(slide, view or (0.0, 0.0, slide.size[0], slide.size[1]), model.mpp)
+    if area is not None and not result.has_predicted(shapely.box(*area)):
+        result.add_view(area, predict_area(slide, model, area))
 
 
-def find_cells(slide: Slide, model: Model, folder: Path, *, everywhere: bool, report: Report) -> None:
-    """Find all cells of a slide, and write them into a folder."""
+def _worthwhile(slide: Slide, view: Area, mpp: float) -> Area | None:
+    """Return the part of a view to predict at once; None if it is not on the slide."""
+    low, high = np.maximum(view[:2], 0), np.minimum(view[2:], slide.size)
+    side = _MOST_VIEW_PX * mpp / slide.mpp
+    if (high <= low).any():
+        return None
+    if (high - low).max() > side:
+        grid = tissue_mask(slide)
+        step = grid.grid.downsample
+        size = np.maximum(1, np.minimum(side, high - low) / step).astype(int)
+        share = uniform_filter(grid.mask.astype(np.float32), size=(size[1], size[0]), mode="constant")
+        (left, top), (right, bottom) = (low // step).astype(int), np.ceil(high / step).astype(int)
+        inside = share[top:bottom, left:right]
+        row, column = np.unravel_index(inside.argmax(), inside.shape)
+        middle = (np.array([left + column, top + row]) + 0.5) * step
+        low, high = np.maximum(low, middle - side / 2), np.minimum(high, middle + side / 2)
+    (x0, y0), (x1, y1) = low.tolist(), high.tolist()
+    return x0, y0, x1, y1
+
+
+def find_cells(
+    slide: Slide, model: Model, folder: Path, *, everywhere: bool, anew: bool, report: Report
+) -> None:
+    """Find all cells of a slide, and write them into a folder; anew if another model began it."""
 
     def with_name(event: Event) -> None:
         message = f"{slide.name}: {event.values.get('cells', 0):,} cells so far"
@@ -103,8 +129,8 @@ def find_cells(slide: Slide, model: Model, folder: Path, *, everywhere: bool, re
         model,
         folder,
         throughput=Throughput(tile_px=_TILE_PX, threads=1),
-        measuring=Measuring("none"),
         only_tissue=not everywhere,
+        force=anew,
         report=with_name,
     )
 
@@ -117,7 +143,8 @@ def suggest(
     is_wanted: Callable[[], bool],
 ) -> None:
     """Look for regions to mark after a run, and write them into its folder, see :func:`write_next`."""
-    model, learned = Model.load(checkpoint, device="cpu"), run_data(folder / RUN)
+    learned = run_data(folder / RUN) if (folder / RUN).is_dir() else None
+    model = Model.load(checkpoint, threshold=checkpoint.threshold or FEW_MARKS_THRESHOLD, device="cpu")
     write_next(folder, model, slides, learned, found=found, is_wanted=is_wanted)
 
 
@@ -140,7 +167,7 @@ def rehearse(project: Project, *, is_wanted: Callable[[], bool]) -> None:
             (Path(folder) / MARKS).mkdir()
             marks.write(Path(folder, MARKS, f"{slide}.parquet"))
             if is_wanted():
-                checkpoint = learn(project, RunRecipe(0, slide, steps=1, everywhere=True), Path(folder))
+                checkpoint = learn(project, RunRecipe(1, slide, steps=1, everywhere=True), Path(folder))
             if is_wanted():
                 predict_area(opened, finding_model(checkpoint, 0.5), (x.min(), y.min(), x.max(), y.max()))
         except (SparseshotError, OSError, ValueError):

@@ -126,11 +126,29 @@ class Review(_Strict):
     by: Annotated[str, Field(max_length=100)] = ""
 
 
-class Training(_Strict):
-    """A run to begin: what is in view, and the run to continue."""
+class Seen(_Strict):
+    """What is in view."""
 
     view: Annotated[list[Coordinate], Field(min_length=4, max_length=4)] | None = None
-    start: Annotated[int, Field(ge=0, lt=10**9)] = 0
+
+    def area_on(self, size: tuple[int, int]) -> Area | None:
+        """Return the part of a slide that is in view."""
+        if self.view is None:
+            return None
+        (x0, y0, x1, y1), (width, height) = self.view, size
+        return max(0.0, x0), max(0.0, y0), min(float(width), x1), min(float(height), y1)
+
+
+class Training(Seen):
+    """A run to begin: what is in view, and the run to continue."""
+
+    start: Annotated[int, Field(ge=0, lt=10**9)] | None = None
+
+
+class Opened(Seen):
+    """A slide that was opened: find its cells, or those of all slides."""
+
+    everything: bool = False
 
 
 class PixelSize(_Strict):

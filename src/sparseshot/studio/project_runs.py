@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -13,16 +14,19 @@ from pydantic import TypeAdapter, ValidationError
 from sparseshot.errors import FormatError, InputError, SparseshotError
 from sparseshot.files import read_as, read_json, write_json
 from sparseshot.studio.found_cells import Area
-from sparseshot.studio.marks import MarkBook
+from sparseshot.studio.marks import FIRST_CLASS, MarkBook
 from sparseshot.studio.project import Project
-from sparseshot.studio.slide_results import SlideResult
+from sparseshot.studio.slide_results import SlideResult, is_finished
 from sparseshot.work.folder import OUTPUT, RECIPE, STATE, WorkFolder, as_json
 from sparseshot.work.run_files import MODEL
 
 FEW_MARKS_THRESHOLD = 0.5
 """Threshold of a run whose marks are too few to calibrate one."""
 
-RUNS, RUN, FOUND, MARKS, STOP = "runs", "model", "found", "marks", "stop"
+RUNS, RUN, FOUND, MARKS, STOP, LOOK = "runs", "model", "found", "marks", "stop", "look.json"
+UNTRAINED = 0
+"""Number of the run that finds cells with the starter, before anybody has trained."""
+
 _OLD_RECIPE = "job.json"
 """Of 0.2.0."""
 
@@ -34,16 +38,17 @@ _DOING = {"waiting": "starting", "training": "training", "view": "predicting", "
 
 @dataclass(frozen=True)
 class RunRecipe:
-    """What a run of the studio does: train on the marks in its folder, then predict all slides.
+    """What a run of the studio does: train on the marks in its folder, then find cells.
 
     Attributes:
-        number: of the run.
+        number: of the run; :data:`UNTRAINED` finds with the model to start from.
         slide: id of the slide in view.
         view: the part in view, in level-0 pixels; None if it is unknown.
         start: model to start from: a path, or a name that training knows.
         marks: number of marks it learns from.
         steps: optimiser steps; 0: chosen by training.
         everywhere: take glass for tissue.
+        others: ids of further slides on which it finds cells; None for all.
     """
 
     number: int
@@ -53,6 +58,17 @@ class RunRecipe:
     marks: int = 0
     steps: int = 0
     everywhere: bool = False
+    others: tuple[str, ...] | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether it trains before it finds cells."""
+        return self.number != UNTRAINED
+
+    def slides_of(self, project: Project) -> list[str]:
+        """Return the slides on which it finds cells, the one in view first."""
+        wanted = project.slides if self.others is None else self.others
+        return list(dict.fromkeys(each for each in (self.slide, *wanted) if each in project.slides))
 
 
 @dataclass(frozen=True)
@@ -197,8 +213,7 @@ class Runs:
 
     def current(self) -> StudioRun | None:
         """Return the active run, if any."""
-        latest = self.history()[:1]
-        return latest[0] if latest and not latest[0].progress.has_ended else None
+        return next((run for run in self.history() if not run.progress.has_ended), None)
 
     def is_active(self, number: int) -> bool:
         """Return whether a process works on a run; one that is done may still suggest regions."""
@@ -210,27 +225,27 @@ class Runs:
         Args:
             slide: the one in view.
             view: part of it that is predicted first.
-            start: number of the run to continue; by default the latest with a finished model, or the starter.
+            start: number of the run to continue; by default the latest with a finished model, or
+                :data:`UNTRAINED`.
 
         Raises:
             InputError: there is nothing to learn from, or a run still learns. One that only predicts the rest
                 of the slides is interrupted.
         """
         with self._mutex:
-            current = self.current()
-            if current is not None and current.progress.stage in LEARNING:
+            if self.is_learning():
                 raise InputError("a training is under way; wait for it, or stop it")
             known = numbers_of_runs(self.project.folder)
-            folder = self.folder(1 + max(known, default=0))
+            folder = self.folder(1 + max(known, default=UNTRAINED))
             marked = self._write_marks(folder / MARKS)
             learned = [each for each in known if (self.folder(each) / RUN / MODEL).is_file()]
-            if start not in learned:
-                start = learned[0] if learned else None
+            if start not in {UNTRAINED, *learned}:
+                start = learned[0] if learned else UNTRAINED
             recipe = RunRecipe(
                 number=int(folder.name),
                 slide=slide,
                 view=view,
-                start="starter" if start is None else str(self.folder(start) / RUN),
+                start=str(self.folder(start) / RUN) if start in learned else "starter",
                 marks=marked,
                 steps=self.steps,
                 everywhere=self.everywhere,
@@ -239,16 +254,70 @@ class Runs:
             self.warm_up()
             return recipe
 
+    def is_learning(self) -> bool:
+        """Return whether a run trains, or is about to."""
+        current = self.current()
+        return current is not None and current.recipe.learns and current.progress.stage in LEARNING
+
+    def find(self, slide: str, view: Area | None = None, *, everything: bool = False) -> None:
+        """Find cells on a slide that has been opened, first in what is in view.
+
+        The latest trained model finds them, or the starter. Nothing happens where that is done or under way.
+
+        Args:
+            slide: the one in view.
+            view: part of it that is predicted first.
+            everything: find cells on all other slides, too.
+        """
+        with self._mutex:
+            if self.is_learning():
+                return
+            known = numbers_of_runs(self.project.folder)
+            number = next((each for each in known if (self.folder(each) / RUN / MODEL).is_file()), UNTRAINED)
+            if number not in known:
+                if self.project.entry(slide).found and not everything:
+                    return  # it was opened with cells
+                others: tuple[str, ...] | None = None if everything else ()
+                recipe = RunRecipe(number, slide, view, everywhere=self.everywhere, others=others)
+                self.folder(number).mkdir(parents=True, exist_ok=True)
+                write_json(self.folder(number) / RECIPE, as_json(recipe))
+                self.warm_up()
+                return
+            recipe = read_run_recipe(self.folder(number))
+            wanted = self.project.slides if everything else [slide]
+            is_included = set(wanted) <= set(recipe.slides_of(self.project))
+            has_ended = self.progress(number).stage in {"done", "failed"} and not self.is_active(number)
+            if is_included and not (has_ended and self._lacks(number, wanted)):
+                return
+            others = None if everything else (*recipe.slides_of(self.project),)
+            recipe = replace(recipe, slide=slide, view=view, others=others)
+            write_json(self.folder(number) / RECIPE, as_json(recipe))
+            self._begin_again(number)
+
+    def look(self, slide: str, view: Area) -> None:
+        """Tell the process what is in view, so that it finds the cells there next."""
+        write_json(self.project.folder / LOOK, {"slide": slide, "view": view})
+
+    def _lacks(self, number: int, slides: Iterable[str]) -> bool:
+        """Return whether a run has not found all cells of some slides, as when it was interrupted."""
+        folder = self.folder(number) / FOUND
+        return any(not is_finished(folder / each) for each in slides if self.project.path(each).exists())
+
     def resume(self, number: int) -> None:
         """Resume a run that was stopped or has failed."""
         with self._mutex:
             if self.current() is not None:
                 raise InputError("a training is under way; wait for it, or stop it")
-            if number not in numbers_of_runs(self.project.folder)[:1]:
-                raise InputError("only the latest run can be resumed; train again")
-            (self.folder(number) / STOP).unlink(missing_ok=True)
+            if number not in numbers_of_runs(self.project.folder):
+                raise InputError("there is no such run")
+            self._begin_again(number)
+
+    def _begin_again(self, number: int) -> None:
+        """Let the process perform a run once more; what is done is not done again."""
+        (self.folder(number) / STOP).unlink(missing_ok=True)
+        if not self.is_active(number):  # who is at work there sees that its recipe has changed
             (self.folder(number) / STATE).unlink(missing_ok=True)
-            self.warm_up()
+        self.warm_up()
 
     def stop(self, number: int) -> None:
         """Ask the process to stop a run; it does so at its next event."""
@@ -278,13 +347,14 @@ class Runs:
                 self._worker.stdin.close()
 
     def close(self) -> None:
-        """End the process if it waits for a run; one that has a run finishes it."""
+        """End the process, unless it works on a run that somebody began, which it finishes."""
         with self._mutex:
             if self._worker is None:
                 return
             self._close_input()
-            latest = numbers_of_runs(self.project.folder)[:1]
-            if self.current() is not None or any(map(self.is_active, latest)):
+            trained = [each for each in numbers_of_runs(self.project.folder) if each != UNTRAINED]
+            current = self.current()
+            if (current is not None and current.recipe.learns) or any(map(self.is_active, trained[:1])):
                 _AT_WORK.append(self._worker)
             else:
                 self._worker.terminate()
@@ -296,9 +366,11 @@ class Runs:
         return SlideResult(self.folder(number) / FOUND / slide, self.project.slide(slide).mpp)
 
     def _write_marks(self, folder: Path) -> int:
+        """Write the marks for finding, in which all kinds of cells are one class; return their number."""
         total = 0
         for slide in self.project.slides:
             cells = self.book.cells(slide)
+            cells = cells.renamed(dict.fromkeys(self.book.classes, FIRST_CLASS))
             if not len(cells) and not len(cells.regions):
                 continue
             folder.mkdir(parents=True, exist_ok=True)

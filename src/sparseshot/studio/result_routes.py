@@ -100,7 +100,7 @@ def result_routes(studio: Studio) -> APIRouter:
                 "box": each.box,
                 "kind": each.kind,
                 "reason": each.reason,
-                "result": str(ResultId(is_run=True, number=number)),
+                "result": str(ResultId(is_run=True, number=number or 0)),
                 "done": studio.is_exhaustive(each.slide, each.box),
             }
             for each in known.regions

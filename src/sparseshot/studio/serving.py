@@ -57,7 +57,7 @@ def serve(
     say(address)
     if browser:
         threading.Timer(1.0, webbrowser.open, [address]).start()
-    studio.runs.warm_up()
+    studio.begin()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises it again when it has ended
     try:
         guarded = Guard(api, host=host, port=port, token=token)

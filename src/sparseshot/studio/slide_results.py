@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.formats.geoparquet import read_places
 from sparseshot.errors import DataNotFoundError, FormatError
-from sparseshot.files import read_json
+from sparseshot.files import read_json, write_json
 from sparseshot.prediction.manifest import MANIFEST, Manifest
 from sparseshot.studio.found_cells import Area, FoundCells
 from sparseshot.work.folder import STATE
 
-VIEW = ".view.parquet"
-"""Ending of the file with the cells of the part in view, which is predicted first."""
+VIEWS = ".views"
+"""Ending of the folder with the cells of parts that were in view, which are predicted before the rest."""
 
 RESULT_ID = "^[rf][0-9]{1,9}$"
 """How the page names a result; only :class:`ResultId` takes such a name apart."""
@@ -63,15 +63,23 @@ class SlideResult:
     mpp: float
 
     @property
-    def view(self) -> Path:
-        """File with the cells of the part in view; may be missing."""
-        return self.folder.with_name(self.folder.name + VIEW)
+    def views(self) -> Path:
+        """Folder with the cells of parts that were in view; may be missing."""
+        return self.folder.with_name(self.folder.name + VIEWS)
+
+    def add_view(self, area: Area, cells: Cells) -> None:
+        """Write the cells of a part that is in view."""
+        self.views.mkdir(parents=True, exist_ok=True)
+        file = self.views / f"{len(self.areas_in_view()):04d}.parquet"
+        cells.write(file)
+        write_json(file.with_suffix(".json"), list(area))
 
     @property
     def version(self) -> str:
         """Name of the present state; empty if there is nothing yet."""
         stamps = []
-        for path in (self.view, self.folder / MANIFEST, self.folder / STATE):
+        last = max(self.views.glob("*.json"), default=self.views / "none")
+        for path in (last, self.folder / MANIFEST, self.folder / STATE):
             try:
                 stamps.append(f"{path.stat().st_mtime_ns:x}")
             except OSError:
@@ -83,11 +91,11 @@ class SlideResult:
         return Manifest.load(self.folder)
 
     def parts(self) -> list[Path]:
-        """Return the tables that make up the result: the part in view, unless all is done, and shards."""
+        """Return the tables that make up the result: parts in view, unless all is done, and shards."""
         manifest = self.manifest()
         shards = [self.folder / shard.file.name for shard in manifest.shards] if manifest else []
         is_partial = manifest is None or not manifest.finished
-        return [self.view, *shards] if is_partial and self.area_in_view() else shards
+        return [*self.areas_in_view(), *shards] if is_partial else shards
 
     def index(self) -> FoundCells:
         """Read all there is and sort it by place."""
@@ -97,34 +105,36 @@ class SlideResult:
         return replace(found, files=tuple(files), source=rows[found.source])
 
     def _joined(self, files: list[Path], read: Callable[[Path], Cells]) -> tuple[Cells, NDArray[np.int32]]:
-        """Read tables; the part in view replaces what shards have there. Return the rows that stay too."""
-        parts, area = [read(file) for file in files], self.area_in_view()
+        """Read tables; a later part in view replaces earlier ones, and shards. Return the rows that stay."""
+        parts, areas = [read(file) for file in files], self.areas_in_view()
+        kept = [np.ones(len(part), bool) for part in parts]
+        for number, file in enumerate(files):
+            for other in range(len(parts)) if file in areas else ():
+                if other < number or files[other] not in areas:
+                    low, high = np.reshape(areas[file], (2, 2))
+                    kept[other] &= ((parts[other].xy < low) | (parts[other].xy > high)).any(axis=1)
         cells = Cells.concatenate(parts)
-        rows = np.arange(len(cells), dtype=np.int32)
-        if area and files[:1] == [self.view]:
-            is_outside = ((cells.xy < area[:2]) | (cells.xy > area[2:])).any(axis=1)
-            rows = rows[is_outside | (rows < len(parts[0]))]
-            cells = cells[rows]
-        return cells, rows
+        rows = np.flatnonzero(np.concatenate([*kept, np.empty(0, bool)])).astype(np.int32)
+        return (cells if len(rows) == len(cells) else cells[rows]), rows
 
-    def area_in_view(self) -> Area | None:
-        """Return the area that was predicted first; None if there is none."""
-        path = self.view.with_suffix(".json")
-        if not (path.is_file() and self.view.is_file()):
-            return None
-        x0, y0, x1, y1 = map(float, read_json(path))
-        return x0, y0, x1, y1
+    def areas_in_view(self) -> dict[Path, Area]:
+        """Return the areas that were predicted because they were in view, by their tables."""
+        areas: dict[Path, Area] = {}
+        for path in sorted(self.views.glob("*.json")):
+            x0, y0, x1, y1 = map(float, read_json(path))
+            areas[path.with_suffix(".parquet")] = x0, y0, x1, y1
+        return areas
 
-    def has_predicted(self, region: shapely.Polygon) -> bool:
-        """Return whether a region has been predicted: in the part in view, or with the whole slide."""
-        area = self.area_in_view()
-        return is_finished(self.folder) or (area is not None and shapely.box(*area).covers(region))
+    def has_predicted(self, region: shapely.Geometry) -> bool:
+        """Return whether a region has been predicted: in parts in view, or with the whole slide."""
+        areas = [shapely.box(*area) for area in self.areas_in_view().values()]
+        return is_finished(self.folder) or bool(shapely.union_all(areas).covers(region))
 
     def cells(self) -> Cells:
         """Read all there is, outlines included."""
         files = self.parts()
         if not files:
-            raise DataNotFoundError(self.folder, "nothing has been found yet; train first")
+            raise DataNotFoundError(self.folder, "nothing has been found yet")
         return self._joined(files, read_cells)[0]
 
 

@@ -19,8 +19,8 @@ from sparseshot.studio.derived import compared, excluded, exclusion
 from sparseshot.studio.found_cells import Area, FoundCells
 from sparseshot.studio.marks import NEGATIVE, MarkBook
 from sparseshot.studio.project import Project, needs_mpp
-from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, MARKS, RUN, Runs
-from sparseshot.studio.slide_results import FoundIndexes, Kept, ResultId, SlideResult
+from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, LOOK, MARKS, RUN, Runs
+from sparseshot.studio.slide_results import FoundIndexes, Kept, ResultId, SlideResult, is_finished
 from sparseshot.studio.slide_tiles import ByteCache, SlideTiles, levels_of
 from sparseshot.studio.suggesting import NextRegions, read_next
 from sparseshot.work.run_files import MODEL
@@ -60,6 +60,14 @@ class Studio:
         """Open the marks and runs of a project."""
         book = MarkBook(project.journal)
         return cls(project, book, Runs(project, book, steps, everywhere))
+
+    def begin(self) -> None:
+        """Start the process that finds cells; it begins with the slide if there is but one."""
+        (self.project.folder / LOOK).unlink(missing_ok=True)
+        slides = list(self.project.slides)
+        if len(slides) == 1 and "size" in self._card(slides[0]):
+            self.runs.find(slides[0])
+        self.runs.warm_up()
 
     # ---- slides
 
@@ -112,12 +120,7 @@ class Studio:
 
     def _results(self, slide: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return what was found on a slide, the latest run first."""
-        named = {
-            ResultId(
-                is_run=True, number=run["number"]
-            ): f"Run {run['number']}, {counted(run['marks'], 'mark')}"
-            for run in runs
-        }
+        named = {ResultId(is_run=True, number=run["number"]): _name(run) for run in runs}
         opened = self.project.entry(slide).found
         named |= {ResultId(is_run=False, number=n): Path(path).name for n, path in enumerate(opened)}
         begun = {run["number"]: run["begun"] for run in runs}
@@ -125,8 +128,9 @@ class Studio:
         for each, name in named.items():
             version = self.result(slide, str(each)).version
             if version:
-                run = {"run": each.number, "begun": begun[each.number]} if each.is_run else {"run": 0}
-                about = {"id": str(each), "name": name, "version": version}
+                run = {"run": each.number, "begun": begun[each.number]} if each.is_run else {"run": None}
+                is_whole = is_finished(self.result(slide, str(each)).folder)
+                about = {"id": str(each), "name": name, "version": version, "whole": is_whole}
                 results.append(about | run | {"threshold": self.threshold(slide, str(each))})
         return results
 
@@ -257,12 +261,12 @@ class Studio:
 
     # ---- where to look next
 
-    def next_regions(self) -> tuple[int, NextRegions | None]:
-        """Return the number of the latest finished run with suggestions, and these; 0 without a finished run.
+    def next_regions(self) -> tuple[int | None, NextRegions | None]:
+        """Return the number of the latest finished run with suggestions, and these; None without one.
 
         None while the latest run looks for them. If no run has any, the problem says why.
         """
-        latest, problem = 0, ""
+        latest, problem = None, ""
         for recipe, progress in self.runs.history():
             if progress.stage != "done":
                 continue
@@ -273,9 +277,9 @@ class Studio:
                 return recipe.number, None
             if known is not None and not known.problem:
                 return recipe.number, known
-            latest = latest or recipe.number
+            latest = recipe.number if latest is None else latest
             problem = problem or (known.problem if known else self._interruption(recipe.number))
-        return latest, NextRegions(problem=problem) if latest else None
+        return latest, None if latest is None else NextRegions(problem=problem)
 
     def _interruption(self, number: int) -> str:
         """Return why a finished run has no suggestions, and never will."""
@@ -287,6 +291,10 @@ class Studio:
         """Return whether all cells in a box are marked, by a region that covers it."""
         regions = self.book.cells(slide).regions
         return len(regions) > 0 and bool(shapely.union_all(regions).covers(shapely.box(*box)))
+
+
+def _name(run: dict[str, Any]) -> str:
+    return f"Run {run['number']}, {counted(run['marks'], 'mark')}" if run["number"] else "Starter, no marks"
 
 
 def _of(kept: Decisions | None, found: FoundCells) -> Decisions:

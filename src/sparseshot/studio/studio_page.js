@@ -42,7 +42,7 @@ export default {
       </header>
       <div class="studio-body">
         <slide-map ref="map" class="studio-left" v-bind="layers" :slide="about" :person="person" :resource-path="resourcePath" :result="shown" :against="against"
-          :version="version" :threshold="threshold" @view="view = $event.area" @counted="counted = $event" @state="learned" @reviewing="review" @asked="key"></slide-map>
+          :version="version" :threshold="threshold" :whole="Boolean(result.whole)" @view="view = $event.area" @counted="counted = $event" @state="learned" @reviewing="review" @asked="key"></slide-map>
         <aside class="studio-side">
           <q-tabs v-model="tab" dense no-caps align="justify" indicator-color="primary"><q-tab name="work" label="Work"></q-tab><q-tab name="layers" label="Layers"></q-tab><q-tab name="runs" label="Runs"></q-tab></q-tabs>
           <div class="studio-panel" v-show="tab === 'work'">
@@ -50,7 +50,7 @@ export default {
               <learn-panel :runs="runs" :marks="marks" @train="train" @say="say"></learn-panel></section>
             <section class="studio-section"><div class="studio-title">Found</div>
               <found-panel v-if="shown" v-model:threshold="threshold" :counted="counted" :calibrated="result.threshold" :name="isOlder ? result.name : ''" :fixed="Boolean(against)"></found-panel>
-              <div v-else class="studio-small">Nothing yet. Found cells appear here while the model learns.</div>
+              <div v-else class="studio-small">Looking for cells …</div>
               <q-btn v-if="runs.some((run) => run.stage === 'done')" outline no-caps class="full-width" icon="explore" label="Next region to review" @click="map.next()"><kbd class="q-ml-sm">N</kbd></q-btn></section>
           </div>
           <layers-panel class="studio-panel" v-show="tab === 'layers'" v-model="layers"></layers-panel>
@@ -64,7 +64,7 @@ export default {
   data() {
     return {
       slides: null, problem: "", files: FILES, tab: "work", chooses: false, helps: false, view: null, runs: [], results: [], marks: 0, counted: null,
-      shown: "", against: "", threshold: 0.5, latest: 0, reviewed: "", failed: null,
+      shown: "", against: "", threshold: 0.5, latest: -1, reviewed: "", failed: null,
       layers: { paint: "class", heat: "", strength: 0.9, heatStrength: 0.7, slideStrength: 1, showSlide: true, showMarks: true, showFound: true, overview: true },
     };
   },
@@ -89,8 +89,8 @@ export default {
       Object.assign(this, { runs, results, marks });
       const [newest] = results;
       // A person who reviews accepts the cells that are shown.
-      if (newest && ((newest.run > this.latest && !this.reviewed) || !results.some((each) => each.id === this.shown))) {
-        this.latest = newest.run;
+      if (newest && (((newest.run ?? -1) > this.latest && !this.reviewed) || !results.some((each) => each.id === this.shown))) {
+        this.latest = newest.run ?? -1;
         this.show(newest.id, "");
       }
       const failure = runs[0]?.stage === "failed" ? runs[0].number : 0;
@@ -108,7 +108,7 @@ export default {
       if (this.results.some((each) => each.id === result)) this.show(result, "");
     },
     async train() {
-      if (!this.runs[0] || !["waiting", "training"].includes(this.runs[0].stage)) await this.say(`/slides/${this.slide.id}/train`, { view: this.view, start: this.result.run || 0 });
+      if (!this.runs.some((run) => run.number && ["waiting", "training"].includes(run.stage))) await this.say(`/slides/${this.slide.id}/train`, { view: this.view, start: this.result.run ?? null });
     },
     async say(path, body = {}) {
       const said = await send(path, body);

@@ -38,7 +38,7 @@ def write_next(
     folder: Path,
     model: Model,
     slides: Mapping[str, Slide],
-    learned: TrainingData,
+    learned: TrainingData | None,
     *,
     found: Mapping[str, Path],
     is_wanted: Callable[[], bool],
@@ -49,7 +49,7 @@ def write_next(
         folder: of the run.
         model: of the run.
         slides: by id; the one in view first. Of two slides with one name only the first is looked at.
-        learned: what the model was trained on.
+        learned: what the model was trained on; None for the starter.
         found: finished predictions of the model by id.
         is_wanted: asked now and then; False ends the search.
     """
@@ -63,7 +63,7 @@ def write_next(
             raise Superseded
 
     try:
-        marked, _ = learned.load()
+        marked = learned.load()[0] if learned else ()
         suggestions = suggest_regions(
             model,
             [slides[each] for each in names.values()],

@@ -9,14 +9,18 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from sparseshot.errors import OutputError, SlideError, SparseshotError, counted
-from sparseshot.files import is_locked
+from sparseshot.files import is_locked, read_json
 from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.studio.found_cells import Area
 from sparseshot.studio.package_work import (
     find_cells,
     find_cells_in_view,
@@ -29,6 +33,7 @@ from sparseshot.studio.project import Project
 from sparseshot.studio.project_runs import (
     FEW_MARKS_THRESHOLD,
     FOUND,
+    LOOK,
     STOP,
     RunProgress,
     RunRecipe,
@@ -39,7 +44,7 @@ from sparseshot.studio.project_runs import (
     run_folder,
     save_progress,
 )
-from sparseshot.studio.slide_results import SlideResult
+from sparseshot.studio.slide_results import SlideResult, is_finished
 from sparseshot.studio.suggesting import Superseded
 from sparseshot.studio.telling import told
 from sparseshot.work import Event, WorkFolder
@@ -50,6 +55,7 @@ _LOOK_S = 0.1
 _PATIENCE_S = 3.0
 _SAVE_S = 0.25
 _MOST_POINTS = 100
+_REHEARSED = threading.Event()
 _GONE = "the file has disappeared; put it back and press Resume"
 
 
@@ -58,12 +64,12 @@ class Stopped(Exception):  # noqa: N818  nothing went wrong
 
 
 def perform(project: Project, recipe: RunRecipe, folder: WorkFolder) -> None:
-    """Train, and predict the part in view, its slide, and the others; then suggest where to look next.
+    """Train, and find cells in view, on its slide, and on the others; then suggest where to look next.
 
     The state of the folder tells how far it is. What was done before is not done again.
     """
-    teller = _Teller(folder)
-    marks = counted(recipe.marks, "mark")
+    teller = _Teller(folder, recipe)
+    marks = counted(recipe.marks, "mark") if recipe.learns else "found with the starter"
     try:
         with told() as notes:
             teller.notes = notes
@@ -73,23 +79,25 @@ def perform(project: Project, recipe: RunRecipe, folder: WorkFolder) -> None:
     except Stopped:
         teller.say("stopped", "stopped")
     except Superseded:
-        teller.say("done", f"{marks}; a newer run began before all was predicted")
+        teller.say("done", f"{marks}; another run began before all was predicted")
     except (SparseshotError, OSError) as error:
         teller.say("failed", str(error))
     except Exception as error:
         traceback.print_exc()
         teller.say("failed", f"{type(error).__name__}: {error}")
     else:
+        _rehearse(project)
         _suggest(project, recipe, folder.path, checkpoint, without=left_out)
 
 
 class _Teller:
     """Writes events to the state of a run, and ends the run when somebody stopped or superseded it."""
 
-    def __init__(self, folder: WorkFolder) -> None:
-        self.folder, self.notes = folder, list[str]()
+    def __init__(self, folder: WorkFolder, recipe: RunRecipe) -> None:
+        self.folder, self.recipe, self.notes = folder, recipe, list[str]()
         self.state = RunProgress(begun=time.time())
         self._since = 0.0
+        self.look: Callable[[], object] = lambda: None
 
     def say(self, stage: Stage, message: str = "", *, share: float = 0.0) -> None:
         """Write what is being done."""
@@ -104,8 +112,10 @@ class _Teller:
         if (self.folder.path / STOP).exists():
             raise Stopped
         is_training = event.stage not in {"view", "slides"}
-        if not is_training and numbers_of_runs(self.folder.path.parents[1])[0] > int(self.folder.path.name):
-            raise Superseded
+        if not is_training:
+            if is_superseded(self.folder.path, self.recipe):
+                raise Superseded
+            self.look()
         if "loss" in event.values:
             loss = (*self.state.loss, round(float(event.values["loss"]), 4))
             self.state = replace(self.state, loss=loss if len(loss) < 2 * _MOST_POINTS else loss[::2])
@@ -137,49 +147,93 @@ def _predict(
     """
     threshold = FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
     teller.state = replace(teller.state, threshold=threshold)
-    teller.report(Event("view", message="predicting the part in view"))
+    teller.report(Event("view", message="finding cells in view"))
     model = finding_model(checkpoint, threshold)
     (folder / FOUND).mkdir(exist_ok=True)
     left_out: dict[str, str] = {}
-    for slide in sorted(project.slides, key=lambda each: each != recipe.slide):
+    wanted = recipe.slides_of(project)
+    for slide in wanted:
         path = project.path(slide)
         try:
             if not path.exists():
                 raise SlideError(path, _GONE)
             opened = project.slide(slide)
-            if slide == recipe.slide and recipe.view is not None:
-                find_cells_in_view(
-                    opened, model, recipe.view, SlideResult(folder / FOUND / slide, opened.mpp)
-                )
+            result = SlideResult(folder / FOUND / slide, opened.mpp)
+            looked = _Looked(project, slide, partial(find_cells_in_view, opened, model, result))
+            is_in_view = slide == recipe.slide and not is_finished(result.folder)
+            if is_in_view and (recipe.view is not None or not looked.again()):
+                looked.at(recipe.view)
             teller.report(Event("slides", message=opened.name))
+            teller.look = looked.again
             find_cells(
-                opened, model, folder / FOUND / slide, everywhere=recipe.everywhere, report=teller.report
+                opened,
+                model,
+                result.folder,
+                everywhere=recipe.everywhere,
+                anew=not recipe.learns,
+                report=teller.report,
             )
         except SlideError as error:
             left_out[slide] = f"{path.name}: {error.problem if path.exists() else _GONE}"
-    if len(left_out) == len(project.slides):
+        finally:
+            teller.look = lambda: None
+    if len(left_out) == len(wanted):
         raise SparseshotError("; ".join(left_out.values()))
     return left_out
+
+
+@dataclass
+class _Looked:
+    """Finds the cells in view when the page says that another part is in view."""
+
+    project: Project
+    slide: str
+    at: Callable[[Area | None], None]
+    _seen: int = 0
+
+    def again(self) -> bool:
+        """Look at what is in view, if that is another part; return whether it is known."""
+        file = self.project.folder / LOOK
+        with suppress(OSError, SparseshotError, LookupError, TypeError, ValueError):
+            stamp = file.stat().st_mtime_ns
+            if stamp == self._seen:
+                return True
+            asked = read_json(file)
+            x0, y0, x1, y1 = map(float, asked["view"])
+            if asked["slide"] == self.slide:
+                self._seen = stamp
+                self.at((x0, y0, x1, y1))
+                return True
+        return False
+
+
+def is_superseded(folder: Path, recipe: RunRecipe) -> bool:
+    """Return whether another run waits, or this one has to begin again with another recipe."""
+    return next_run(folder.parents[1]) not in {None, folder} or read_run_recipe(folder) != recipe
 
 
 def _suggest(
     project: Project, recipe: RunRecipe, folder: Path, checkpoint: Checkpoint, *, without: dict[str, str]
 ) -> None:
     """Look for regions to mark next, unless somebody trains again; the run is done without them."""
-    order = sorted(project.slides, key=lambda each: each != recipe.slide)
-    slides = {each: project.slide(each) for each in order if each not in without}
+    slides = {each: project.slide(each) for each in recipe.slides_of(project) if each not in without}
     found = {each: folder / FOUND / each for each in slides}
     try:
-        suggest(
-            folder, checkpoint, slides, found, lambda: numbers_of_runs(project.folder)[0] == recipe.number
-        )
+        suggest(folder, checkpoint, slides, found, lambda: not is_superseded(folder, recipe))
     except Exception:
         traceback.print_exc()
 
 
+def _rehearse(project: Project) -> None:
+    """Load and compile what a training needs, once, unless a run waits."""
+    if not _REHEARSED.is_set():
+        _REHEARSED.set()
+        rehearse(project, is_wanted=lambda: next_run(project.folder) is None)
+
+
 def next_run(project: Path) -> Path | None:
-    """Return the folder of the latest run if nobody has begun it."""
-    for number in numbers_of_runs(project)[:1]:
+    """Return the folder of the latest run that nobody has begun."""
+    for number in numbers_of_runs(project):
         folder = run_folder(project, number)
         if not (folder / STATE).exists() and not is_locked(folder):
             return folder
@@ -193,7 +247,8 @@ def main() -> None:
     torch.set_num_threads(os.cpu_count() or 2)
     project, is_alone = Path(sys.argv[1]), threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=[is_alone], daemon=True).start()
-    rehearse(Project.open([], folder=project), is_wanted=lambda: next_run(project) is None)
+    if next_run(project) is None:
+        _rehearse(Project.open([], folder=project))
     while not is_alone.is_set():
         if (folder := next_run(project)) is None:
             is_alone.wait(_LOOK_S)
@@ -209,6 +264,8 @@ def main() -> None:
                     threading.Thread(target=_end_if_stopped, args=[folder, is_over], daemon=True).start()
                     perform(Project.open([], folder=project), recipe, claimed)
                     is_over.set()
+                    if read_run_recipe(folder) != recipe:
+                        (folder / STATE).unlink(missing_ok=True)
         except OutputError:
             if not is_locked(folder):  # otherwise another process has taken it
                 raise

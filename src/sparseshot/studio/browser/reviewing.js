@@ -6,7 +6,7 @@ export const reviewing = {
   async next() {
     const answer = await fetch("/suggestions").then((r) => r.json()).catch(() => null);
     if (!answer) return this.warn("The studio does not answer.");
-    if (!answer.run) return this.tell("Train first. Then the studio suggests where to look.");
+    if (answer.run === null) return this.tell("When all cells of the slide are found, the studio suggests where to look.");
     if (!answer.ready) {
       clearTimeout(this.waiting);
       this.waiting = setTimeout(() => this.next(), 1500);

@@ -1,6 +1,6 @@
 // The slide with its marks and found cells, tools and keys.
 import { leaflet as L } from "nicegui-leaflet";
-import { NEGATIVE, at, tiles } from "sparseshot-studio/geometry.js";
+import { NEGATIVE, at, send, tiles } from "sparseshot-studio/geometry.js";
 import { finding } from "sparseshot-studio/finding.js";
 import { marking } from "sparseshot-studio/marking.js";
 import { reviewing } from "sparseshot-studio/reviewing.js";
@@ -78,7 +78,7 @@ export default {
     </div>`,
   props: {
     slide: Object, result: String, against: String, version: String, threshold: Number, paint: String, heat: String, strength: Number, heatStrength: Number, slideStrength: Number,
-    showSlide: Boolean, showMarks: Boolean, showFound: Boolean, overview: Boolean, person: String, resourcePath: String,
+    showSlide: Boolean, showMarks: Boolean, showFound: Boolean, overview: Boolean, whole: Boolean, person: String, resourcePath: String,
   },
   emits: ["view", "counted", "state", "reviewing", "asked"],
   data() {
@@ -163,6 +163,7 @@ export default {
       this.refresh();
       this.keep();
       this.flush();
+      send(`/slides/${id}/find`, { view: this.area() });
       const coming = JSON.parse(sessionStorage.getItem("studio-review") || "null");
       sessionStorage.removeItem("studio-review");
       if (coming?.slide === id) this.enter(coming, coming.result);
@@ -197,6 +198,8 @@ export default {
       const { lat, lng } = this.map.getCenter();
       history.replaceState(null, "", `#${this.slide.id},${Math.round(lng)},${Math.round(-lat)},${this.map.getZoom()}`);  // survives a reload
       this.$emit("view", { area: this.area() });
+      clearTimeout(this.asking);
+      if (!this.whole) this.asking = setTimeout(() => send(`/slides/${this.slide.id}/look`, { view: this.area() }), 500);
     },
     measure() {
       const { size, mpp } = this.slide, zoom = this.map.getZoom(), umPerPx = mpp / 2 ** zoom;

@@ -1,5 +1,5 @@
 // Training with its progress, and found cells with their expected quality.
-const STAGES = { waiting: "starting", training: "learning", view: "finding cells in view", slides: "finding cells", done: "finished", stopped: "stopped", failed: "failed" };
+const STAGES = { waiting: "starting", training: "learning", view: "finding cells", slides: "finding cells", done: "finished", stopped: "stopped", failed: "failed" };
 const ENDED = ["done", "stopped", "failed"], ENOUGH = 20;
 
 const marksOf = (n) => (n === 1 ? "1 mark" : `${n.toLocaleString("en")} marks`);
@@ -7,10 +7,9 @@ const percent = (share) => `${Math.round(100 * share)} %`;
 
 // What to do next.
 export function advice(marks, learned, stage) {
-  if (stage && !ENDED.includes(stage)) return `Learning from ${marksOf(learned)}. You can go on marking.`;
-  if (!marks) return "Click some cells on the slide, typical ones and odd ones.";
-  if (!learned) return marks < ENOUGH ? `${marksOf(marks)}. ${ENOUGH - marks} more, then train.` : `${marksOf(marks)}. Train now.`;
-  if (marks > learned) return `${marksOf(marks - learned)} since the last run. Train to learn from them.`;
+  if (["waiting", "training"].includes(stage) && learned) return `Learning from ${marksOf(learned)}. You can go on marking.`;
+  if (!marks) return "Cells are found without a click. To tell kinds apart, name a class (C) and click some of its cells.";
+  if (marks > learned) return `${marksOf(marks - learned)} ${learned ? "since the last run" : "so far"}. If cells are missed or invented, mark some of them and train.`;
   return "Correct what is wrong, or press N to go where the model is unsure.";
 }
 
@@ -28,7 +27,7 @@ export const learnPanel = {
   template: `
     <div class="studio-advice">{{ advice }}</div>
     <div class="studio-row">
-      <q-btn v-if="!['waiting', 'training'].includes(stage)" unelevated no-caps color="primary" class="studio-grow" icon="play_arrow" label="Train" :disable="!marks" @click="$emit('train')"><kbd class="q-ml-sm">T</kbd></q-btn>
+      <q-btn v-if="!isLearning" unelevated no-caps color="primary" class="studio-grow" icon="play_arrow" label="Train finding" :disable="!marks" @click="$emit('train')"><kbd class="q-ml-sm">T</kbd><q-tooltip>Learn where cells are: for cells that are missed or invented. Kinds follow each click without it.</q-tooltip></q-btn>
       <q-btn v-if="['stopped', 'failed'].includes(stage)" outline no-caps icon="replay" label="Resume" @click="say('resume')"></q-btn>
       <q-btn v-if="isBusy" outline no-caps color="negative" icon="stop" label="Stop" @click="say('stop')"></q-btn>
     </div>
@@ -46,17 +45,18 @@ export const learnPanel = {
   emits: ["train", "say"],
   data() { return { auto: false, every: ENOUGH }; },
   computed: {
-    run() { return this.runs[0]; },
+    run() { return this.runs.find((run) => !ENDED.includes(run.stage)) || this.runs[0]; },
     stage() { return this.run?.stage || ""; },
+    isLearning() { return Boolean(this.run?.number) && ["waiting", "training"].includes(this.stage); },
     isBusy() { return Boolean(this.stage) && !ENDED.includes(this.stage); },
-    advice() { return advice(this.marks, this.run?.marks || 0, this.stage); },
-    doing() { return `run ${this.run.number}: ${STAGES[this.stage]}${this.run.message ? `, ${this.run.message}` : ""}`; },
+    advice() { return advice(this.marks, this.runs[0]?.marks || 0, this.stage); },
+    doing() { return `${this.run.number ? `run ${this.run.number}` : "starter"}: ${STAGES[this.stage]}${this.run.message ? `, ${this.run.message}` : ""}`; },
     last() { return this.run.loss.at(-1).toFixed(3); },
     curve() {
       const loss = this.run.loss, low = Math.min(...loss), high = Math.max(...loss, low + 1e-9);
       return loss.map((value, i) => `${((300 * i) / (loss.length - 1)).toFixed(1)},${(40 - (36 * (value - low)) / (high - low)).toFixed(1)}`).join(" ");
     },
-    isDue() { return this.auto && !this.isBusy && this.marks >= (this.run?.marks || 0) + Math.max(1, this.every || ENOUGH); },
+    isDue() { return this.auto && !this.isLearning && this.marks >= (this.runs[0]?.marks || 0) + Math.max(1, this.every || ENOUGH); },
   },
   watch: { isDue(due) { if (due) this.$emit("train"); } },
   methods: { say(what) { this.$emit("say", `/runs/${this.run.number}/${what}`); } },
