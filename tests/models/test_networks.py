@@ -6,11 +6,15 @@ from sparseshot.errors import InputError
 from sparseshot.models import YOLLO, UNet
 
 
-@pytest.fixture(params=["unet-2", "unet-3", "yollo-4", "yollo-8", "yollo-16"])
+@pytest.fixture(params=["unet-2", "unet-3", "yollo-4", "yollo-8", "yollo-16", "context-4", "context-8"])
 def network(request: pytest.FixtureRequest) -> UNet | YOLLO:
     torch.manual_seed(0)
     name, number = request.param.split("-")
-    made = UNet(width=4, depth=int(number)) if name == "unet" else YOLLO(width=4, stride=int(number))
+    made = (
+        UNet(width=4, depth=int(number))
+        if name == "unet"
+        else YOLLO(width=4, stride=int(number), context=name == "context")
+    )
     for module in made.modules():
         if isinstance(module, nn.BatchNorm2d):  # fresh statistics would hide a wrong use of them
             assert module.running_mean is not None and module.running_var is not None  # noqa: PT018

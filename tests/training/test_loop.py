@@ -389,3 +389,16 @@ def test_the_log_tells_the_last_estimate_of_the_marked_share(tmp_path: Path) -> 
     assert 0 < share <= 1
     assert 0 < float(rows[-1]["true_marked_share"]) < 1
     assert numbers_of(read_log(tmp_path / "no.csv"), "marked_share") == []
+
+
+def test_a_held_model_is_drawn_back_to_its_start_the_farther_the_fewer_marks(tmp_path: Path) -> None:
+    start = run(tiny_config("detect"), tmp_path / "start")
+    config = tiny_config("detect", loss="distil", loss_options={"threshold": 0.5}, steps=6, validations=1)
+    ways = []
+    for number in (1, 12):
+        item = marked_blobs(0)
+        few = AnnotatedSlide(item.slide, item.marks[:number])
+        canvases, held_out = prepare([few], [marked_blobs(2)], config)
+        tuned = train(config, canvases, held_out, tmp_path / f"{number}", start=start)
+        ways.append(float((tuned.weights["head.weight"] - start.weights["head.weight"]).abs().sum()))
+    assert 0 < ways[0] < ways[1] / 3

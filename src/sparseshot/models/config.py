@@ -76,6 +76,7 @@ class TrainConfig:
         stride: pixels per grid cell of the detector.
         mark_reach: how far over its border a grid cell of the detector also learns a mark, in grid cells.
         sizes: predict the size of cells too (detector).
+        context: the detector looks farther around; None: as the start does.
         kind_features: features for the kind of a cell that the network gives; None: those of the start.
         kinds: kinds that the network's own head tells apart; None: those of the start.
         steps: optimiser steps; None: chosen by the start and the number of marks.
@@ -109,6 +110,7 @@ class TrainConfig:
     stride: int = 8
     mark_reach: float = 0.5
     sizes: bool = False
+    context: bool | None = None
     kind_features: int | None = None
     kinds: tuple[str, ...] | None = None
     steps: int | None = None
@@ -192,6 +194,7 @@ class TrainSettings(TrainConfig):
     by_kind: bool = False
     colors: tuple[str, ...] = ()
     mpp: float = 0.5
+    context: bool = False
     kind_features: int = 0
     kinds: tuple[str, ...] = ()
     steps: int = 300
@@ -210,7 +213,7 @@ class TrainSettings(TrainConfig):
 
     def to_json(self) -> str:
         """Return the settings as JSON, one a line; version 0.2 knew no kinds."""
-        later = ("kind_features", "kinds", "by_kind")
+        later = ("context", "kind_features", "kinds", "by_kind")
         values = {name: value for name, value in vars(self).items() if value or name not in later}
         return json.dumps(values, indent=1)
 

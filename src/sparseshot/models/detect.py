@@ -40,6 +40,7 @@ class Detect:
             its offset reaches, four grid cells a mark; 0 is one grid cell a mark, as in YOLLO.
         radius_um: of several detections within this distance the one with the highest score is kept; 0:
             :data:`MATCH_RADIUS_UM`.
+        context: the network looks farther around.
     """
 
     name: ClassVar[str] = "detect"
@@ -52,6 +53,7 @@ class Detect:
     sizes: bool = False
     mark_reach: float = 0.5
     radius_um: float = 0.0
+    context: bool = False
     kind_features: int = 0
     kinds: tuple[str, ...] = ()
 
@@ -62,6 +64,7 @@ class Detect:
             width=self.width,
             stride=self.stride,
             sizes=self.sizes,
+            context=self.context,
             kind_features=self.kind_features,
             kinds=len(self.kinds),
         )

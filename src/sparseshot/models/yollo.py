@@ -5,11 +5,15 @@ object. Its layers are not public, so this network is YOLLO-style: fully convolu
 batch normalisation and LeakyReLU; for each grid cell the probability that an object's centre lies in it, the
 offset of the centre and, optionally, the size of the object.
 
+With *context*, a coarser level looks farther around before the last two convolutions: the tissue that a cell
+lies in says much about its kind.
+
 A branch of its own gives *kind features* for each grid cell. The kind of a found cell is a linear head on the
 features of the grid cell that found it; finding never depends on it.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sparseshot.errors import InputError
@@ -25,6 +29,7 @@ class YOLLO(nn.Module):
         width: channels at full resolution; they double at each halving.
         stride: pixels to a grid cell: 8 (4 µm at 0.5 µm/px), 4 for crowded nuclei, or 16.
         sizes: predict width and height of the object too.
+        context: look farther around, on a level of half the resolution of the grid.
         kind_features: features for the kind of a cell; 0 for none.
         kinds: kinds that ``kind_head``, linear on these features, tells apart; it is not part of the output.
 
@@ -43,6 +48,7 @@ class YOLLO(nn.Module):
         width: int = 16,
         stride: int = 8,
         sizes: bool = False,
+        context: bool = False,
         kind_features: int = 0,
         kinds: int = 0,
     ) -> None:
@@ -66,6 +72,11 @@ class YOLLO(nn.Module):
             channels *= 2
         layers += [_convolution(channels, channels), _convolution(channels, channels)]
         self.body = nn.Sequential(*layers)
+        self.context = (
+            nn.Sequential(nn.MaxPool2d(2), _convolution(channels, channels), _convolution(channels, channels))
+            if context
+            else None
+        )
         self.head = nn.Conv2d(channels, out_channels + 2 + 2 * sizes, 1)
         self.features = feature_branch(channels, kind_features)
         self.kind_head = nn.Linear(kind_features, kinds) if kinds else None
@@ -76,23 +87,31 @@ class YOLLO(nn.Module):
     @property
     def alignment_px(self) -> int:
         """Tiles that begin at multiples of this have the grid of the whole image."""
-        return self.stride
+        return self.stride if self.context is None else 2 * self.stride
 
     @property
     def margin_px(self) -> int:
-        """Receptive field around a grid cell, rounded up to whole grid cells."""
+        """Receptive field around a grid cell, rounded up to the alignment."""
         reach: int = 2 * (2 ** (self.halvings + 1) - 1) + 2 * self.stride
-        return -(-reach // self.stride) * self.stride
+        if self.context is not None:
+            reach += 2 * (2 * self.stride) + self.stride  # two convolutions there, and the way down and up
+        return -(-reach // self.alignment_px) * self.alignment_px
 
     def forward(self, image: Tensor) -> Tensor:
         """Map ``(N, in_channels, H, W)`` to ``(N, channels, ⌈H / stride⌉, ⌈W / stride⌉)``."""
         height, width = image.shape[-2:]
-        right, bottom = -width % self.stride, -height % self.stride
+        right, bottom = -width % self.alignment_px, -height % self.alignment_px
         if right or bottom:
-            image = torch.nn.functional.pad(image, (0, right, 0, bottom), mode="replicate")
-        body = self.body(image)
+            image = F.pad(image, (0, right, 0, bottom), mode="replicate")
+        if self.context is None:
+            body = self.body(image)
+        else:
+            near = self.body[:-2](image)
+            body = self.body[-2:](near + F.interpolate(self.context(near), scale_factor=2.0))
         output: Tensor = self.head(body)
-        return output if self.features is None else torch.cat([output, self.features(body)], dim=1)
+        if self.features is not None:
+            output = torch.cat([output, self.features(body)], dim=1)
+        return output[..., : -(-height // self.stride), : -(-width // self.stride)]
 
 
 def feature_branch(in_channels: int, kind_features: int) -> nn.Sequential | None:

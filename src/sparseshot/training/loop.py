@@ -1,5 +1,6 @@
 """The one training loop, for both tasks and every loss."""
 
+import copy
 import math
 import time
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 _LARGEST_GRADIENT = 5.0
 _KIND_WEIGHT = 0.5
 _HOLD_WEIGHT = 0.1
+_HALFWAY_MARKS = 60
+"""Marks from which a model that its start holds ends halfway between the start's weights and its own."""
 
 
 def train(
@@ -76,7 +79,7 @@ def train(
         start = None
     elif start is None:
         start = load_start(config.start, config.task)
-    run = _Run(config, start, network, fabric)
+    run = _Run(config, start, network, fabric, marks=sum(len(canvas.points.xy) for canvas in canvases))
     if last is not None:
         run.resume(last)
     fabric.barrier()
@@ -111,10 +114,16 @@ class _Run:
     """The state of a run."""
 
     def __init__(
-        self, config: TrainSettings, start: Checkpoint | None, network: nn.Module | None, fabric: "Fabric"
+        self,
+        config: TrainSettings,
+        start: Checkpoint | None,
+        network: nn.Module | None,
+        fabric: "Fabric",
+        *,
+        marks: int,
     ) -> None:
         torch.manual_seed(config.seed)
-        self.config = config
+        self.config, self.marks = config, marks
         self.task = config.make_task()
         self.step = 0
         self.best: float | None = None
@@ -208,8 +217,8 @@ class _Run:
             return {}
         # Held by a frozen start, scores mean what they meant to it.
         spread = PRIOR_SPREAD if self.teacher is not None and self.teacher.frozen else None
-        prior = self.criterion.built_for
-        gathered = gather_evidence(self.module, self.config, held_out, prior=prior, spread=spread)
+        prior, network = self.criterion.built_for, self.shrunk()
+        gathered = gather_evidence(network, self.config, held_out, prior=prior, spread=spread)
         evidence, seen = gathered or (None, None)
         criterion, threshold = (None, None) if seen is None else (seen.criterion, seen.threshold)
         doubt = 0.0 if seen is None else 2 * seen.criterion_error
@@ -217,11 +226,29 @@ class _Run:
             self.best = criterion
             if evidence is not None:
                 evidence = replace(evidence, marked_share=self.criterion.log_values().get("marked_share"))
-            model = replace(
-                self.checkpoint(), threshold=threshold, criterion=criterion, evidence=evidence, state={}
+            model = Checkpoint(
+                self.config,
+                network.state_dict(),
+                self.step,
+                threshold=threshold,
+                criterion=criterion,
+                evidence=evidence,
             )
             model.save(folder / BEST)
         return {"criterion": criterion, "threshold": threshold}
+
+    def shrunk(self) -> nn.Module:
+        """Return the network, drawn back to a start that holds it: the fewer marks, the farther."""
+        if self.teacher is None or not self.teacher.frozen:
+            return self.module
+        network = copy.deepcopy(self.module)
+        start = self.teacher.averaged.module.state_dict()
+        share = _HALFWAY_MARKS / (self.marks + _HALFWAY_MARKS)
+        with torch.no_grad():
+            for name, weight in network.state_dict().items():
+                if weight.is_floating_point():
+                    weight.lerp_(start[name], share)
+        return network
 
     def checkpoint(self) -> Checkpoint:
         """Return everything that a resume needs."""

@@ -281,8 +281,10 @@ def _by_start(
         "steps": steps_for(marks),
         "learning_rate": _LOW_RATE if marks <= _MANY_MARKS else _RATE,
     }
+    own = model.config
+    chosen["context"] = own.context
     if settings.kind_features == 0:
-        chosen |= {"kind_features": model.config.kind_features, "kinds": model.config.kinds}
+        chosen |= {"kind_features": own.kind_features, "kinds": own.kinds}
     if asked not in {None, *STARTER_NAMES}:  # a starter serves any resolution
         chosen["mpp"] = model.mpp
     if model.has_classes(settings.labelling.names):

@@ -89,6 +89,9 @@ def make_starter(
         start=SCRATCH,
         loss="ce",
         width=width,
+        context=task == "detect",
+        crop_px=192 if task == "detect" else 128,
+        batch=4 if task == "detect" else 8,
         kind_features=64,
         kinds=KINDS,
         steps=steps,
@@ -115,17 +118,14 @@ def make_starter(
             start=None if start is None else load_starter(task, path=start / f"{task}.safetensors"),
             report=report,
         )
-        chosen_on = [held_out]
-        if data is not None:
-            names = [
-                name
-                for name in _VALIDATION_SETS
-                if name in shares and (task == "detect" or name != "brca_m2c")
-            ]
-            chosen_on = [
-                open_samples(load_dataset(name, data, split="validation")) for name in names
-            ] or chosen_on
-        checkpoint = replace(checkpoint, threshold=_threshold(checkpoint, chosen_on))
+        chosen_on = [
+            item
+            for name in _VALIDATION_SETS
+            if data is not None and name in shares and (task == "detect" or name != "brca_m2c")
+            for item in open_samples(load_dataset(name, data, split="validation"))
+        ]
+        threshold = evaluate(checkpoint, chosen_on or held_out).best.threshold
+        checkpoint = replace(checkpoint, threshold=round(float(np.clip(threshold, 0.01, 0.99)), 3))
         save_starter(checkpoint, folder / f"{task}.safetensors")
     return checkpoint
 
@@ -151,10 +151,3 @@ def _canvases(items: Iterable[AnnotatedSlide], config: TrainSettings, share: flo
     for canvas in canvases:
         canvas.weight = share / area
     return canvases
-
-
-def _threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlide]]) -> float:
-    """Return a threshold that serves all sets: the mean of the best ones."""
-    # In logits, because a mean of probabilities near 0 or 1 is no compromise.
-    best = np.array([evaluate(checkpoint, images).best.threshold for images in sets])
-    return round(float(np.clip(1 / (1 + np.exp(-np.mean(np.log(best / (1 - best))))), 0.01, 0.99)), 3)
