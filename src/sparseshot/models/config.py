@@ -77,6 +77,7 @@ class TrainConfig:
         mark_reach: how far over its border a grid cell of the detector also learns a mark, in grid cells.
         sizes: predict the size of cells too (detector).
         context: the detector looks farther around; None: as the start does.
+        heights: predict heights too, which tell touching cells apart (segmentation); None: if the start does.
         kind_features: features for the kind of a cell that the network gives; None: those of the start.
         kinds: kinds that the network's own head tells apart; None: those of the start.
         steps: optimiser steps; None: chosen by the start and the number of marks.
@@ -111,6 +112,7 @@ class TrainConfig:
     mark_reach: float = 0.5
     sizes: bool = False
     context: bool | None = None
+    heights: bool | None = None
     kind_features: int | None = None
     kinds: tuple[str, ...] | None = None
     steps: int | None = None
@@ -195,6 +197,7 @@ class TrainSettings(TrainConfig):
     colors: tuple[str, ...] = ()
     mpp: float = 0.5
     context: bool = False
+    heights: bool = False
     kind_features: int = 0
     kinds: tuple[str, ...] = ()
     steps: int = 300
@@ -212,8 +215,8 @@ class TrainSettings(TrainConfig):
         return _task_of(self)
 
     def to_json(self) -> str:
-        """Return the settings as JSON, one a line; version 0.2 knew no kinds."""
-        later = ("context", "kind_features", "kinds", "by_kind")
+        """Return the settings as JSON, one a line; version 0.2 knew neither heights nor kinds."""
+        later = ("context", "heights", "kind_features", "kinds", "by_kind")
         values = {name: value for name, value in vars(self).items() if value or name not in later}
         return json.dumps(values, indent=1)
 

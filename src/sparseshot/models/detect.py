@@ -78,7 +78,12 @@ class Detect:
         return output[:, output.shape[1] - self.kind_features :]
 
     def place_loss(
-        self, output: Tensor, target: Tensor, offset: Tensor | None, size: Tensor | None
+        self,
+        output: Tensor,
+        target: Tensor,
+        offset: Tensor | None,
+        size: Tensor | None,
+        height: Tensor | None = None,  # noqa: ARG002
     ) -> Tensor:
         """Smooth L1 on offsets, and on the logarithm of sizes where they are known, of annotated cells."""
         n, row, col = torch.nonzero(target > 0, as_tuple=True)

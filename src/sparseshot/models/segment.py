@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import shapely
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from scipy import ndimage
 from torch import Tensor, nn
@@ -44,6 +45,7 @@ class Segment:
     width: int = 16
     depth: int = 3
     mark_radius_um: float = 3.0
+    heights: bool = False
     kind_features: int = 0
     kinds: tuple[str, ...] = ()
 
@@ -58,6 +60,7 @@ class Segment:
             out_channels=self.out_channels,
             width=self.width,
             depth=self.depth,
+            heights=self.heights,
             kind_features=self.kind_features,
             kinds=len(self.kinds),
         )
@@ -68,19 +71,27 @@ class Segment:
 
     def features(self, output: Tensor) -> Tensor:
         """Return the features of squares of :attr:`feature_stride` pixels."""
+        first = self.out_channels + self.heights
         return unpacked_features(
-            output[:, self.out_channels :], kind_features=self.kind_features, stride=self.feature_stride
+            output[:, first:], kind_features=self.kind_features, stride=self.feature_stride
         )
 
     def place_loss(
         self,
         output: Tensor,
-        target: Tensor,  # noqa: ARG002
+        target: Tensor,
         offset: Tensor | None,  # noqa: ARG002
         size: Tensor | None,  # noqa: ARG002
+        height: Tensor | None,
     ) -> Tensor:
-        """Return zero: there are no other outputs."""
-        return output.new_zeros(())
+        """Cross-entropy of the heights inside marked outlines; nothing is asked of other pixels."""
+        if not self.heights or height is None:
+            return output.new_zeros(())
+        known = (height > 0) & (target > 0)
+        if not known.any():
+            return output.sum() * 0
+        logit = output[:, self.out_channels][known].float()
+        return F.binary_cross_entropy_with_logits(logit, height[known].float() / 255)
 
     def target(self, label: NDArray[np.int16], points: Points) -> Target:
         """Return the label map as a target; a kind stands in the square of its mark."""

@@ -101,7 +101,12 @@ class Task(Protocol):
         ...
 
     def place_loss(
-        self, output: Tensor, target: Tensor, offset: Tensor | None, size: Tensor | None
+        self,
+        output: Tensor,
+        target: Tensor,
+        offset: Tensor | None,
+        size: Tensor | None,
+        height: Tensor | None,
     ) -> Tensor:
         """Return the loss of the other outputs, learned from annotated cells only."""
         ...

@@ -1,7 +1,8 @@
 """U-Net (Ronneberger et al., MICCAI 2015) with batch normalisation.
 
-A branch of its own on the coarsest level gives *kind features*. The kind of a found cell is a linear head on
-the features at its centroid; finding never depends on it.
+A second head gives *heights*: the distance of a pixel to the border of its cell, relative to the largest in
+that cell. They tell touching cells apart. A branch of its own on the coarsest level gives *kind features*.
+The kind of a found cell is a linear head on the features at its centroid; finding never depends on it.
 """
 
 import torch
@@ -19,11 +20,12 @@ class UNet(nn.Module):
         out_channels: 1 for one class, C + 1 for C classes and background.
         width: channels of the first level; each level below has twice as many.
         depth: number of halvings.
+        heights: predict heights too, as one more logit after those of the classes.
         kind_features: features for the kind of a cell, of each square of ``2**depth`` pixels; 0 for none.
         kinds: kinds that ``kind_head``, linear on these features, tells apart; it is not part of the output.
 
-    The output has ``out_channels`` logits, then the kind features as full-size channels that
-    :func:`unpacked_features` unpacks: 64 features of depth 3 are one channel.
+    The output has ``out_channels`` logits, then that of the height, then the kind features as full-size
+    channels that :func:`unpacked_features` unpacks: 64 features of depth 3 are one channel.
 
     >>> UNet(width=4, depth=2).eval()(torch.zeros(2, 3, 37, 50)).shape
     torch.Size([2, 1, 37, 50])
@@ -36,6 +38,7 @@ class UNet(nn.Module):
         out_channels: int = 1,
         width: int = 16,
         depth: int = 4,
+        heights: bool = False,
         kind_features: int = 0,
         kinds: int = 0,
     ) -> None:
@@ -51,6 +54,7 @@ class UNet(nn.Module):
         self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, stride=2) for w in reversed(widths[:-1]))
         self.merge = nn.ModuleList(_two_convolutions(2 * w, w) for w in reversed(widths[:-1]))
         self.head = nn.Conv2d(width, out_channels, 1)
+        self.height_head = nn.Conv2d(width, 1, 1) if heights else None
         self.features = feature_branch(widths[-1], kind_features)
         self.kind_head = nn.Linear(kind_features, kinds) if kinds else None
         self.depth: int = depth
@@ -82,12 +86,14 @@ class UNet(nn.Module):
         coarsest = x
         for up, convolutions in zip(self.up, self.merge, strict=True):
             x = convolutions(torch.cat([skips.pop(), up(x)], dim=1))
-        output: Tensor = self.head(x)
+        outputs = [self.head(x)]
+        if self.height_head is not None:
+            outputs.append(self.height_head(x))
         if self.features is not None:
             features = self.features(coarsest)
             rest = -features.shape[1] % self.alignment_px**2
-            packed = F.pixel_shuffle(F.pad(features, (0, 0, 0, 0, 0, rest)), self.alignment_px)
-            output = torch.cat([output, packed], dim=1)
+            outputs.append(F.pixel_shuffle(F.pad(features, (0, 0, 0, 0, 0, rest)), self.alignment_px))
+        output: Tensor = torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0]
         return output[..., :height, :width]
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import shapely
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid, Slide
@@ -18,6 +19,9 @@ from sparseshot.models.labelling import UNUSED, Labelling
 from sparseshot.models.task import CERTAIN_BACKGROUND, IGNORED, UNANNOTATED, Points
 
 BLOCK_PX = 512
+_FARTHEST_PX = 64
+"""How far a cell may extend beyond a block, to have right heights in it."""
+
 WHITE = 255
 
 
@@ -29,19 +33,21 @@ class Patch(NamedTuple):
         label: ``(H, W)`` int16: 1…C, :data:`UNANNOTATED`, :data:`CERTAIN_BACKGROUND` or :data:`IGNORED`.
         exhaustive: ``(H, W)`` bool: inside a region in which every cell is marked.
         truth: the label map with every cell, in simulations; else None.
+        height: ``(H, W)`` uint8: of marked outlines, see :func:`heights`; None if marks are not painted.
     """
 
     image: NDArray[np.uint8]
     label: NDArray[np.int16]
     exhaustive: NDArray[np.bool_]
     truth: NDArray[np.int16] | None
+    height: NDArray[np.uint8] | None = None
 
 
 class BlockCache:
     """Painted blocks of several canvases; the least recently used are dropped first."""
 
     def __init__(self, max_bytes: int = 4 << 30) -> None:
-        block_bytes = 8 * BLOCK_PX**2  # three colours, two maps of 16 bits, and one of booleans
+        block_bytes = 9 * BLOCK_PX**2  # three colours, two maps of 16 bits, and two of 8
         self.paint = lru_cache(max(1, max_bytes // block_bytes))(Canvas.paint)
 
 
@@ -62,6 +68,7 @@ class Canvas:
         kinds: names of the classes that are learned as kinds; empty: none are.
         unsure_um: pixels this near to a mark without outline, but not in its disc, are ignored: the cell may
             extend as far.
+        heights: paint heights too, see :func:`heights`.
         weight: how often places are drawn from this canvas, relative to its area.
     """
 
@@ -80,6 +87,7 @@ class Canvas:
         tissue: NDArray[np.float64] | None = None,
         kinds: tuple[str, ...] = (),
         unsure_um: float = 0.0,
+        heights: bool = False,
         weight: float = 1.0,
     ) -> None:
         self.slide = slide
@@ -93,7 +101,10 @@ class Canvas:
         radius_px = radius_um / grid.mpp
         self._regions = _Layer(_as_cells(marks.regions), grid, 1.0)
         self._negative = _Layer(labelling.negatives(marks), grid, radius_px + negative_margin_px)
-        self._positive = self._truth_layer = self._unsure = None
+        self._positive = self._truth_layer = self._unsure = self._outlined = None
+        if heights and marks.outline is not None:
+            outlined = marks[~shapely.is_missing(marks.outline)]
+            self._outlined = _Layer(labelling.positives(outlined), grid, _FARTHEST_PX)
         if outlines and unsure_um:
             bare = marks if marks.outline is None else marks[shapely.is_missing(marks.outline)]
             self._unsure = _Layer(labelling.positives(bare), grid, unsure_um / grid.mpp)
@@ -118,6 +129,7 @@ class Canvas:
         label = np.full(shape, IGNORED, np.int16)
         exhaustive = np.zeros(shape, np.bool_)
         truth = None if self._truth_layer is None else np.full(shape, IGNORED, np.int16)
+        height = None if self._outlined is None else np.zeros(shape, np.uint8)
         inside = box.meet(self.grid.box)
         for whole in inside.blocks(BLOCK_PX, BLOCK_PX):
             block_box = whole.meet(self.grid.box)
@@ -129,7 +141,9 @@ class Canvas:
             exhaustive[target] = block.exhaustive[source]
             if truth is not None and block.truth is not None:
                 truth[target] = block.truth[source]
-        return Patch(image, label, exhaustive, truth)
+            if height is not None and block.height is not None:
+                height[target] = block.height[source]
+        return Patch(image, label, exhaustive, truth, height)
 
     def paint(self, box: Box) -> Patch:
         """Read and paint one block."""
@@ -148,7 +162,8 @@ class Canvas:
             label[each.meet(box).within(box)] = IGNORED
         label[negative] = CERTAIN_BACKGROUND  # in ignored boxes too: the threshold comes from positives alone
         truth = None if self._truth_layer is None else self._truth_layer.paint(box)
-        return Patch(image, label, exhaustive, truth)
+        height = None if self._outlined is None else self._outlined.heights(box)
+        return Patch(image, label, exhaustive, truth, height)
 
 
 class _Layer:
@@ -165,10 +180,39 @@ class _Layer:
 
     def paint(self, box: Box) -> NDArray[np.int16]:
         """Paint a block with 1 + the label of the cells in it."""
+        cells = self._near(box)
+        return self._grid.rasterise(cells, box, radius_px=self._radius_px).astype(np.int16)
+
+    def heights(self, box: Box) -> NDArray[np.uint8]:
+        """Paint a block with the heights of outlined cells."""
+        far = _FARTHEST_PX
+        wide = Box(box.x0 - far, box.y0 - far, box.x1 + far, box.y1 + far).meet(self._grid.box)
+        return heights(self._grid.rasterise(self._near(box), wide, by="instance"))[box.within(wide)]
+
+    def _near(self, box: Box) -> Cells:
         reach = self._radius_px
         around = self._grid.to_level0((box.x0 - reach, box.y0 - reach, box.x1 + reach, box.y1 + reach))
-        rows = np.sort(self._tree.query(shapely.box(*around)))
-        return self._grid.rasterise(self._cells[rows], box, radius_px=self._radius_px).astype(np.int16)
+        return self._cells[np.sort(self._tree.query(shapely.box(*around)))]
+
+
+def heights(instances: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """Return the distance of each pixel to the border of its cell, relative to the largest in that cell.
+
+    255 is the innermost place of a cell, 0 outside of cells.
+
+    >>> heights(np.array([[1, 1, 1, 2], [1, 1, 1, 2], [1, 1, 1, 2]], np.int32))
+    array([[127, 127, 127, 255],
+           [127, 255, 127, 255],
+           [127, 127, 127, 255]], dtype=uint8)
+    """
+    padded = np.pad(instances, 1)
+    inner = instances > 0
+    for step in (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:]):
+        inner &= step == instances
+    distance = ndimage.distance_transform_edt(inner).astype(np.float32) + 1
+    largest = np.ones(instances.max() + 1, np.float32)
+    np.maximum.at(largest, instances, distance)
+    return np.where(instances > 0, 255 * distance / largest[instances], 0).astype(np.uint8)
 
 
 def _as_cells(regions: NDArray[np.object_]) -> Cells:

@@ -36,6 +36,7 @@ class CropBatch:
         size: ``(N, 2, *)`` float32 for a detector, NaN where unknown; else None.
         kind: int64 over the grid of the features: index of the kind, −1 where there is none; None where no
             kinds are learned.
+        height: ``(N, H, W)`` uint8 inside marked outlines, 0 elsewhere; None where no heights are learned.
     """
 
     image: Tensor
@@ -47,6 +48,7 @@ class CropBatch:
     offset: Tensor | None = None
     size: Tensor | None = None
     kind: Tensor | None = None
+    height: Tensor | None = None
 
     @property
     def centres(self) -> Tensor | None:
@@ -109,6 +111,10 @@ class CropSource:
             truth = task.target(every, self._points(canvas.truth, x0, y0, turn)).target
         middle = slice(task.stride // 2, None, task.stride)
         maps = {"exhaustive": _turned(patch.exhaustive, turn)[middle, middle], "truth": truth}
+        maps["height"] = None
+        if self._config.heights:
+            none = np.zeros(label.shape, np.uint8)
+            maps["height"] = _turned(none if patch.height is None else patch.height, turn)
         return {"image": _turned(patch.image, turn), "jitter": jitter, **maps, **made._asdict()}
 
     def _place(self, random: np.random.Generator) -> tuple[Canvas, int, int]:

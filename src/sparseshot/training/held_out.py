@@ -181,6 +181,7 @@ def make_canvas(
         ignored=ignored,
         kinds=kinds,
         unsure_um=unsure_um,
+        heights=config.heights,
         weight=weight,
         tissue=None if item.tissue is None else _tissue_boxes(item.tissue, Grid.over(item.slide, config.mpp)),
     )

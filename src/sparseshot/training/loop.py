@@ -170,7 +170,7 @@ class _Run:
         hints = Hints(batch.truth, batch.centres, batch.exhaustive, teacher_logits=advice)
         loss = self.criterion(
             logits, batch.target, annotated=batch.annotated, progress=progress, hints=hints
-        ) + self.task.place_loss(output, batch.target, batch.offset, batch.size)
+        ) + self.task.place_loss(output, batch.target, batch.offset, batch.size, batch.height)
         others = logits.shape[1]
         if (
             self.teacher is not None

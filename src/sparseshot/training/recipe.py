@@ -282,7 +282,7 @@ def _by_start(
         "learning_rate": _LOW_RATE if marks <= _MANY_MARKS else _RATE,
     }
     own = model.config
-    chosen["context"] = own.context
+    chosen |= {"context": own.context, "heights": own.heights}
     if settings.kind_features == 0:
         chosen |= {"kind_features": own.kind_features, "kinds": own.kinds}
     if asked not in {None, *STARTER_NAMES}:  # a starter serves any resolution

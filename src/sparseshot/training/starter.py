@@ -92,6 +92,7 @@ def make_starter(
         context=task == "detect",
         crop_px=192 if task == "detect" else 128,
         batch=4 if task == "detect" else 8,
+        heights=task == "segment",
         kind_features=64,
         kinds=KINDS,
         steps=steps,
