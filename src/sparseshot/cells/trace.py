@@ -11,6 +11,9 @@ from sparseshot.cells.rings import joined, offsets
 from sparseshot.compiled import compiled
 from sparseshot.errors import InputError
 
+_TOLERANCE_PX = 0.45
+"""How far simplification moves outlines: less than half of what separates objects that do not touch."""
+
 
 def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.object_]]:
     """Return the value, centroid and outline of each object in a label image.
@@ -38,12 +41,11 @@ def trace(labels: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64],
     if count == 0:
         return np.empty(0, np.int64), np.empty((0, 2)), np.empty(0, object)
     pieces = pieces.astype(np.int32, copy=False)
-    polygons = _polygons(follow(pieces), count)
-    of_piece, area, sums = _sums(pieces, labels, count)
-    values, owner = np.unique(of_piece, return_inverse=True)
-    area = np.bincount(owner, area)
-    xy = np.column_stack([np.bincount(owner, column) / area for column in sums.T]) + 0.5
-    return values.astype(np.int64), xy, joined(polygons, owner, len(values))
+    of_piece = np.zeros(count + 1, labels.dtype)
+    of_piece[pieces] = labels
+    values, owner = np.unique(of_piece[1:], return_inverse=True)
+    outlines = joined(_polygons(_follow(pieces), count), owner, len(values))
+    return values.astype(np.int64), shapely.get_coordinates(shapely.centroid(outlines)), outlines
 
 
 def connected_pieces(mask: NDArray[Any]) -> NDArray[np.int64]:
@@ -52,23 +54,95 @@ def connected_pieces(mask: NDArray[Any]) -> NDArray[np.int64]:
     return pieces
 
 
-class Ways(NamedTuple):
+class _Ways(NamedTuple):
     """Closed boundaries of the pieces of an image, with a vertex at each turn.
 
     Attributes:
         xy: ``(V, 2)`` vertices, one boundary after another.
         begin: ``(W + 1,)`` where each boundary begins in ``xy``, and where the last ends.
         piece: ``(W,)`` the piece it bounds, from 0.
-        hole: ``(W,)`` whether it bounds a hole of the piece.
+        area: ``(W,)`` pixels inside it, negative for a hole of the piece.
     """
 
-    xy: NDArray[np.int32]
+    xy: NDArray[Any]
     begin: NDArray[np.int64]
     piece: NDArray[np.int64]
-    hole: NDArray[np.bool_]
+    area: NDArray[np.float64]
 
 
-def follow(pieces: NDArray[np.int32]) -> Ways:
+def smooth_outlines(labels: NDArray[np.int32], *, hole_px: float = 0.0) -> NDArray[np.object_]:
+    """Return outlines through the midpoints of pixel edges, of objects that are connected by edges.
+
+    Midpoints are nearer to the true outline than pixel corners. Outlines are valid, at most half a pixel from
+    the edges of the pixels, and do not overlap: an object that touches no other is simplified, and those that
+    touch share their vertices.
+
+    Args:
+        labels: ``(H, W)`` objects numbered from 1 without gaps.
+        hole_px: holes of a smaller area are filled; nothing may lie in them.
+
+    Returns:
+        ``(N,)`` polygons, in the order of the numbers.
+
+    >>> y, x = np.mgrid[:20, :20]
+    >>> disc = ((x - 9) ** 2 + (y - 9) ** 2 < 64).astype(np.int32)
+    >>> [int(shapely.get_num_coordinates(each)) for each in smooth_outlines(disc)]
+    [13]
+    """
+    count = int(labels.max(initial=0))
+    if count == 0:
+        return np.empty(0, object)
+    ways = _through_midpoints(_follow(labels))
+    outlines = _polygons(ways, count, hole_px=hole_px)
+    alone = ~_touching(labels, count)
+    simple = shapely.simplify(outlines[alone], _TOLERANCE_PX, preserve_topology=False)
+    right = shapely.is_valid(simple) & (shapely.area(simple) > 0)
+    right &= shapely.get_type_id(simple) == shapely.GeometryType.POLYGON
+    outlines[alone] = np.where(right, simple, outlines[alone])
+    return outlines
+
+
+def _touching(labels: NDArray[np.int32], count: int) -> NDArray[np.bool_]:
+    """Return for each object whether a pixel of another is beside one of its own, or diagonal to it."""
+    touching = np.zeros(count + 1, np.bool_)
+    for here, there in (
+        (labels[:, 1:], labels[:, :-1]),
+        (labels[1:], labels[:-1]),
+        (labels[1:, 1:], labels[:-1, :-1]),
+        (labels[1:, :-1], labels[:-1, 1:]),
+    ):
+        meet = (here != there) & (here > 0) & (there > 0)
+        touching[here[meet]] = touching[there[meet]] = True
+    return touching[1:]
+
+
+def _through_midpoints(ways: _Ways) -> _Ways:
+    """Move boundaries to the midpoints of pixel edges, with a vertex at each turn."""
+    start = np.delete(ways.xy, ways.begin[1:] - 1, axis=0)  # closing vertices begin no edge
+    end = np.delete(ways.xy, ways.begin[:-1], axis=0)
+    half = np.sign(end - start) / 2
+    xy = np.stack([start + half, end - half], axis=1).reshape(-1, 2)  # the first and last midpoint of each
+    way = np.repeat(np.arange(len(ways.piece)), 2 * np.diff(ways.begin) - 2)
+    distinct = (xy != xy[_neighbours(way)[0]]).any(axis=1)
+    way, xy = way[distinct], xy[distinct]
+    before, after = _neighbours(way)
+    (ax, ay), (bx, by) = (xy - xy[before]).T, (xy[after] - xy).T
+    turns = ax * by != ay * bx
+    way, xy = way[turns], xy[turns]
+    begin = offsets(np.bincount(way))
+    xy = np.insert(xy, begin[1:], xy[begin[:-1]], axis=0)
+    return ways._replace(xy=xy, begin=begin + np.arange(len(begin)))
+
+
+def _neighbours(way: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the place of the vertex before and after each one, round its way."""
+    begin = offsets(np.bincount(way))
+    before, after = np.arange(len(way)) - 1, np.arange(len(way)) + 1
+    before[begin[:-1]], after[begin[1:] - 1] = begin[1:] - 1, begin[:-1]
+    return before, after
+
+
+def _follow(pieces: NDArray[np.int32]) -> _Ways:
     """Follow the boundaries of pieces, numbered from 1, whose pixels are connected by edges."""
     flat = np.pad(pieces, 1).ravel()
     row_step = pieces.shape[1] + 2
@@ -80,16 +154,17 @@ def follow(pieces: NDArray[np.int32]) -> Ways:
     doubled = x[:-1] * y[1:] - x[1:] * y[:-1]
     doubled[begin[1:-1] - 1] = 0  # from one boundary to the next
     # Those of holes run anticlockwise on the screen.
-    hole = np.add.reduceat(doubled, begin[:-1]) < 0
-    return Ways(np.column_stack([x - 1, y - 1]).astype(np.int32), begin, piece, hole)
+    area = np.add.reduceat(doubled, begin[:-1]) / 2
+    return _Ways(np.column_stack([x - 1, y - 1]), begin, piece, area)
 
 
-def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
-    """Build a polygon of each piece from its shell and its holes."""
-    order = np.lexsort((ways.hole, ways.piece))
+def _polygons(ways: _Ways, count: int, *, hole_px: float = 0.0) -> NDArray[np.object_]:
+    """Build a polygon of each piece from its shell and those of its holes that are at least so large."""
+    order = np.lexsort((ways.area < 0, ways.piece))
+    order = order[(ways.area[order] > 0) | (ways.area[order] <= -hole_px)]
     lengths = np.diff(ways.begin)[order]
-    rings, parts = offsets(lengths), offsets(np.bincount(ways.piece, minlength=count))
-    place = np.repeat(ways.begin[:-1][order] - rings[:-1], lengths) + np.arange(len(ways.xy))
+    rings, parts = offsets(lengths), offsets(np.bincount(ways.piece[order], minlength=count))
+    place = np.repeat(ways.begin[:-1][order] - rings[:-1], lengths) + np.arange(rings[-1])
     polygons: NDArray[np.object_] = shapely.from_ragged_array(
         shapely.GeometryType.POLYGON, ways.xy[place].astype(np.float64), (rings, parts)
     )
@@ -97,22 +172,7 @@ def _polygons(ways: Ways, count: int) -> NDArray[np.object_]:
 
 
 @compiled
-def _sums(pieces: Any, labels: Any, count: int) -> Any:
-    """Return value, number of pixels, and sums of columns and rows of each piece."""
-    values, area, sums = np.empty(count, labels.dtype), np.zeros(count), np.zeros((count, 2))
-    for row in range(pieces.shape[0]):
-        for column in range(pieces.shape[1]):
-            piece = pieces[row, column] - 1
-            if piece >= 0:
-                values[piece] = labels[row, column]
-                area[piece] += 1
-                sums[piece, 0] += column
-                sums[piece, 1] += row
-    return values, area, sums
-
-
-@compiled
-def grown(rows: Any, size: int) -> Any:
+def _grown(rows: Any, size: int) -> Any:
     """Return an array with room for ``size`` rows: the array itself, or a copy of twice that size."""
     if size <= len(rows):
         return rows
@@ -122,7 +182,7 @@ def grown(rows: Any, size: int) -> Any:
 
 
 @compiled
-def turned(flat: Any, row_step: int, corner: int, direction: int, piece: int) -> int:
+def _turned(flat: Any, row_step: int, corner: int, direction: int, piece: int) -> int:
     """Return where a walk round a piece goes on from a corner, with the pixels of the piece on the right.
 
     Where two pixels of the piece meet by the corner only, the walk stays with its pixel.
@@ -151,7 +211,7 @@ def _followed(flat: Any, row_step: int, walked: Any, seen: Any) -> Any:
     is cut out as a ring of its own, so that no ring touches itself.
 
     Args:
-        flat: the pieces, numbered from 1, as in :func:`turned`.
+        flat: the pieces, numbered from 1, as in :func:`_turned`.
         row_step: length of a row.
         walked: False for each pixel: whether its upper edge was walked, eastwards.
         seen: −1 for each corner: where it is in the present way.
@@ -174,18 +234,18 @@ def _followed(flat: Any, row_step: int, walked: Any, seen: Any) -> Any:
             if direction == 0:
                 walked[place] = True
             place += steps[direction]
-            ahead, direction = direction, turned(flat, row_step, place, direction, piece)
+            ahead, direction = direction, _turned(flat, row_step, place, direction, piece)
             if direction == ahead:
                 continue
             before = seen[place]
             if before < 0:
-                way = grown(way, length + 1)
+                way = _grown(way, length + 1)
                 way[length], seen[place] = place, length
                 length += 1
                 continue
             size = length - before
-            rings = grown(rings, used + size + 1)
-            lengths, owners = grown(lengths, count + 1), grown(owners, count + 1)
+            rings = _grown(rings, used + size + 1)
+            lengths, owners = _grown(lengths, count + 1), _grown(owners, count + 1)
             rings[used : used + size] = way[before:length]
             rings[used + size] = way[before]
             for corner in way[before + 1 : length]:

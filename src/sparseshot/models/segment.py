@@ -13,12 +13,12 @@ from scipy import ndimage
 from torch import Tensor, nn
 
 from sparseshot.cells import Cells, trace
+from sparseshot.cells.trace import smooth_outlines
 from sparseshot.images import TissueMask
 from sparseshot.metrics import AreaCounts, ScoredHits, area_counts, overlaps_of_outlines
-from sparseshot.models.contours import contours
 from sparseshot.models.detection_grid import encode, foreground_probability
 from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Part, SlideFrame, in_reading_order
-from sparseshot.models.instances import split
+from sparseshot.models.instances import mask_heights, split
 from sparseshot.models.task import IGNORED, UNANNOTATED, Points, Target, target_and_annotated
 from sparseshot.models.unet import UNet, unpacked_features
 from sparseshot.models.windows import Window, WindowLayout
@@ -30,6 +30,10 @@ _BAND_WINDOWS = 4
 """A shard holds at most about a hundred thousand outlines."""
 
 _STEPS = 10**SCORE_DECIMALS
+
+_SMOOTHING_PX = 1.0
+_NEARBY_UM = 3.0
+"""Without heights, a waist separates cells if it is narrower than the parts this near to it."""
 
 
 @dataclass(frozen=True)
@@ -113,13 +117,12 @@ class Segmenter:
     """A :class:`~sparseshot.models.finder.Finder` of outlines.
 
     A window is its core and a halo as wide as a cell may extend. A cell belongs to the window whose core
-    holds its peak, where it lies whole; so the result does not depend on windows or tiles.
+    holds the middle of its bounding box, where it lies whole; so the result does not depend on windows or
+    tiles.
 
     Attributes:
-        reach_um: objects that extend farther than this from their peak are left out.
-        least_um2: smaller ones are left out too.
-        waist_um: how much narrower, in radius, a waist must be to separate two cells.
-        hole_um2: holes smaller than this are filled.
+        reach_um: objects that extend farther than this from their middle are left out.
+        least_um2: smaller ones are left out too, and smaller holes are filled.
         mark_radius_um: radius of the disc that stands for a true cell without outline.
     """
 
@@ -130,8 +133,6 @@ class Segmenter:
     margin_px: int
     reach_um: float = 50.0
     least_um2: float = 5.0
-    waist_um: float = 0.2
-    hole_um2: float = 10.0
     window_px: int = WINDOW_PX
     mark_radius_um: float = 3.0
 
@@ -145,19 +146,24 @@ class Segmenter:
         return {
             "largest_reach_um": self.reach_um,
             "least_area_um2": self.least_um2,
-            "waist_um": self.waist_um,
-            "hole_um2": self.hole_um2,
         }
 
     def reduce(self, output: Tensor) -> Part:
-        """Cut off the margin; keep p in steps of 0.0001, the class if there are several, and the features."""
-        margin = self.margin_px
+        """Cut off the margin; keep p in steps of 0.0001, in bytes the height and the class, and the features.
+
+        The class only if there are several.
+        """
+        margin, task = self.margin_px, self.task
         rows, columns = output.shape[2] - margin, output.shape[3] - margin
         own = output[:, :, margin:rows, margin:columns]
-        logits = self.task.logits(own)
-        p = (foreground_probability(logits) * _STEPS).round_().to(torch.int16).cpu()
-        part = (p,) if logits.shape[1] == 1 else (p, logits[:, 1:].argmax(dim=1).to(torch.uint8).cpu())
-        return (*part, self.task.features(own).half().cpu()) if self.task.kind_features else part
+        logits = task.logits(own)
+        p = (foreground_probability(logits) * _STEPS).round_().to(torch.int16)
+        height = own[:, task.out_channels :][:, : int(task.heights)].float().sigmoid() * 255
+        several = logits.shape[1] > 1
+        kind = logits[:, 1:].argmax(dim=1, keepdim=True) if several else logits[:, :0]
+        rest = torch.cat([height.round_().to(torch.uint8), kind.to(torch.uint8)], dim=1)
+        features = task.features(own).half() if task.kind_features else own[:, :0]
+        return p.cpu(), rest.cpu(), features.cpu()
 
     def find(self, window: Window, parts: Sequence[Part]) -> Cells:
         """Join the tiles of a window, and return the cells that belong to it."""
@@ -178,23 +184,30 @@ class Segmenter:
 
     def _found(self, window: Window, parts: Sequence[Part]) -> Cells:
         grid, box, core = self.frame.grid, window.box, window.core
-        p, kind = self._joined(window, parts)
-        cells = split(
-            p >= self.threshold * _STEPS,
-            waist_px=max(0.4, self.waist_um / grid.mpp),  # the stairs of pixels are waists of about 0.3
-            hole_px=round(self.hole_um2 / grid.mpp**2),
-            cap_px=round(self.reach_um / grid.mpp),
-        )
-        row, column = cells.peak[:, 0] + box.y0, cells.peak[:, 1] + box.x0
-        own = (row >= core.y0) & (row < core.y1) & (column >= core.x0) & (column < core.x1)
-        own &= cells.reach_px * grid.mpp <= self.reach_um
-        own &= cells.area_px * grid.mpp**2 >= self.least_um2
-        total, votes = cells.tallies(p, kind, count=len(self.frame.classes))
-        outline = self._on_slide(contours(cells.bordered, own, x0=box.x0, y0=box.y0))
+        p, rest = self._joined(window, parts)
+        mask = p >= self.threshold * _STEPS
+        if self.task.heights:
+            height = ndimage.gaussian_filter(rest[0], _SMOOTHING_PX, truncate=2)
+        else:
+            height = mask_heights(mask, reach_px=_NEARBY_UM / grid.mpp)
+        labels = split(mask, height)
+        outline = smooth_outlines(labels, hole_px=self.least_um2 / grid.mpp**2)
+        bounds = shapely.bounds(outline).reshape(-1, 4) + box[:2] * 2
+        middle, extent = (bounds[:, 2:] + bounds[:, :2]) / 2, bounds[:, 2:] - bounds[:, :2]
+        own = ((middle >= core[:2]) & (middle < core[2:])).all(axis=1)
+        own &= extent.max(axis=1) * grid.mpp <= 2 * self.reach_um
+        own &= shapely.area(outline) * grid.mpp**2 >= self.least_um2
+        inside, classes = labels[mask] - 1, len(self.frame.classes)
+        total = np.bincount(inside, p[mask], len(own)) / np.bincount(inside, minlength=len(own))
+        label = np.zeros(len(own), np.intp)
+        if classes > 1:
+            votes = np.bincount(inside * classes + rest[-1][mask], minlength=len(own) * classes)
+            label = votes.reshape(-1, classes).argmax(axis=1)
+        outline = self._on_slide(shapely.transform(outline[own], lambda xy: xy + box[:2]))
         return self.frame.cells(
             shapely.get_coordinates(shapely.centroid(outline)),
-            label=votes[own].argmax(axis=1),
-            score=np.round(total[own] / (cells.area_px[own] * _STEPS), SCORE_DECIMALS),
+            label=label[own],
+            score=np.round(total[own] / _STEPS, SCORE_DECIMALS),
             outline=outline,
         )
 
@@ -240,7 +253,8 @@ class Segmenter:
     def confident(self, window: Window, parts: Sequence[Part], label: NDArray[np.int16]) -> Cells:
         """Return the connected unannotated pixels of one class above the threshold."""
         core = window.core.within(window.box)
-        p, kind = (each[core] for each in self._joined(window, parts))
+        p, rest = (each[..., core[0], core[1]] for each in self._joined(window, parts))
+        kind = rest[-1] if len(self.frame.classes) > 1 else np.zeros(p.shape, np.uint8)
         confident = (p > self.threshold * _STEPS) & (label == UNANNOTATED)
         found = []
         for index in range(len(self.frame.classes)):
@@ -258,18 +272,17 @@ class Segmenter:
         return p[window.core.within(window.box)].astype(np.float32) / np.float32(_STEPS)
 
     def _joined(self, window: Window, parts: Sequence[Part]) -> tuple[NDArray[np.int16], NDArray[np.uint8]]:
-        """Return probability and class of each pixel of a window; 0 outside the grid and on glass."""
+        """Return probability, and height and class, of a window's pixels; 0 outside the grid and on glass."""
         box, grid = window.box, self.frame.grid
         p = np.zeros((box.height, box.width), np.int16)
-        kind = np.zeros((box.height, box.width), np.uint8)
+        rest = np.zeros((self.task.heights + (self.task.out_channels > 1), *p.shape), np.uint8)
         for tile, part in zip(window.tiles, parts, strict=True):
             inside = tile.core.meet(box).meet(grid.box)
             place, own = inside.within(box), inside.within(tile.core)
             x, y = np.arange(inside.x0, inside.x1) + 0.5, np.arange(inside.y0, inside.y1) + 0.5
             p[place] = part[0].numpy()[own] * self.tissue.at(x, y, grid)
-            if self.task.out_channels > 1:
-                kind[place] = part[1].numpy()[own]
-        return p, kind
+            rest[:, place[0], place[1]] = part[1].numpy()[:, own[0], own[1]]
+        return p, rest
 
     def _on_slide(self, outline: NDArray[np.object_]) -> NDArray[np.object_]:
         """Convert outlines from the grid to level 0, clipped to the slide."""
