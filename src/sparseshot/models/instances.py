@@ -4,6 +4,8 @@ An object depends on its own neighbourhood only, not on the window: an object th
 same in every window.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
@@ -28,7 +30,7 @@ def split(mask: NDArray[np.bool_], height: NDArray[np.uint8]) -> NDArray[np.int3
     array([[1, 1, 1, 1, 2, 2, 2]], dtype=int32)
     """
     mask = np.pad(mask, 1)
-    labels = np.zeros(mask.shape, np.int32)
+    labels: NDArray[np.int32] = np.zeros(mask.shape, np.int32)
     count = ndimage.label(mask[1:-1, 1:-1] & (height >= SEED_HEIGHT), output=labels[1:-1, 1:-1])
     _flood(labels.ravel(), mask.ravel(), np.pad(height, 1).ravel(), labels.shape[1])
     alone = mask & (labels == 0)
@@ -72,7 +74,7 @@ def _flood(
 
 @compiled
 def _enqueue(
-    place: int, level: int, first: NDArray[np.int32], last: NDArray[np.int32], after: NDArray[np.int32]
+    place: Any, level: Any, first: NDArray[np.int32], last: NDArray[np.int32], after: NDArray[np.int32]
 ) -> None:
     """Add a pixel to the queue of a level."""
     if first[level] < 0:
@@ -97,5 +99,5 @@ def mask_heights(mask: NDArray[np.bool_], *, reach_px: float) -> NDArray[np.uint
     distance += ndimage.distance_transform_cdt(mask, "chessboard")
     distance = ndimage.gaussian_filter(distance, 1, truncate=3, output=np.float32) * mask
     largest = ndimage.maximum_filter(distance, 2 * round(reach_px) + 1)
-    relative = distance / np.maximum(largest, 1e-6)
+    relative: NDArray[np.float32] = distance / np.maximum(largest, 1e-6)
     return (255 * np.clip(2 * relative - 1, 0, 1)).astype(np.uint8)

@@ -110,8 +110,7 @@ class CropSource:
             every = np.zeros_like(label) if patch.truth is None else _turned(patch.truth, turn)
             truth = task.target(every, self._points(canvas.truth, x0, y0, turn)).target
         middle = slice(task.stride // 2, None, task.stride)
-        maps = {"exhaustive": _turned(patch.exhaustive, turn)[middle, middle], "truth": truth}
-        maps["height"] = None
+        maps: dict[str, Any] = {"exhaustive": _turned(patch.exhaustive, turn)[middle, middle], "truth": truth}
         if self._config.heights:
             none = np.zeros(label.shape, np.uint8)
             maps["height"] = _turned(none if patch.height is None else patch.height, turn)
