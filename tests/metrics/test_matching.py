@@ -1,3 +1,4 @@
+import time
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -9,10 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError
-from sparseshot.metrics import Counts, counts_by_class, exclusive_counts, match_cells, match_points
+from sparseshot.metrics import (
+    Counts,
+    counts_by_class,
+    exclusive_counts,
+    match_cells,
+    match_points,
+    scored_hits,
+)
 from sparseshot.metrics.matching import Candidates
 
 Points = NDArray[np.float64]
@@ -208,3 +218,19 @@ def test_a_found_cell_speaks_for_one_mark_only() -> None:
     assert (own, others) == (Counts(fn=1), Counts(tp=1, fn=1))
     with pytest.raises(InputError, match=r"there is no class 'c'\. Known are a, b"):
         exclusive_counts(truth, truth, of_class="c")
+
+
+def test_hits_in_a_crowd_are_counted_in_moments() -> None:
+    random = np.random.default_rng(0)
+    truth = random.random((20_000, 2)) * 1000
+    found = random.random((20_000, 2)) * 1000
+    score = random.random(20_000)
+    start = time.process_time()
+    hits = scored_hits(truth, found, score, radius=15.0)  # 14 found points near each
+    assert time.process_time() - start < 10
+    for threshold in (0.2, 0.9):
+        above = found[score >= threshold]
+        near = Candidates.within(above, truth, radius=15.0)
+        table = csr_array((np.ones(len(near.row)), (near.row, near.column)), shape=near.shape)
+        largest = np.count_nonzero(maximum_bipartite_matching(table, "column") >= 0)
+        assert hits.counts(threshold).tp == largest

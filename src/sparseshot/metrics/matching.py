@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from scipy.spatial import KDTree
 from sparseshot.cells import Cells
 from sparseshot.cells.buckets import checked_points, checked_radius
 from sparseshot.cells.rings import offsets
+from sparseshot.compiled import compiled
 from sparseshot.errors import InputError, unknown_name
 from sparseshot.metrics.counts import Counts
 
@@ -67,7 +68,7 @@ class Candidates:
     def matched(self) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Match as many rows as possible at the least sum of costs; return columns, or -1, and costs."""
         scale = self.cost.max(initial=0) or 1.0
-        pairs = self._best(self.cost / scale, np.full(self.shape[0], self.shape[0] + 1.0))
+        pairs = self._best(self.cost / scale, unpaired=self.shape[0] + 1.0)
         partner, cost = np.full(self.shape[0], -1, np.int32), np.full(self.shape[0], np.nan)
         partner[self.row[pairs]], cost[self.row[pairs]] = self.column[pairs], self.cost[pairs]
         return partner, cost
@@ -78,25 +79,25 @@ class Candidates:
         So the number of gains among the first rows is the size of the largest matching of these rows, for
         every number of first rows at once: sets of rows that can be matched are those of a matroid.
         """
-        penalty = np.empty(len(order))
-        penalty[order] = np.arange(len(order), 0, -1)
-        pairs = self._best(np.zeros(len(self.row)), penalty)
-        return np.isin(order, self.row[pairs])
+        by_row = np.lexsort((self.cost, self.row))  # the nearest column first
+        begins = offsets(np.bincount(self.row, minlength=self.shape[0]))
+        gained: NDArray[np.bool_] = _gains(begins, self.column[by_row], np.asarray(order), self.shape[1])
+        return gained
 
-    def _best(self, cost: NDArray[np.float64], penalty: NDArray[np.float64]) -> NDArray[np.intp]:
-        """Return the pairs of the least sum of their costs and of the penalties of rows in no pair."""
+    def _best(self, cost: NDArray[np.float64], *, unpaired: float) -> NDArray[np.intp]:
+        """Return the pairs of the least sum of their costs and of ``unpaired`` for each row in no pair."""
         best = [np.empty(0, np.intp)]
         for part in self._groups():
             rows, i = np.unique(self.row[part], return_inverse=True)
             columns, j = np.unique(self.column[part], return_inverse=True)
-            if len(part) > _MOST_AT_ONCE and cost.any():
+            if len(part) > _MOST_AT_ONCE:
                 nearest = np.lexsort((cost[part], i))  # in this order columns are tried
                 table = csr_array((np.ones(len(part)), j[nearest], offsets(np.bincount(i))))
                 best.append(part[maximum_bipartite_matching(table, "column")[i] == j])
                 continue
             every = np.arange(len(rows))  # each row has a column of its own, which stands for no pair
             ends = np.concatenate([i, every]), np.concatenate([j, len(columns) + every])
-            weights = 1 + np.concatenate([cost[part], penalty[rows]])  # above 0, which would be no edge
+            weights = 1 + np.concatenate([cost[part], np.full(len(rows), unpaired)])  # 0 would be no edge
             table = csr_array((weights, ends), shape=(len(rows), len(columns) + len(rows)))
             chosen = min_weight_full_bipartite_matching(table)[1]
             best.append(part[chosen[i] == j])
@@ -111,6 +112,43 @@ class Candidates:
         begins = np.flatnonzero(np.diff(group[order], prepend=-1))
         starts = begins[np.flatnonzero(np.diff(begins // _AT_ONCE, prepend=-1))]
         yield from filter(len, np.split(order, starts[1:]))
+
+
+@compiled
+def _gains(begins: Any, columns: Any, order: Any, count: int) -> Any:
+    """Search for an augmenting path from each row in turn, and return which rows have one.
+
+    Columns that a search without success has seen are never part of a later path, so they are seen once.
+    """
+    partner, pair = np.full(count, -1), np.full(len(begins) - 1, -1)
+    came, seen = np.empty(count, np.int64), np.full(count, -1)
+    queue = np.empty(len(begins), np.int64)
+    gained = np.zeros(len(order), np.bool_)
+    for turn in range(len(order)):
+        queue[0], head, tail, free = order[turn], 0, 1, -1
+        while head < tail and free < 0:
+            row = queue[head]
+            head += 1
+            for k in range(begins[row], begins[row + 1]):
+                column = columns[k]
+                if seen[column] == turn or seen[column] == len(order):
+                    continue
+                seen[column], came[column] = turn, row
+                if partner[column] < 0:
+                    free = column
+                    break
+                queue[tail] = partner[column]
+                tail += 1
+        if free < 0:  # what was seen stays seen
+            for row in queue[:tail]:
+                for k in range(begins[row], begins[row + 1]):
+                    seen[columns[k]] = len(order)
+            continue
+        gained[turn] = True
+        while free >= 0:
+            row = came[free]
+            partner[free], pair[row], free = row, free, pair[row]
+    return gained
 
 
 @dataclass(frozen=True, eq=False)

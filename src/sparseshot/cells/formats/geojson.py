@@ -1,8 +1,10 @@
 """GeoJSON of any size, some features at a time."""
 
+import gc
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from types import NoneType
 from typing import Any, BinaryIO
@@ -100,7 +102,8 @@ class FeatureStream:
         large = [stop for start, stop in zip(starts, ends, strict=False) if stop - start > MOST_VALUES]
         if not large and (not first or data[: starts[0]].strip() == b","):
             try:
-                found = orjson.loads(b"[%b]" % data[starts[0] : ends[-1]])
+                with _uncollected():
+                    found = orjson.loads(b"[%b]" % data[starts[0] : ends[-1]])
                 if len(found) == len(ends) and set(map(type, found)) == {dict}:
                     return found  # type: ignore[no-any-return]
             except orjson.JSONDecodeError:
@@ -123,6 +126,18 @@ class FeatureStream:
         came = data.lstrip(b", \t\r\n")[:20].decode(errors="replace")
         what = "is" if number is None else f"feature {number} is"
         return FormatError(self._where, f"{what} {came!r}…, not an object {{…}}")
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the collector from looking for cycles in lists as they are made, which takes most of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @compiled

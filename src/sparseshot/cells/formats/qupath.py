@@ -1,6 +1,5 @@
 """QuPath's GeoJSON, from version 0.2 on, as a table of cells."""
 
-import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import compress
@@ -54,13 +53,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read a collection, an array of features or a single one; each point of a multipoint is a cell."""
     stream = FeatureStream(source.file, source.name)
     reader = _Reader(source.name, options)
-    collects = gc.isenabled()
-    gc.disable()  # looking for cycles among millions of lists takes most of the time
-    try:
-        tables = [reader.table(first, features) for first, features in stream]
-    finally:
-        if collects:
-            gc.enable()
+    tables = [reader.table(first, features) for first, features in stream]
     cells = Cells.concatenate(tables or [Cells([], classes=(), id=np.empty(0, "S1"))])
     del tables
     own = stream.frame.get(MEMBER) if isinstance(stream.frame, dict) else None
