@@ -16,7 +16,7 @@ from PIL import Image
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import Box, Grid, TileGrid, open_slide, read_ahead
-from sparseshot.images.openslide_file import OpenSlideFile
+from sparseshot.images.opening import OpenSlideFile
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.resample import resample
 

@@ -30,8 +30,7 @@ from sparseshot.training.annotated import TrainingData
 from sparseshot.training.logs import COLUMNS, read_log
 from sparseshot.training.pairs import pairs_in_csv
 from sparseshot.training.recipe import TrainRecipe, TrainRequest, read_run
-from sparseshot.work.folder import RECIPE, STATE, File, as_json
-from sparseshot.work.run_files import CONFIG, MODEL, SOURCE
+from sparseshot.work.folder import CONFIG, MODEL, RECIPE, SOURCE, STATE, File, as_json
 
 Valid = list[tuple[Path, Callable[[Path], object]]]
 

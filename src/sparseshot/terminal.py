@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from sparseshot.work.progress import Event
+from sparseshot.work.folder import Event
 
 if TYPE_CHECKING:
     from rich.console import Console

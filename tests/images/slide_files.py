@@ -12,7 +12,7 @@ import tifffile
 from numpy.typing import NDArray
 from PIL import Image
 
-from sparseshot.images.openslide_file import OpenSlideFile
+from sparseshot.images.opening import OpenSlideFile
 
 TILE = 64
 APERIO = "Aperio Image Library v12\n{w}x{h} [0,0 {w}x{h}] (64x64) JPEG/RGB Q=90|AppMag = 40|MPP = {mpp}"

@@ -7,8 +7,7 @@ from tests.images.dicom_files import write_dicom
 
 from sparseshot.errors import SlideError
 from sparseshot.images import Box, Grid, open_slide
-from sparseshot.images.dicom_series import one_per_series, series_files, series_uid
-from sparseshot.images.fingerprint import slide_fingerprint
+from sparseshot.images.fingerprint import one_per_series, series_files, series_uid, slide_fingerprint
 from sparseshot.prediction.slides import find_slides
 
 IMAGE = slide_files.tissue(404, 300)

@@ -13,7 +13,7 @@ from tests.images import slide_files
 
 from sparseshot.errors import DataNotFoundError, InputError, SlideError, SparseshotWarning
 from sparseshot.images import Box, Grid, open_slide, read_region
-from sparseshot.images.openslide_file import OpenSlideFile
+from sparseshot.images.opening import OpenSlideFile
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.tiff import TiledTiff
 

@@ -43,10 +43,10 @@ from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.prediction import (
     Model,
     Throughput,
+    manifest,
     predict,
     predict_slide,
     read_prediction,
-    recipe,
     shards,
 )
 from sparseshot.prediction.manifest import Manifest
@@ -490,7 +490,7 @@ def test_a_mended_slide_is_predicted_anew(
     whole = ArraySlide(read_region(SLIDE, 0, 0, 700, 800, mpp=0.5))
     bad = replace(whole, broken=(Box(200, 330, 210, 340), Box(500, 90, 520, 100)))
     if not is_noticed:
-        monkeypatch.setattr(recipe, "slide_fingerprint", lambda slide: f"of {slide.name}")
+        monkeypatch.setattr(manifest, "slide_fingerprint", lambda slide: f"of {slide.name}")
     predict_slide(whole, model, tmp_path / "whole", throughput=Throughput(64))
     first = predict_slide(bad, model, tmp_path / "a", throughput=Throughput(64), force=force)
     assert first.broken

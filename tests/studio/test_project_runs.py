@@ -19,8 +19,7 @@ from sparseshot.studio.project import Project
 from sparseshot.studio.project_runs import FOUND, RUN, RunProgress, Runs, StudioRun, read_run_recipe
 from sparseshot.studio.slide_results import FoundIndexes, SlideResult
 from sparseshot.studio.studio import Studio
-from sparseshot.work.folder import RECIPE
-from sparseshot.work.run_files import MODEL
+from sparseshot.work.folder import MODEL, RECIPE
 
 
 @pytest.fixture

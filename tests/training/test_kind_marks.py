@@ -15,6 +15,8 @@ from sparseshot.models.checkpoint import Checkpoint, fingerprint
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.kinds import OTHER
 from sparseshot.models.model_files import load_model
+from sparseshot.prediction import Model
+from sparseshot.prediction.predict import predict_area
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.kind_marks import classify_cells, for_finding, with_kinds
 from sparseshot.training.lineage import Start
@@ -101,6 +103,8 @@ def test_a_model_with_kinds_assigns_them_and_survives_its_file(tmp_path: Path) -
     assert again.kinds is not None
     assert learned.kinds is not None
     np.testing.assert_array_equal(again.kinds.logits(features), learned.kinds.logits(features))
+    seen = predict_area(slide, Model.load(again, threshold=0.5, device="cpu"), (0, 0, *slide.size))
+    assert "Probability a" in seen.measurements
 
 
 def two_kinds() -> tuple[ArraySlide, Cells, Cells]:

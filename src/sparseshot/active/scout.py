@@ -1,6 +1,6 @@
 """A network's view of a small region: what it finds there, what it doubts, and what the place looks like."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
-from sparseshot.models.finder import LOWEST_SCORE, SlideFrame
+from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.inference import look_at
 from sparseshot.prediction.model import Model
 
@@ -49,8 +49,7 @@ class RegionScout:
     def __init__(self, model: Model, slide: Slide, side_um: float, tissue: TissueMask | None = None) -> None:
         self.model, self.slide = model, slide
         self.tissue = tissue or TissueMask.everywhere(slide)
-        frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
-        self.frame = replace(frame, kinds=model.kinds)
+        self.frame = model.frame(slide)
         self.side_px = max(1, round(side_um / self.frame.grid.mpp))
 
     def around(self, xy: NDArray[np.float64]) -> Box:

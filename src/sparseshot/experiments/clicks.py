@@ -28,8 +28,7 @@ from sparseshot.training.loop import train
 from sparseshot.training.pseudo_labels import find_pseudo_labels, with_pseudo_labels
 from sparseshot.training.recipe import TrainRequest, resolve
 from sparseshot.work import Report, ignore
-from sparseshot.work.folder import read_recipe
-from sparseshot.work.run_files import MODEL, ROUNDS
+from sparseshot.work.folder import MODEL, ROUNDS, read_recipe
 
 FIRST_CLICKS = 20
 _GROWTH = 3

@@ -25,8 +25,7 @@ from sparseshot.files import read_as
 from sparseshot.models.tasks import TASKS
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.work import WorkFolder
-from sparseshot.work.folder import STATE
-from sparseshot.work.run_files import LOG
+from sparseshot.work.folder import LOG, STATE
 
 METRICS, TRAINING, PANELS = "metrics.json", "training", "panels"
 IMAGES = ("training", "test")

@@ -31,7 +31,7 @@ from sparseshot.training.evaluation import evaluate
 from sparseshot.training.pictures import picture_row
 from sparseshot.training.runs import train_run
 from sparseshot.work import Report, WorkFolder, ignore
-from sparseshot.work.run_files import LAST, ROUNDS
+from sparseshot.work.folder import LAST, ROUNDS
 
 
 def perform_job(run: Mapping[str, Any], root: str | None, folder: str, *, report: Report = ignore) -> None:

@@ -10,7 +10,7 @@ from sparseshot.errors import CheckpointError
 from sparseshot.files import replacing
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import SCRATCH, STARTER, STARTER_NAMES, TrainSettings
-from sparseshot.work.run_files import MODEL
+from sparseshot.work.folder import MODEL
 
 _VERSION = "1"
 _FORMAT = "sparseshot starter"

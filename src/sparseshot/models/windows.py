@@ -68,7 +68,7 @@ def plan(
     """Lay windows and tiles over a grid, leaving out those without tissue.
 
     All tiles of a plan have one size, so that they can be batched. They begin at multiples of
-    ``alignment_px`` and are as small as the number of tiles that ``tile_px`` allows permits.
+    ``alignment_px``, and are as small as possible without more tiles than ``tile_px`` requires.
     """
     if layout.tile_px < alignment_px:
         raise InputError(f"tiles of {layout.tile_px} pixels; this model needs {alignment_px} or more")

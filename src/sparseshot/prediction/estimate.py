@@ -6,7 +6,6 @@ from pathlib import Path
 
 from sparseshot.images.slide import Slide
 from sparseshot.images.tissue import TissueMask, tissue_mask
-from sparseshot.models.finder import SlideFrame
 from sparseshot.models.windows import Band, plan
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import DEFAULT_THROUGHPUT, Throughput, predict_bands
@@ -54,7 +53,7 @@ def estimate_slide(
     only_tissue: bool = True,
 ) -> Estimate:
     """Estimate the cost of :func:`~sparseshot.prediction.predict.predict_slide`; writes nothing."""
-    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+    frame = model.frame(slide)
     model = model.on(frame.grid)
     everywhere = TissueMask.everywhere(slide)
     tissue = tissue_mask(slide) if only_tissue else everywhere

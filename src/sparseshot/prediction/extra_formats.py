@@ -20,7 +20,7 @@ from sparseshot.cells.formats.registry import FORMATS
 from sparseshot.cells.measures.shape_measures import AREA, LENGTH
 from sparseshot.errors import FormatError, InputError, SparseshotError, SparseshotWarning
 from sparseshot.files import replacing
-from sparseshot.images.dicom_series import series_files, series_uid
+from sparseshot.images.fingerprint import series_files, series_uid
 from sparseshot.prediction.export import PredictionSummary, read_prediction
 from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.slides import Outcome

@@ -347,9 +347,8 @@ def claimed(
     advice = "choose another --out, or replace it with --force"
     with WorkFolder.claimed(folder, recipe, may_replace=may_replace, advice=advice, wait_s=wait_s) as work:
         manifest = Manifest(as_json(recipe), Done(layout))
-        if work.state.own:
-            recorded = Manifest.load(folder)
-            assert recorded is not None
+        if (state := work.state).own:
+            recorded = Manifest(as_json(recipe), _own(state), state.files, state.finished, state.seconds)
             manifest = recorded.sound(folder)
             (folder / SHARDS).mkdir(exist_ok=True)
         yield work, manifest

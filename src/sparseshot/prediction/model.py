@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from sparseshot.errors import InputError, SparseshotError, counted
-from sparseshot.images import Grid, TissueMask
+from sparseshot.images import Grid, Slide, TissueMask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.checkpoint import Checkpoint, fingerprint
 from sparseshot.models.device import Precision, find_device, uses_bfloat16
@@ -152,9 +152,13 @@ class Model:
         alignment: int = self.network.alignment_px  # type: ignore[assignment]
         return alignment
 
+    def frame(self, slide: Slide) -> SlideFrame:
+        """Return the geometry of a slide at the resolution of the model, with its classes and kinds."""
+        frame = SlideFrame.over(slide, mpp=self.mpp, classes=self.classes, colors=self.colors)
+        return replace(frame, kinds=self.kinds)
+
     def finder(self, frame: SlideFrame, tissue: TissueMask) -> Finder:
         """Return what turns the outputs over a slide into cells."""
-        frame = replace(frame, kinds=self.kinds)
         return self.task.finder(frame, tissue, threshold=self.threshold, margin_px=self.margin_px)
 
     def __call__(self, images: NDArray[np.uint8]) -> Tensor:

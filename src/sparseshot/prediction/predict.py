@@ -104,7 +104,7 @@ def predict_slide(
         OutputError: the folder holds something else, or the disk is full.
     """
     folder = Path(folder)
-    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+    frame = model.frame(slide)
     model = model.on(frame.grid, recorded=_recorded(folder))
     finder = model.finder(frame, TissueMask.everywhere(slide))
     recipe = PredictRecipe.resolve(slide, model, finder, measuring, only_tissue=only_tissue, region=region)
@@ -242,7 +242,7 @@ def any_readable(slide: Slide, grid: Grid, box: Box) -> bool:
 
 def predict_area(slide: Slide, model: Model, area: tuple[float, float, float, float]) -> Cells:
     """Find the cells in x0, y0, x1, y1 in level-0 pixels at once, on tissue and glass alike."""
-    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+    frame = model.frame(slide)
     x0, y0, x1, y1 = (int(each) for each in frame.grid.from_level0(area))
     box = Box(x0, y0, x1 + 1, y1 + 1).meet(frame.grid.box)
     if not (box.width and box.height):

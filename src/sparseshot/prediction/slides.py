@@ -20,7 +20,7 @@ from sparseshot.errors import (
 )
 from sparseshot.files import folder_inside, make_folder, safe_name
 from sparseshot.images import open_slide
-from sparseshot.images.dicom_series import one_per_series
+from sparseshot.images.fingerprint import one_per_series
 from sparseshot.images.ngff import is_ome_zarr
 from sparseshot.images.opening import IMAGE_SUFFIXES
 from sparseshot.images.pyramid import PyramidSlide
@@ -34,7 +34,7 @@ from sparseshot.prediction.measuring import Level, Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import Throughput, predict_slide
 from sparseshot.work import Here, Job, Report, Runner, Update, ignore
-from sparseshot.work.run_files import MODEL
+from sparseshot.work.folder import MODEL
 from sparseshot.work.runner import explain, is_out_of_memory
 
 if TYPE_CHECKING:

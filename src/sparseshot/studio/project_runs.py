@@ -17,8 +17,7 @@ from sparseshot.studio.found_cells import Area
 from sparseshot.studio.marks import FIRST_CLASS, MarkBook
 from sparseshot.studio.project import Project
 from sparseshot.studio.slide_results import SlideResult, is_finished
-from sparseshot.work.folder import OUTPUT, RECIPE, STATE, WorkFolder, as_json
-from sparseshot.work.run_files import MODEL
+from sparseshot.work.folder import MODEL, OUTPUT, RECIPE, STATE, WorkFolder, as_json
 
 FEW_MARKS_THRESHOLD = 0.5
 """Threshold of a run whose marks are too few to calibrate one."""

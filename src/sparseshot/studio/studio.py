@@ -23,7 +23,7 @@ from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, LOOK, MARKS, RUN
 from sparseshot.studio.slide_results import FoundIndexes, Kept, ResultId, SlideResult, is_finished
 from sparseshot.studio.slide_tiles import ByteCache, SlideTiles, levels_of
 from sparseshot.studio.suggesting import NextRegions, read_next
-from sparseshot.work.run_files import MODEL
+from sparseshot.work.folder import MODEL
 
 _OVERLAY_BYTES = 32 * 2**20
 _THUMBNAIL_BYTES = 8 * 2**20

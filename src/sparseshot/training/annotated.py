@@ -11,7 +11,7 @@ from typing import Self
 from torch import nn
 
 from sparseshot.cells import MARKINGS, Cells, choose_marks, read_cells
-from sparseshot.cells.large import without_large_outlines
+from sparseshot.cells.summary import without_large_outlines
 from sparseshot.datasets import Sample, load_dataset
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import read_json

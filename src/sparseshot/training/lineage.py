@@ -16,8 +16,7 @@ from sparseshot.models.checkpoint import Checkpoint, fingerprint
 from sparseshot.models.config import STARTER_NAMES
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.mark_checks import class_of
-from sparseshot.work.folder import RECIPE
-from sparseshot.work.run_files import MARKS, SOURCE
+from sparseshot.work.folder import MARKS, RECIPE, SOURCE
 
 _SAME_CELL_UM = 3.0
 """How far a mark may have moved and still be that of the same cell."""

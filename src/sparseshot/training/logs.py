@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.files import make_folder, replacing
-from sparseshot.work.run_files import BOARD, LOG
+from sparseshot.work.folder import BOARD, LOG
 
 COLUMNS = (
     "step",

@@ -28,8 +28,7 @@ from sparseshot.training.exclusion_watch import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, gather_evidence
 from sparseshot.training.logs import RunLog, progress_note
 from sparseshot.work import Event, Report, ignore
-from sparseshot.work.folder import difference
-from sparseshot.work.run_files import BEST, LAST, MODEL
+from sparseshot.work.folder import BEST, LAST, MODEL, difference
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

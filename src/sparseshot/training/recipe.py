@@ -46,8 +46,7 @@ from sparseshot.training.mark_checks import (
     suppression_radius_um,
     task_of_marks,
 )
-from sparseshot.work.folder import RECIPE
-from sparseshot.work.run_files import CONFIG, SOURCE
+from sparseshot.work.folder import CONFIG, RECIPE, SOURCE
 
 DISTILLATION = "distil"
 """Loss from a start that knows the marked cells."""

@@ -47,7 +47,7 @@ from sparseshot.training.recipe import (
     task_of,
 )
 from sparseshot.work import Event, Report, WorkFolder, ignore
-from sparseshot.work.run_files import MODEL, ROUNDS, SOURCE
+from sparseshot.work.folder import MODEL, ROUNDS, SOURCE
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

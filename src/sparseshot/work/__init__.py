@@ -3,8 +3,7 @@
 A *recipe* is a frozen dataclass that decides every byte of a result.
 """
 
-from sparseshot.work.folder import File, State, WorkFolder
-from sparseshot.work.progress import Event, Report, ignore
+from sparseshot.work.folder import Event, File, Report, State, WorkFolder, ignore
 from sparseshot.work.runner import Here, Job, Processes, Runner, Update
 
 __all__ = [

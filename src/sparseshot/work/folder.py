@@ -1,4 +1,4 @@
-"""A folder that a recipe claims.
+"""A folder that a recipe claims, the names of its files, and the events of the work in it.
 
 ::
 
@@ -6,6 +6,16 @@
     state.json    how far it is: files with their hashes, seconds, the error, and what the kind of work adds
     output.txt    what a process printed while it worked here
     .lock         held by the process that works here
+
+The folder of a training run has these too::
+
+    marks/         the marks as they were when the run began
+    last.pt        checkpoint that a killed run resumes from
+    best.pt        best weights so far
+    model.pt       the finished model
+    log.csv        values of the steps; tensorboard/ has the same for TensorBoard
+    rounds/        earlier rounds of weak supervision, each a run
+    config.json    and source.json: the recipe before version 0.3
 """
 
 import hashlib
@@ -21,6 +31,9 @@ from sparseshot.errors import FormatError, OutputError
 from sparseshot.files import NO_ROOM, is_locked, locked, read_as, read_json, write_json
 
 RECIPE, STATE, OUTPUT = "recipe.json", "state.json", "output.txt"
+CONFIG, SOURCE, MARKS = "config.json", "source.json", "marks"
+LAST, BEST, MODEL = "last.pt", "best.pt", "model.pt"
+LOG, BOARD, ROUNDS = "log.csv", "tensorboard", "rounds"
 
 
 @dataclass(frozen=True)
@@ -199,3 +212,39 @@ def full_disk_is_output_error(path: Path) -> Iterator[None]:
                 path, f"no room left ({error.strerror}); make room and run the same command again"
             ) from error
         raise
+
+
+@dataclass(frozen=True)
+class Event:
+    """Progress of a piece of work.
+
+    Attributes:
+        stage: what is being done, such as ``training``.
+        done: how much of the stage is done.
+        total: all of the stage; None if it is unknown.
+        values: numbers of the moment, such as the loss.
+        message: a short note for people.
+    """
+
+    stage: str
+    done: int = 0
+    total: int | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    message: str = ""
+
+    @property
+    def share(self) -> float:
+        """Completed part of the stage, 0 to 1.
+
+        >>> Event("training", 50, 200).share
+        0.25
+        """
+        return min(1.0, self.done / self.total) if self.total else 0.0
+
+
+Report = Callable[[Event], None]
+"""Receives events; it may raise to stop the work."""
+
+
+def ignore(event: Event) -> None:
+    """Receive an event and do nothing."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sparseshot.work.progress import Event
+from sparseshot.work.folder import Event
 from sparseshot.work.ray_cluster import RETRIES, RayCluster
 from sparseshot.work.runner import MEMORY_PER_JOB, Job, Update, outcome_of
 

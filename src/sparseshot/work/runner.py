@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparseshot.errors import SparseshotError
-from sparseshot.work.progress import Event, Report
+from sparseshot.work.folder import Event, Report
 
 MEMORY_PER_JOB = 2 << 30
 """Bytes a run of the quick profile may need; limits how many run at a time."""

@@ -18,8 +18,7 @@ from tests.cells.formats.test_qupath import feature, polygon, write
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.formats import masks, matlab
-from sparseshot.cells.formats.checks import SCORE
-from sparseshot.cells.formats.options import OpenFile
+from sparseshot.cells.formats.options import SCORE, OpenFile
 from sparseshot.cli import main
 from sparseshot.errors import FormatError, RepairWarning, SparseshotWarning
 

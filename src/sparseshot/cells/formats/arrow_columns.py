@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES
+from sparseshot.cells.formats.options import LONGEST_ID_BYTES
 from sparseshot.cells.outlines import FARTHEST_PX
 from sparseshot.cells.table import KINDS, MOST_CLASSES, Cells
 from sparseshot.errors import FormatError

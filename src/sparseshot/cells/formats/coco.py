@@ -9,10 +9,9 @@ import orjson
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import chosen_image
 from sparseshot.cells.formats.gathered import Color, Gathered, web_color
 from sparseshot.cells.formats.geojson import parsed
-from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions, WriteOptions
+from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions, WriteOptions, chosen_image
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import Cells

@@ -10,8 +10,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, with_score
-from sparseshot.cells.formats.options import ReadOptions
+from sparseshot.cells.formats.options import LONGEST_ID_BYTES, ReadOptions, with_score
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, build_outlines
 from sparseshot.cells.rings import Rings, offsets
 from sparseshot.cells.table import GREY, Cells

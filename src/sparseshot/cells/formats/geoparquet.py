@@ -1,7 +1,7 @@
 """GeoParquet 1.1, the native format: holds everything, with a geometry that any GIS reads."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -9,14 +9,14 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
+from sparseshot.cells.formats.archives import FREE_BYTES, MOST_EXPANSION
 from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
-from sparseshot.cells.formats.checks import filled_ids, with_score
-from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
-from sparseshot.cells.formats.parquet_limits import ROWS, unpacked_batches
+from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions, filled_ids, with_score
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
@@ -24,6 +24,8 @@ from sparseshot.cells.table import Cells
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import replacing
 
+ROWS = 1 << 18
+"""Rows of a batch."""
 KEY = b"sparseshot"
 """Key of the metadata for what columns cannot hold."""
 OWN_COLUMNS = ("geometry", "x", "y", "class", "score", "id", "kind", "name", "nucleus")
@@ -78,7 +80,7 @@ def _read(
         if not measurements:
             columns = [each for each in layout.columns if each not in layout.measurements]
             layout = layout._replace(columns=columns, measurements={})
-        batches = unpacked_batches(file, parquet, layout.columns, name, size)
+        batches = _unpacked_batches(file, parquet, layout.columns, name, size)
         tables = [_cells(batch, layout, name, repairs, checks=checks) for batch in batches]
     except (pa.ArrowException, KeyError, OSError, TypeError, ValueError) as error:  # raised by pyarrow
         raise FormatError(name, f"is not readable GeoParquet: {error}") from None
@@ -272,3 +274,48 @@ def _geometry(cells: Cells) -> pa.Array:
     bare = np.flatnonzero(shapely.is_missing(cells.outline))
     wkb[bare] = [points[row].tobytes() for row in bare]
     return pa.array(wkb, pa.binary())
+
+
+def _unpacked_batches(
+    file: BinaryIO | Path, parquet: pq.ParquetFile, columns: Sequence[str], name: str, size: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of a file of ``size`` bytes; texts that repeat stay dictionaries.
+
+    A kilobyte of Parquet can hold a billion equal rows, or a megabyte of text that every row refers to. What
+    is read may be :data:`MOST_EXPANSION` times as large as the file. A page that is larger than the metadata
+    state is not noticed before it is unpacked, to 2 GiB at most.
+    """
+    metadata, left = parquet.metadata, max(FREE_BYTES, MOST_EXPANSION * size)
+    too_large = FormatError(
+        name,
+        f"unpacks to more than {MOST_EXPANSION} times its size; divide it, or write it without compression",
+    )
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    chunks = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
+    texts = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"]
+    for chunk in texts:
+        if "DELTA_BYTE_ARRAY" in chunk.encodings:
+            raise FormatError(
+                name,
+                f"its column {chunk.path_in_schema!r} is encoded as DELTA_BYTE_ARRAY, which hides its size; "
+                "write it with the encoding PLAIN or a dictionary",
+            )
+    stated = sum(chunk.total_uncompressed_size for chunk in chunks)
+    if max(stated, 8 * metadata.num_rows * len(columns)) > left:
+        raise too_large
+    repeated = sorted({chunk.path_in_schema for chunk in texts if chunk.has_dictionary_page})
+    if repeated:
+        parquet = pq.ParquetFile(file, metadata=metadata, read_dictionary=repeated)
+    for batch in parquet.iter_batches(ROWS, columns=list(columns), use_threads=False):
+        left -= sum(_unpacked_bytes(column) for column in batch.columns)
+        if left < 0:
+            raise too_large
+        yield batch
+
+
+def _unpacked_bytes(column: pa.Array) -> int:
+    if not pa.types.is_dictionary(column.type) or pa.types.is_primitive(column.type.value_type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary.cast(pa.binary()))
+    return int(pc.sum(pc.take(lengths, column.indices).cast(pa.int64())).as_py() or 0)

@@ -1,12 +1,18 @@
-"""Arguments of readers and writers; each uses those that it needs."""
+"""Arguments of readers and writers, and the checks of a table that do not depend on its format."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sparseshot.cells.keys import keys_of
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
-from sparseshot.errors import InputError
+from sparseshot.errors import FormatError, InputError, counted
 
 MEMBER = "sparseshot"
 """Member of JSON files, ignored by other programs, for what their format cannot hold."""
@@ -68,3 +74,136 @@ def optional(module: str, *, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise InputError(f'{error}; install it with: pip install "sparseshot[{extra}]"') from error
+
+
+MOST_CLASSES_OF_FILE = 1000
+LONGEST_ID_BYTES = 200
+"""Limit for ids, since the longest one sets the width of the whole column."""
+
+
+SCORE = "Detection probability"
+"""Name of the measurement that holds a score; QuPath's own detectors use it."""
+
+
+def with_score(cells: Cells, score: NDArray[np.floating] | None) -> Cells:
+    """Return the cells with a column as their score, with 1 for NaN, if there is one and it has numbers.
+
+    A column with numbers outside of [0, 1] is no confidence, and becomes a measurement.
+    """
+    if score is None or np.isnan(score).all():
+        return replace(cells, score=None)
+    if np.nanmin(score) < 0 or np.nanmax(score) > 1:
+        return replace(cells, score=None, measurements={**cells.measurements, SCORE: score})
+    return replace(cells, score=np.where(np.isnan(score), 1, score))
+
+
+def chosen_image(names: Mapping[Any, str], image: str | int | None, where: str) -> Any:
+    """Return the key of the image with this name or key; None if no image is asked for and there is one."""
+    if image is None:
+        if len(names) > 1:
+            some = ", ".join([*names.values()][:5])
+            raise FormatError(
+                where, f"holds cells of {len(names)} images ({some}, …); choose one with image= or --image"
+            )
+        return None
+    wanted = [key for key, name in names.items() if image in (key, name) or str(image) == str(key)]
+    if not wanted:
+        raise FormatError(where, f"has no image {image!r}; it has {', '.join([*names.values()][:20])}")
+    return wanted[0]
+
+
+def filled_ids(ids: NDArray[Any] | None, repairs: Repairs) -> NDArray[Any] | None:
+    """Return ids with empty ones filled in, or None if there are none or all are empty."""
+    if ids is None or ids.dtype.kind == "i":
+        return ids
+    missing = np.asarray(ids == b"")
+    if not missing.any():
+        return ids
+    if missing.all():
+        return None
+    repairs.count("missing ids filled in", missing.sum())
+    ids = ids.astype(f"S{max(ids.dtype.itemsize, 24)}")
+    ids[missing] = [b"row %d" % row for row in np.flatnonzero(missing)]
+    return ids
+
+
+def checked(
+    cells: Cells,
+    path: Path,
+    repairs: Repairs,
+    *,
+    classes: Sequence[str] | None,
+    unclassified: str | None,
+    size_px: tuple[int, int] | None,
+) -> Cells:
+    """Return the table with unique ids, the requested classes, and no cells outside of the slide."""
+    if len(cells.classes) > MOST_CLASSES_OF_FILE:
+        raise FormatError(
+            path,
+            f"has {len(cells.classes):,} classes, as {cells.classes[0]!r} and {cells.classes[-1]!r}; at most "
+            f"{MOST_CLASSES_OF_FILE:,} are read. Are they ids? Then call their column id",
+        )
+    if cells.id is not None:
+        cells = replace(cells, id=_unique(cells.id, repairs))
+    if unclassified is not None and (cells.label < 0).any():
+        cells = _with_unclassified(cells, unclassified)
+    if classes is not None:
+        cells = _in_classes(cells, classes, path)
+    return cells if size_px is None else _inside(cells, size_px, path, repairs)
+
+
+def _unique(ids: NDArray[Any], repairs: Repairs) -> NDArray[Any]:
+    """Return unique ids: repeated numbers continue after the largest, repeated texts get ~2, ~3, …."""
+    keys = np.sort(keys_of(ids))  # a tenth of the time that sorting texts takes
+    if not (keys[1:] == keys[:-1]).any():
+        return ids
+    _, first = np.unique(ids, return_index=True)
+    again = np.ones(len(ids), bool)
+    again[first] = False
+    repairs.count("repeated ids made unique", again.sum())
+    if ids.dtype.kind == "i":
+        ids = ids.copy()
+        ids[again] = ids.max() + 1 + np.arange(again.sum())
+        return ids
+    names = ids.tolist()
+    taken, times = set(names), dict.fromkeys(names, 1)
+    for row in np.flatnonzero(again):
+        name = names[row]
+        while names[row] in taken:
+            times[name] += 1
+            names[row] = b"%b~%d" % (name, times[name])
+        taken.add(names[row])
+    return np.array(names, np.bytes_)
+
+
+def _with_unclassified(cells: Cells, name: str) -> Cells:
+    """Return the table with unclassified cells in the class of this name."""
+    cells = cells if name in cells.classes else cells.with_classes((*cells.classes, name))
+    return replace(cells, label=np.where(cells.label < 0, cells.classes.index(name), cells.label))
+
+
+def _in_classes(cells: Cells, classes: Sequence[str], path: Path) -> Cells:
+    counts = cells.counts()
+    unknown = [name for name in cells.classes if counts[name] and name not in classes]
+    if unknown:
+        found = ", ".join(f"{counted(counts[name], 'cell')} of {name!r}" for name in unknown)
+        raise FormatError(path, f"has {found}; the classes asked for are {', '.join(classes)}")
+    return cells.with_classes(classes)
+
+
+def _inside(cells: Cells, size_px: tuple[int, int], path: Path, repairs: Repairs) -> Cells:
+    width, height = size_px
+    x, y = cells.xy.T
+    inside = (x >= 0) & (y >= 0) & (x < width) & (y < height)
+    outside = int(len(cells) - inside.sum())
+    if outside == 0:
+        return cells
+    swapped = (x >= 0) & (y >= 0) & (y < width) & (x < height)
+    if swapped.all():
+        raise FormatError(
+            path,
+            f"{outside:,} of {len(cells):,} cells lie outside of the {width} × {height} slide, but none if x "
+            "and y change places; write x before y",
+        )
+    repairs.count(f"cells outside of the {width} × {height} slide left out", outside)
+    return cells[inside]

@@ -13,8 +13,14 @@ import pyarrow.csv
 import shapely
 
 from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
-from sparseshot.cells.formats.checks import chosen_image, filled_ids, with_score
-from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
+from sparseshot.cells.formats.options import (
+    OpenFile,
+    ReadOptions,
+    WriteOptions,
+    chosen_image,
+    filled_ids,
+    with_score,
+)
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.table import KINDS, Cells
 from sparseshot.errors import FormatError

@@ -10,9 +10,16 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import LONGEST_ID_BYTES, SCORE, filled_ids, with_score
 from sparseshot.cells.formats.geojson import FeatureStream, flat
-from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions
+from sparseshot.cells.formats.options import (
+    LONGEST_ID_BYTES,
+    MEMBER,
+    SCORE,
+    OpenFile,
+    ReadOptions,
+    filled_ids,
+    with_score,
+)
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, build_outlines
 from sparseshot.cells.rings import Rings, expanded
 from sparseshot.cells.table import GREY, KINDS, Cells

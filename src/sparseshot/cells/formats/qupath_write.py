@@ -18,8 +18,7 @@ import orjson
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.checks import SCORE
-from sparseshot.cells.formats.options import MEMBER, WriteOptions
+from sparseshot.cells.formats.options import MEMBER, SCORE, WriteOptions
 from sparseshot.cells.formats.qupath import NAME
 from sparseshot.cells.outlines import FARTHEST_PX
 from sparseshot.cells.repairs import Repairs

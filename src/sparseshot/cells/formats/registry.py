@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from sparseshot.cells.formats.archives import sources
-from sparseshot.cells.formats.checks import checked
-from sparseshot.cells.formats.options import ReadOptions, WriteOptions
+from sparseshot.cells.formats.options import ReadOptions, WriteOptions, checked
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotWarning, unknown_name
@@ -41,7 +40,7 @@ FORMATS = MappingProxyType(
         "mask": Format("masks", "masks", (".png", ".tif", ".tiff", ".npy"), streams=False),
         "hovernet": Format("matlab", "matlab", (".mat",), streams=False),
         "anndata": Format("", "anndata_file", (".h5ad",), streams=False),
-        "spatialdata": Format("", "spatialdata_store", (".zarr",), streams=False, is_folder=True),
+        "spatialdata": Format("", "anndata_file.write_store", (".zarr",), streams=False, is_folder=True),
         "crchisto": Format("matlab", "matlab.write_points", ("_detection.mat",), streams=False),
     }
 )

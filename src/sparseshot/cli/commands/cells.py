@@ -108,8 +108,7 @@ def cells(
 
     Example: `sparseshot cells export.geojson`
     """
-    from sparseshot.cells.large import without_large_outlines
-    from sparseshot.cells.summary import summary
+    from sparseshot.cells.summary import summary, without_large_outlines
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SparseshotWarning)

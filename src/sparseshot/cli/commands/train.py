@@ -95,8 +95,7 @@ def train(
     if steps is not None and minutes is not None:
         raise InputError("--steps and --minutes both say how long to train; give one of them")
     parent = None if from_ in {None, "starter", "scratch"} else Path(str(from_))
-    from sparseshot.work.folder import RECIPE
-    from sparseshot.work.run_files import CONFIG, LOG, MODEL
+    from sparseshot.work.folder import CONFIG, LOG, MODEL, RECIPE
 
     begun = any((out / name).exists() for name in (RECIPE, CONFIG))  # then it may no longer need its parent
     options.check_paths(None if begun else parent, root, *(slide or []), *(marks or []), pairs, config)
