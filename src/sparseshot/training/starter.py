@@ -18,12 +18,14 @@ from sparseshot.datasets.synthetic import varied_tissue
 from sparseshot.errors import InputError
 from sparseshot.files import locked
 from sparseshot.images import open_slide
+from sparseshot.metrics import f1_score
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import SCRATCH, TrainSettings
+from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.model_files import load_starter, save_starter
 from sparseshot.training.annotated import AnnotatedSlide, open_samples
 from sparseshot.training.canvas import Canvas
-from sparseshot.training.evaluation import evaluate
+from sparseshot.training.evaluation import LADDER
 from sparseshot.training.held_out import make_canvas, whole
 from sparseshot.training.loop import train
 from sparseshot.work import Report, ignore
@@ -36,11 +38,16 @@ REAL_SETS = ("tnbc", "brca_m2c", "dsb2018", "sbu_miccai")
 
 _SHARES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
-        "detect": {"tnbc": 0.22, "brca_m2c": 0.32, "dsb2018": 0.18, "sbu_miccai": 0.08},
-        "segment": {"tnbc": 0.42, "brca_m2c": 0.1, "dsb2018": 0.18, "sbu_miccai": 0.1},  # BRCA-M2C has points
+        "detect": {"tnbc": 0.275, "brca_m2c": 0.4, "dsb2018": 0.225, "sbu_miccai": 0.1},
+        "segment": {
+            "tnbc": 0.525,
+            "brca_m2c": 0.125,
+            "dsb2018": 0.225,
+            "sbu_miccai": 0.125,
+        },  # BRCA-M2C has points
     }
 )
-"""Share of the crops that each set gets; the rest is synthetic."""
+"""Share of the crops of real tissue that each set gets; that of a set that is left out is synthetic."""
 
 _VALIDATION_SETS = ("tnbc", "brca_m2c", "sbu_miccai")
 _SIZE_PX = 512
@@ -64,6 +71,7 @@ def make_starter(
     data: Path | None = None,
     without: Sequence[str] = (),
     start: Path | None = None,
+    real: float = 0.8,
     report: Report = ignore,
 ) -> Checkpoint:
     """Train a starter, or resume; write ``TASK.safetensors`` into the folder.
@@ -79,6 +87,7 @@ def make_starter(
             validation images choose the threshold; None: synthetic tissue alone.
         start: folder of starters to go on from; None: random weights.
         without: names of real sets to leave out altogether, so that the starter can be tested on them.
+        real: share of the crops that is real tissue.
         report: receives the progress of the training.
     """
     left_out = {dataset_info(name).name for name in without}
@@ -105,7 +114,8 @@ def make_starter(
         checkpoint_every=500,
         log_every=50,
     )
-    shares = {name: _SHARES[task][name] for name in REAL_SETS if data is not None and name not in left_out}
+    sets = [name for name in REAL_SETS if data is not None and name not in left_out]
+    shares = {name: real * _SHARES[task][name] for name in sets}
     with locked(folder):
         held_out = _synthetic(seed + 1, _HELD_OUT, config.mpp)
         canvases = _canvases(_synthetic(seed, slides, config.mpp), config, 1 - sum(shares.values()))
@@ -120,13 +130,11 @@ def make_starter(
             report=report,
         )
         chosen_on = [
-            item
+            open_samples(load_dataset(name, data, split="validation"))
             for name in _VALIDATION_SETS
-            if data is not None and name in shares and (task == "detect" or name != "brca_m2c")
-            for item in open_samples(load_dataset(name, data, split="validation"))
+            if data is not None and name in sets and (task == "detect" or name != "brca_m2c")
         ]
-        threshold = evaluate(checkpoint, chosen_on or held_out).best.threshold
-        checkpoint = replace(checkpoint, threshold=round(float(np.clip(threshold, 0.01, 0.99)), 3))
+        checkpoint = replace(checkpoint, threshold=_threshold(checkpoint, chosen_on or [held_out]))
         save_starter(checkpoint, folder / f"{task}.safetensors")
     return checkpoint
 
@@ -152,3 +160,19 @@ def _canvases(items: Iterable[AnnotatedSlide], config: TrainSettings, share: flo
     for canvas in canvases:
         canvas.weight = share / area
     return canvases
+
+
+def _threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlide]]) -> float:
+    """Return the threshold at which the mean score of the sets is highest."""
+    network, config = checkpoint.network(), checkpoint.config
+    curves = []
+    for images in sets:
+        counts = np.zeros((len(LADDER), 3), np.int64)
+        for item in images:
+            region = item.look_at(network, config, threshold=LOWEST_SCORE)
+            truth = config.labelling.positives(item.cells)
+            core = region.window.core
+            every = np.ones((core.height, core.width), np.bool_)
+            counts += region.finder.hits(region.window, region.parts, truth, every).counts_at(LADDER)
+        curves.append(f1_score(*counts.T))
+    return round(float(np.clip(LADDER[np.argmax(np.mean(curves, axis=0))], 0.01, 0.99)), 3)

@@ -15,7 +15,7 @@ from sparseshot.terminal import shown_events
 def starter(
     out: Annotated[Path, Option(help="Folder for the starters; the same command resumes.")],
     task: Annotated[Literal["detect", "segment", "both"], Option(help="Starter to make.")] = "both",
-    slides: Annotated[int, Option(min=1, help="Synthetic slides to learn from.")] = 1500,
+    slides: Annotated[int, Option(min=1, help="Synthetic slides to learn from.")] = 400,
     steps: Annotated[int, Option(min=1, help="Optimiser steps.")] = 6000,
     seed: options.Seed = 0,
     width: Annotated[int, Option(min=1, help="Channels of the first level of the network.")] = 16,
@@ -28,6 +28,7 @@ def starter(
     start: Annotated[
         Path | None, Option("--from", help="Folder of starters to go on from; without it, random weights.")
     ] = None,
+    real: Annotated[float, Option(min=0, max=1, help="Share of real tissue in what is learned.")] = 0.8,
     as_json: options.Json = False,
 ) -> None:
     """Train the starter models on synthetic tissue and on openly licensed real tissue.
@@ -54,6 +55,7 @@ def starter(
                 data=data,
                 without=without or (),
                 start=start,
+                real=real,
                 report=report,
             )
         made[each] = checkpoint.threshold
