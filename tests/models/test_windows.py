@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sparseshot.errors import InputError
-from sparseshot.images.slide import Grid
+from sparseshot.images.slide import Box, Grid
 from sparseshot.images.tissue import TissueMask
+from sparseshot.models.inference import mirrored
 from sparseshot.models.windows import WindowLayout, plan
 
 
@@ -105,3 +106,16 @@ def test_long_rows_of_independent_windows_are_several_bands() -> None:
     assert [len(band.windows) for band in bands] == [3, 3, 1, 3, 3, 1, 3, 3, 1]
     corners = [window.core[:2] for band in bands for window in band.windows]
     assert corners == sorted(corners, key=lambda corner: corner[::-1])
+
+
+def test_beyond_its_edges_an_image_is_its_mirror_image_in_every_tile() -> None:
+    grid = Grid(20, 12, 1.0, 0.5)
+    image = np.random.default_rng(0).integers(0, 255, (12, 20, 3), np.uint8)
+    whole = np.pad(image, ((4, 4), (4, 4), (0, 0)), mode="symmetric")
+    for box in (Box(-4, -4, 8, 8), Box(12, 4, 24, 16), Box(-4, -4, 24, 16)):
+        white = np.full((box.height, box.width, 3), 255, np.uint8)
+        inside = box.meet(grid.box)
+        white[inside.within(box)] = image[inside.within(grid.box)]
+        expected = whole[box.within(Box(-4, -4, 24, 16))]
+        np.testing.assert_array_equal(mirrored(white, box, grid), expected)
+    assert mirrored(image, grid.box, grid) is image

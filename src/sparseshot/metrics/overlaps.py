@@ -11,6 +11,8 @@ from sparseshot.errors import InputError
 from sparseshot.metrics.counts import Counts
 from sparseshot.metrics.matching import Candidates, Matching
 
+_TIGHT_IOU = 0.7
+
 INTERSECTED_AT_ONCE = 50_000
 """Pairs of outlines whose intersection is held in memory at a time."""
 
@@ -57,11 +59,19 @@ class AreaCounts(Counts):
         iou_sum: sum of the IoU of these pairs.
         common: sum over true areas of the intersection with the found area of highest IoU.
         united: sum over true areas of the union with it, plus the found areas that are no one's best.
+        tight: number of these pairs with an IoU of at least 0.7.
     """
 
     iou_sum: float = 0.0
     common: float = 0.0
     united: float = 0.0
+    tight: int = 0
+
+    @property
+    def tight_f1(self) -> float:
+        """F1 of areas that are right with an IoU of at least 0.7."""
+        missed = self.tp - self.tight
+        return Counts(self.tight, self.fp + missed, self.fn + missed).f1
 
     @property
     def recognition_quality(self) -> float:
@@ -113,6 +123,7 @@ def area_counts(overlaps: Overlaps) -> AreaCounts:
         iou_sum=float(np.sum(1 - matching.distance)),
         common=common,
         united=float(np.sum(joined) - common + np.sum(alone) + np.sum(unused)),
+        tight=int(np.sum(matching.distance <= 1 - _TIGHT_IOU)),
     )
 
 

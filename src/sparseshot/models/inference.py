@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sparseshot.cells import Cells
-from sparseshot.images import Box, Slide, Tile, TileGrid, TissueMask
+from sparseshot.images import Box, Grid, Slide, Tile, TileGrid, TissueMask
 from sparseshot.images.tiles import read_undamaged, work_ahead
 from sparseshot.models.color import network_input
 from sparseshot.models.finder import Finder, Part, SlideFrame
@@ -123,9 +123,12 @@ def window_outputs(
     """
 
     def read(tile: Tile) -> tuple[_Pixels, dict[Box, str]]:
+        grid, box, broken = frame.grid, tile.padded, dict[Box, str]()
         if whitens_damage:
-            return read_undamaged(slide, frame.grid, tile.padded, piece_px=PIECE_PX)
-        return slide.read(frame.grid, tile.padded), {}
+            pixels, broken = read_undamaged(slide, grid, box, piece_px=PIECE_PX)
+        else:
+            pixels = slide.read(grid, box)
+        return mirrored(pixels, box, grid), broken
 
     def compute(tiles: list[tuple[_Pixels, dict[Box, str]]]) -> list[tuple[Part, _Pixels, dict[Box, str]]]:
         parts = finder.reduce(run(np.stack([pixels for pixels, _ in tiles])))
@@ -150,6 +153,23 @@ def window_outputs(
             own = [_own(holes, core) for holes, core in zip(broken, cores, strict=True)]
             places = {place: reason for holes in own for place, reason in holes.items()}
             yield WindowOutputs(frame, finder, window, parts, pixels, places)
+
+
+def mirrored(pixels: _Pixels, box: Box, grid: Grid) -> _Pixels:
+    """Continue an image beyond its edges by its mirror image: networks learn from crops inside of images.
+
+    White there costs 0.01 of Dice on images of 256 pixels.
+
+    Args:
+        pixels: of the box.
+        box: in pixels of the grid.
+        grid: of the image.
+    """
+    inside = box.meet(grid.box)
+    if inside == box or not (inside.width and inside.height):
+        return pixels
+    beyond = (inside.y0 - box.y0, box.y1 - inside.y1), (inside.x0 - box.x0, box.x1 - inside.x1), (0, 0)
+    return np.pad(pixels[inside.within(box)], beyond, mode="symmetric")
 
 
 def _own(broken: dict[Box, str], core: Box) -> dict[Box, str]:
@@ -226,7 +246,8 @@ def features_at(
     for done, index in enumerate(chosen):
         report(Event("looking at cells", done, len(chosen)))
         own, padded = tile_of == index, tiles[index].padded
-        output = task.features(forward(network, slide.read(grid, padded)[None]))[0].cpu().numpy()
+        pixels = mirrored(slide.read(grid, padded), padded, grid)
+        output = task.features(forward(network, pixels[None]))[0].cpu().numpy()
         column, row = ((places[own] - padded[:2]) // (padded.width // output.shape[2])).T
         features[own] = output[:, row, column].T
     report(Event("looking at cells", len(chosen), len(chosen)))

@@ -56,6 +56,7 @@ class OperatingPoint:
         panoptic_quality: of the outlines; None for detection, without true outlines, and at ``best``.
         aggregated_jaccard_index: of the outlines.
         f1_at_iou_half: F1 of outlines that are right with an IoU above one half.
+        f1_at_iou_tight: with an IoU of at least 0.7.
     """
 
     threshold: float
@@ -68,6 +69,7 @@ class OperatingPoint:
     panoptic_quality: float | None = None
     aggregated_jaccard_index: float | None = None
     f1_at_iou_half: float | None = None
+    f1_at_iou_tight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -235,4 +237,5 @@ def _point(
         None if area is None else area.panoptic_quality,
         None if area is None else area.aggregated_jaccard_index,
         None if area is None else area.recognition_quality,
+        None if area is None else area.tight_f1,
     )

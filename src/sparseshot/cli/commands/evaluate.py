@@ -107,10 +107,11 @@ def _show(result: "Evaluation") -> None:
     outlines = []
     for at, point in (("0.5", result.half), ("calibrated", result.calibrated)):
         if point is not None and point.panoptic_quality is not None:
-            scores = (point.panoptic_quality, point.aggregated_jaccard_index, point.f1_at_iou_half)
+            matched = (point.f1_at_iou_half, point.f1_at_iou_tight)
+            scores = (*matched, point.panoptic_quality, point.aggregated_jaccard_index)
             outlines.append((at, *(f"{score:.3f}" for score in scores)))
     if outlines:
-        print_table(("outlines at", "PQ", "AJI", "F1 at IoU 0.5"), outlines)
+        print_table(("outlines at", "F1 at IoU 0.5", "F1 at IoU 0.7", "PQ", "AJI"), outlines)
     if result.kinds is not None:
         _show_kinds(result.kinds)
 
