@@ -177,12 +177,11 @@ def peers_table() -> str:
     """Return ours and InstanSeg on the same images."""
     rows = []
     for row in _rows("peers.json"):
-        scores = [
-            "–" if row[name] is None else f"{row[name]:.3f}" for name in ("f1", "dice", "f1_at_iou_half")
-        ]
+        scores = ["–" if row.get(name) is None else f"{row[name]:.3f}" for name in ("f1", *_OUTLINE_SCORES)]
         name = f"{row['program']}{' *' if row['learned'] else ''}"
         rows.append([row["set"], name, *scores, f"{row['seconds_per_mm2']:.2f}"])
-    return table(["", "", "F1, 3 µm", "Dice", "F1, IoU 0.5", "processor s/mm²"], rows, text_columns=2)
+    header = ["", "", "F1, 3 µm", *_OUTLINE_SCORES.values(), "processor s/mm²"]
+    return table(header, rows, text_columns=2)
 
 
 def _rows(file: str) -> list[dict[str, Any]]:
@@ -215,6 +214,13 @@ def _draw_place(axis: Axes, place: str) -> None:
         axis.set_ylabel("F1, calibrated" if place.endswith("detect") else "Dice, calibrated")
 
 
+_OUTLINE_SCORES = {
+    "dice": "Dice",
+    "f1_at_iou_half": "F1, IoU 0.5",
+    "f1_at_iou_tight": "F1, IoU 0.7",
+    "pq": "PQ",
+    "aji": "AJI",
+}
 _ZERO_PLACES = {"crchisto-detect": "CRCHisto, F1"}
 _PAGE = ROOT / "docs" / "starter.md"
 TABLES = {

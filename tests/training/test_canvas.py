@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import shapely
+import torch
 from numpy.typing import NDArray
 from tests.training.blobs import ArraySlide, tiny_config
 
@@ -12,6 +13,7 @@ from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
 from sparseshot.models.labelling import Labelling
+from sparseshot.models.segment import Segment
 from sparseshot.models.task import CERTAIN_BACKGROUND, IGNORED
 from sparseshot.training.canvas import BlockCache, Canvas
 from sparseshot.training.crops import CropSource
@@ -213,3 +215,29 @@ def test_the_grid_is_that_of_the_slide() -> None:
     canvas = Canvas(ArraySlide(noise(101, 50), mpp=0.25), squares([]), Labelling(), mpp=0.5)
     assert (canvas.width, canvas.height) == (51, 25)
     assert canvas.grid == Grid.of((101, 50), 0.25, 0.5)
+
+
+def test_heights_are_those_of_whole_cells_across_blocks_and_of_outlines_only() -> None:
+    outlined = squares([(508, 508), (516, 508)])  # they touch, and the first lies in four blocks
+    marks = Cells.concatenate([outlined, Cells([[600.0, 600.0]], mpp=0.5)])
+    canvas = Canvas(ArraySlide(noise(1200, 700)), marks, Labelling(), mpp=0.5, heights=True)
+    patch = canvas.cut(Box(400, 400, 700, 700), BlockCache())
+    assert patch.height is not None
+    expected = np.zeros((300, 300), np.uint8)
+    side = np.minimum(np.arange(1, 9), np.arange(8, 0, -1))
+    square = 255 * np.minimum.outer(side, side) // 4
+    expected[108:116, 108:116] = expected[108:116, 116:124] = square
+    np.testing.assert_array_equal(patch.height, expected)
+    assert (patch.label[195:205, 195:205] > 0).any()  # the point is painted, and teaches no heights
+
+
+def test_heights_are_learned_inside_marked_outlines_only() -> None:
+    task = Segment(heights=True)
+    output = torch.zeros(1, 2, 4, 4, requires_grad=True)
+    target, height = torch.zeros(1, 4, 4, dtype=torch.int64), torch.zeros(1, 4, 4, dtype=torch.uint8)
+    assert task.place_loss(output, target, None, None, height).item() == 0
+    target[0, 1:3], height[0, 1] = 1, 255
+    task.place_loss(output, target, None, None, height).backward()
+    assert output.grad is not None
+    assert (output.grad[0, 1, 1] < 0).all()
+    assert output.grad.count_nonzero() == 4
