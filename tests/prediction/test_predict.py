@@ -287,6 +287,7 @@ def as_of_0_2_0(folder: Path) -> None:
     recipe, state = (json.loads((folder / f"{name}.json").read_text()) for name in ("recipe", "state"))
     identity = {name: value for name, value in recipe.items() if name != "kind"}
     old = {"identity": identity, **state["own"], "files": state["files"], "finished": state["finished"]}
+    del old["kept"]  # it kept no features
     old |= {"format": "sparseshot prediction", "version": 1, "sparseshot": "0.2.0"}
     (folder / "manifest.json").write_text(json.dumps(old))
     for name in ("recipe", "state"):

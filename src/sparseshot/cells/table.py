@@ -34,6 +34,17 @@ MOST_CLASSES = 32_767
 GREY = (128, 128, 128)
 """Colour of a class without one, where other classes have one."""
 
+# Distinguishable for most people, including those with red-green colour blindness (Okabe & Ito 2008).
+PALETTE = (
+    (213, 94, 0),
+    (0, 114, 178),
+    (0, 158, 115),
+    (204, 121, 167),
+    (230, 159, 0),
+    (86, 180, 233),
+    (240, 228, 66),
+)
+
 _OPTIONAL = {"score": 1.0, "outline": None, "kind": 0, "nucleus": None, "name": None}
 """Columns that a table may lack, and the value that fills them where another table has the column."""
 

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor, nn
 
 import sparseshot
-from sparseshot.cells.table import GREY
+from sparseshot.cells.table import GREY, PALETTE
 from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.metrics import Evidence, Interval, ScoreHistogram
 from sparseshot.metrics.operating_point.histogram import BINS
-from sparseshot.models.config import TrainSettings
-from sparseshot.models.finder import PALETTE
+from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.kinds import KindHead
 from sparseshot.models.labelling import Labelling
 
@@ -89,6 +88,14 @@ class Checkpoint:
         rest = itertools.cycle("#" + bytes(color).hex() for color in PALETTE)
         given = dict(zip(self.config.classes, self.config.colors or rest, strict=False))
         return tuple(given.get(name, "#" + bytes(GREY).hex()) for name in self.kinds.names)
+
+    @property
+    def own_kinds(self) -> KindHead | None:
+        """The kinds that a starter tells apart by itself; None for a run, whose features have changed."""
+        if not self.config.kinds or self.config.start != SCRATCH:
+            return None
+        weight, bias = (self.weights[f"kind_head.{name}"].cpu().numpy() for name in ("weight", "bias"))
+        return KindHead(self.config.kinds, weight, bias, is_guess=True)
 
     @property
     def mpp(self) -> float:

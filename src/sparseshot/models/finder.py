@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sparseshot.cells import Cells
-from sparseshot.cells.table import KINDS
+from sparseshot.cells.table import KINDS, PALETTE
 from sparseshot.images.slide import Box, Grid, Slide, warn_if_coarse
 from sparseshot.metrics import AreaCounts, ScoredHits
 from sparseshot.models.kinds import KindHead
@@ -22,17 +22,6 @@ PLACE_DECIMALS = 2
 
 LOWEST_SCORE = 0.01
 """Lowest threshold at which detections are scored: a lower one would find everything."""
-
-# Distinguishable for most people, including those with red-green colour blindness (Okabe & Ito 2008).
-PALETTE = (
-    (213, 94, 0),
-    (0, 114, 178),
-    (0, 158, 115),
-    (204, 121, 167),
-    (230, 159, 0),
-    (86, 180, 233),
-    (240, 228, 66),
-)
 
 Part = tuple[Tensor, ...]
 """What :meth:`Finder.reduce` keeps of the output of one tile."""
@@ -168,7 +157,7 @@ class SlideFrame:
             colors=self.colors,
         )
 
-    def with_kinds(self, cells: Cells, features: NDArray[np.float32]) -> Cells:
+    def with_kinds(self, cells: Cells, features: NDArray[np.floating]) -> Cells:
         """Return found cells with their kinds, if the classes are kinds."""
         return cells if self.kinds is None else self.kinds.assign(cells, features)
 

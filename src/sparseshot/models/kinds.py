@@ -16,25 +16,35 @@ import itertools
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 from scipy.special import expit, logsumexp, softmax
 
 from sparseshot.cells import Cells
-from sparseshot.cells.table import GREY
-from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.cells.table import GREY, PALETTE
+from sparseshot.errors import InputError, TrainingWarning, counted
 from sparseshot.losses.schedules import Sigmoid
-from sparseshot.metrics import calibrate_threshold, match_points
+from sparseshot.metrics import calibrate_threshold
+from sparseshot.metrics.matching import Candidates
+from sparseshot.models.labelling import REJECTED
 
 OTHER = "Other"
 """Class of found cells of no marked kind."""
 
+PROBABILITY, GUESS = "Probability", "Starter probability"
+"""Measurements of the probabilities of kinds: of those that were marked, and of the starter's own."""
+
 CERTAIN_OTHER, UNMARKED, UNKNOWN_KIND = 0, -1, -2
 """Targets of found cells beside the kinds 1…C; a cell of unknown kind is marked, but without a class."""
+
+_AT_ONCE = 1 << 16
+"""Cells whose logits are computed at a time."""
 
 _MOST_UNMARKED = 5000
 """Unmarked cells that are learned from: more of them change a head of a few hundred numbers little."""
@@ -119,9 +129,10 @@ def kind_targets(
 ) -> NDArray[np.int64]:
     """Return what marks say about found cells, for :func:`learn_kinds`.
 
-    A mark is of the found cell that it lies in, or of the nearest within the radius; each cell has one mark.
-    Marks of no class, or of a class as "cell", do not say which kind it is. Marks of all other classes that
-    are not among the kinds, and unmarked cells in exhaustive regions, are certainly "other".
+    A mark is of a found cell that it lies in, or else of one within the radius; each cell has at most one
+    mark, and of marks of different classes on one cell the nearest counts, with a warning. Marks of no class,
+    or of a class as "cell", do not say which kind it is. Marks of all other classes that are not among the
+    kinds, and unmarked cells in exhaustive regions, are certainly "other".
 
     >>> found = Cells([[0, 0], [50, 0], [90, 0]], mpp=0.5)
     >>> marks = Cells([[1, 0], [51, 0]], classes=("lymphocyte", "tumour"), label=[0, 1], mpp=0.5)
@@ -142,14 +153,48 @@ def kind_targets(
         for name in marks.classes
     ]
     said = np.array([*of_class, UNKNOWN_KIND])[marks.label]  # the last one is for no class
-    matching = match_points(marks.xy, found.xy, radius=radius_um / mpp)
-    target[matching.found] = said[matching.truth]
-    if found.outline is not None and len(marks):
-        alone = np.setdiff1d(np.arange(len(marks)), matching.truth)
-        mark, cell = shapely.STRtree(found.outline).query(shapely.points(marks.xy[alone]), predicate="within")
-        free = ~np.isin(cell, matching.found)
-        target[cell[free]] = said[alone[mark[free]]]
+    pairs = _near_or_inside(found, marks, radius_um / mpp)
+    cell_of, _ = pairs.matched()
+    marked = np.flatnonzero(cell_of >= 0)
+    target[cell_of[marked]] = said[marked]
+    mark_of = np.full(len(found), -1)
+    mark_of[cell_of[marked]] = marked
+    row, other = pairs.row, mark_of[pairs.column]  # two marks on one cell, if they are near each other
+    close = np.hypot(*(marks.xy[row] - marks.xy[other]).T) <= radius_um / mpp / 2 if len(row) else row > 0
+    differ = (other >= 0) & (np.minimum(said[row], said[other]) >= 0) & (said[row] != said[other])
+    unlike = np.unique(row[(cell_of[row] < 0) & close & differ])
+    if len(unlike):
+        x, y = marks.xy[unlike[0]]
+        _warn(
+            f"{counted(len(unlike), 'mark')} on cells that are marked as another class, the first at "
+            f"({x:.0f}, {y:.0f}); of two marks on one cell the nearer to its centre counts"
+        )
     return target
+
+
+def _near_or_inside(found: Cells, marks: Cells, radius: float) -> Candidates:
+    """Return pairs of marks and found cells; one that lies in the outline of a cell prefers this cell."""
+    shape = len(marks), len(found)
+    if not all(shape):
+        return Candidates.within(marks.xy, found.xy, radius=radius)
+    reach = radius
+    if found.outline is not None:
+        bounds = shapely.bounds(found.outline)
+        reach = max(radius, float(np.nanmax(bounds[:, 2:] - bounds[:, :2], initial=0)))
+    # Of a million cells few are near a mark, and only these are looked at.
+    near = np.flatnonzero(np.isfinite(KDTree(marks.xy).query(found.xy, distance_upper_bound=reach)[0]))
+    close = Candidates.within(marks.xy, found.xy[near], radius=radius)
+    if found.outline is None:
+        return Candidates(close.row, near[close.column], close.cost, shape)
+    row, column = shapely.STRtree(found.outline[near]).query(shapely.points(marks.xy), predicate="within")
+    is_inside = np.isin(close.row * len(near) + close.column, row * len(near) + column)
+    distance = np.hypot(*(marks.xy[row] - found.xy[near][column]).T)
+    return Candidates(
+        np.concatenate([row, close.row[~is_inside]]),
+        near[np.concatenate([column, close.column[~is_inside]])],
+        np.concatenate([distance / max(1.0, reach), 10 + close.cost[~is_inside] / radius]),
+        shape,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,15 +205,38 @@ class KindHead:
         names: of the kinds, in the order of the outputs.
         weight: ``(K, F)`` float32.
         bias: ``(K,)`` float32.
+        colors: of the kinds, as ``#rrggbb``; empty for those that the cells have.
+        is_guess: nobody marked these kinds. Cells keep their class, and the probabilities are measurements.
     """
 
     names: tuple[str, ...]
     weight: NDArray[np.float32]
     bias: NDArray[np.float32]
+    colors: tuple[str, ...] = ()
+    is_guess: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the head as JSON holds it."""
+        return {
+            "names": list(self.names),
+            "colors": list(self.colors),
+            "weight": self.weight.astype(float).tolist(),
+            "bias": self.bias.astype(float).tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Return the head of :meth:`as_json`; a ValueError if it is none."""
+        names, colors = tuple(map(str, content["names"])), tuple(map(str, content["colors"]))
+        weight, bias = np.array(content["weight"], np.float32), np.array(content["bias"], np.float32)
+        if weight.ndim != 2 or len(names) != len(weight) or bias.shape != (len(names),):
+            raise ValueError("a head of another size")
+        return cls(names, weight, bias, colors)
 
     def logits(self, features: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map features ``(N, F)`` to logits ``(N, K)``."""
-        return np.asarray(features, np.float32) @ self.weight.T + self.bias
+        parts = np.array_split(features, -(-len(features) // _AT_ONCE) or 1)
+        return np.concatenate([part.astype(np.float32) @ self.weight.T + self.bias for part in parts])
 
     def assign(self, cells: Cells, features: NDArray[np.floating]) -> Cells:
         """Return the cells with their most probable kinds, and the probabilities as measurements.
@@ -178,9 +246,16 @@ class KindHead:
         {'Other': 1, 'lymphocyte': 1}
         """
         p = np.round(softmax(self.logits(features), axis=1), 4)
-        names = {f"Probability {name}": p[:, k] for k, name in enumerate(self.names)}
-        colors = None
-        if cells.colors is not None:
+        if self.is_guess:
+            guess = {f"{GUESS} {name}": p[:, k] for k, name in enumerate(self.names)}
+            return replace(cells, measurements={**cells.measurements, **guess})
+        names = {f"{PROBABILITY} {name}": p[:, k] for k, name in enumerate(self.names)}
+        kept = {name: column for name, column in cells.measurements.items() if not _is_of_kinds(name)}
+        colors: tuple[tuple[int, int, int], ...] | None = None
+        if self.colors:
+            parts = (bytes.fromhex(color[1:]) for color in self.colors)
+            colors = tuple((red, green, blue) for red, green, blue in parts)
+        elif cells.colors is not None:
             known = dict(zip(cells.classes, cells.colors, strict=True))
             colors = tuple(known.get(name, GREY) for name in self.names)
         return replace(
@@ -188,8 +263,75 @@ class KindHead:
             classes=self.names,
             label=p.argmax(axis=1).astype(np.int16),
             colors=colors,
-            measurements={**cells.measurements, "Probability": p.max(axis=1, initial=0), **names},
+            measurements={**kept, PROBABILITY: p.max(axis=1, initial=0), **names},
         )
+
+
+def _is_of_kinds(measurement: str) -> bool:
+    return measurement == PROBABILITY or measurement.startswith((f"{PROBABILITY} ", f"{GUESS} "))
+
+
+@dataclass(frozen=True, eq=False)
+class MarkedCells:
+    """What marks say about found cells.
+
+    Attributes:
+        kinds: that the marks name.
+        target: ``(N,)`` of the found cells, see :func:`learn_kinds`.
+        colors: of the kinds, as ``#rrggbb``.
+    """
+
+    kinds: tuple[str, ...]
+    target: NDArray[np.int64]
+    colors: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: Cells, marks: Cells) -> Self:
+        """Match marks with found cells.
+
+        Raises:
+            InputError: the marks name no kind, or no found cell lies near a mark.
+        """
+        (marks,) = with_one_spelling([marks])
+        kinds = named_kinds([marks], leave_out=(REJECTED,))
+        if not kinds:
+            raise InputError("the marks name no kind of cell; give them classes such as Lymphocyte or Tumour")
+        target = kind_targets(found, marks, kinds)
+        if not (target > 0).any():
+            raise InputError(
+                f"none of {counted(len(found), 'cell')} lies near a mark of {', '.join(kinds)}, so there is "
+                "nothing to learn kinds from; are the cells and the marks of the same slide?"
+            )
+        known = dict(zip(marks.classes, marks.colors or (), strict=False))
+        colors = (known.get(name, PALETTE[k % len(PALETTE)]) for k, name in enumerate(kinds))
+        return cls(kinds, target, tuple("#" + bytes(color).hex() for color in colors))
+
+    def learn(self, features: NDArray[np.floating], *, seed: int = 0) -> KindHead:
+        """Learn the kinds from the features ``(N, F)`` of all found cells."""
+        head = learn_kinds(features, self.target, self.kinds, seed=seed)
+        known = dict(zip(self.kinds, self.colors, strict=True))
+        grey = "#" + bytes(GREY).hex()
+        return replace(head, colors=tuple(known.get(name, grey) for name in head.names))
+
+
+def rekind(found: Cells, features: NDArray[np.floating], marks: Cells, *, seed: int = 0) -> Cells:
+    """Return found cells with the kinds that marks name; places, outlines and scores stay.
+
+    A second for 100,000 cells: :meth:`MarkedCells.of`, :meth:`MarkedCells.learn`, :meth:`KindHead.assign`.
+
+    Args:
+        found: all found cells of a slide, with or without outlines.
+        features: ``(N, F)`` of each.
+        marks: with class names, in the same pixels.
+        seed: of the choice of unmarked cells.
+
+    >>> found = Cells([[0, 0], [50, 0], [90, 0]], mpp=0.5)
+    >>> marks = Cells([[1, 0], [51, 0]], classes=("a", "b"), label=[0, 1], mpp=0.5)
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     rekind(found, np.array([[3.0], [-3.0], [3.0]]), marks).counts()
+    {'Other': 0, 'a': 2, 'b': 1}
+    """
+    return MarkedCells.of(found, marks).learn(features, seed=seed).assign(found, features)
 
 
 def learn_kinds(

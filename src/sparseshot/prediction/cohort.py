@@ -22,9 +22,9 @@ from scipy.ndimage import gaussian_filter
 from sparseshot.cells.formats.geoparquet import measurement_names
 from sparseshot.cells.formats.points_csv import with_apostrophe
 from sparseshot.cells.measures.shape_measures import ORIENTATION
+from sparseshot.cells.table import PALETTE
 from sparseshot.errors import FormatError, SparseshotError, utf8
 from sparseshot.files import replacing
-from sparseshot.models.finder import PALETTE
 from sparseshot.pages import Part, Parts, Picture, escape, table, write_page
 from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE, PredictionSummary, read_summary
 from sparseshot.prediction.manifest import Manifest, predictions_in

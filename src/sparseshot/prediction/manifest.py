@@ -26,6 +26,8 @@ MANIFEST = "manifest.json"
 """Recipe and state of a prediction by sparseshot 0.2.0."""
 SHARDS, UNDECIDED, UNFINISHED = "cells", "undecided", "unfinished"
 """The folder of shards, and the states of those that are removed at the end: see :func:`shard_name`."""
+FOUND, FEATURES = "found", "features"
+"""States of the files that ``--features`` keeps: all candidates of a band, and their features."""
 
 
 def shard_name(band: int, state: str = "") -> str:
@@ -34,12 +36,14 @@ def shard_name(band: int, state: str = "") -> str:
     Args:
         band: its index.
         state: empty for the result, :data:`UNDECIDED` for cells that the next band decides,
-            :data:`UNFINISHED` for cells whose neighbours are only known at the end.
+            :data:`UNFINISHED` for cells whose neighbours are only known at the end, :data:`FOUND` or
+            :data:`FEATURES`.
 
     >>> shard_name(3), shard_name(3, UNDECIDED)
     ('cells/00003.parquet', 'cells/00003.undecided.parquet')
     """
-    return f"{SHARDS}/{band:05d}{state and '.'}{state}.parquet"
+    suffix = ".npy" if state == FEATURES else ".parquet"
+    return f"{SHARDS}/{band:05d}{state and '.'}{state}{suffix}"
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class PredictRecipe:
         only_tissue: whether glass is left out.
         settings: of the finder.
         measured: what is measured of each cell.
+        features: what ``--features`` keeps: the lowest score of a candidate; None if they are not kept.
+        kinds: a head that was learned from marks since, with its colours; None for that of the model.
         region: the part of the slide that is predicted, as WKT in level-0 pixels; None for all of it.
         kind: of work.
     """
@@ -67,6 +73,8 @@ class PredictRecipe:
     only_tissue: bool
     settings: Mapping[str, Any]
     measured: Mapping[str, Any]
+    features: Mapping[str, float] | None = None
+    kinds: Mapping[str, Any] | None = None
     region: str | None = None
     kind: Literal["predict"] = "predict"
 
@@ -80,6 +88,8 @@ class PredictRecipe:
         *,
         only_tissue: bool,
         region: shapely.Geometry | None,
+        lowest: float | None = None,
+        kinds: Mapping[str, Any] | None = None,
     ) -> Self:
         """Return the recipe of a slide for a model whose engine is decided."""
         return cls(
@@ -96,6 +106,8 @@ class PredictRecipe:
             only_tissue=only_tissue,
             settings=finder.settings(),
             measured=measuring.settings(),
+            features=None if lowest is None else {"lowest_score": lowest},
+            kinds=kinds,
             region=None if region is None else shapely.to_wkt(region, rounding_precision=2),
         )
 
@@ -155,6 +167,25 @@ class Shard:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """What one band found, before threshold and kinds.
+
+    Attributes:
+        file: table of all candidates.
+        features: of each.
+        broken: places that could not be read.
+    """
+
+    file: File
+    features: File
+    broken: tuple[Broken, ...] = ()
+
+    def is_in(self, folder: Path) -> bool:
+        """Return whether both files are whole."""
+        return self.file.is_in(folder) and self.features.is_in(folder)
+
+
+@dataclass(frozen=True)
 class Done:
     """What the state of a prediction holds of its own.
 
@@ -163,12 +194,15 @@ class Done:
         bands: number of shards in the end.
         shards: the finished ones, in order.
         plan: a hash of what belongs to each band, which the tissue decides; empty until a band is finished.
+        kept: what the finished bands found, if features are kept. Once it is that of all bands, other shards
+            can be made of it without the network.
     """
 
     layout: WindowLayout
     bands: int = 0
     shards: tuple[Shard, ...] = ()
     plan: str = ""
+    kept: tuple[Kept, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,6 +237,11 @@ class Manifest:
     def broken(self) -> tuple[Broken, ...]:
         """Every place that could not be read."""
         return tuple(place for shard in self.shards for place in shard.broken)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether everything that was found is kept, with features."""
+        return bool(self.identity.get("features")) and 0 < self.done.bands == len(self.done.kept)
 
     def is_of(self, slide: Mapping[str, Any]) -> bool:
         """Return whether this is the result of a slide, given its identity.
@@ -252,15 +291,21 @@ class Manifest:
 
     def sound(self, folder: Path) -> Self:
         """Return the manifest without files that were damaged or removed since."""
-        count = 0
+        count, kept = 0, self.done.kept
         while count < len(self.shards) and self.shards[count].is_sound(count, folder):
             count += 1
+        damaged = (number for number, each in enumerate(kept) if not each.is_in(folder))
+        if (first := next(damaged, None)) is not None:
+            kept, count = kept[:first], min(count, first)
         if count == len(self.shards) == self.done.bands:
             return replace(self, finished=self.finished and all(file.is_in(folder) for file in self.files))
-        # A resume needs the cells that the last good band left undecided.
-        while count and not self.shards[count - 1].carried.is_in(folder):
-            count -= 1
-        return replace(self, done=replace(self.done, shards=self.shards[:count]), finished=False)
+        if not kept or len(kept) < self.done.bands:
+            # A resume needs the cells that the last good band left undecided.
+            while count and not self.shards[count - 1].carried.is_in(folder):
+                count -= 1
+            kept = kept[:count]
+        done = replace(self.done, shards=self.shards[:count], kept=kept)
+        return replace(self, done=done, finished=False)
 
 
 def _own(state: State) -> Done:
@@ -340,6 +385,12 @@ def claimed(
     if not shards.resolve().is_relative_to(folder.resolve()):
         raise OutputError(shards, "is a link that leads elsewhere; remove it")
 
+    if there is not None and there.keeps_all and _differs_by_kinds(there.identity, as_json(recipe)):
+        with locked(folder, wait_s=wait_s):  # state first: killed in between, the old result is made again
+            done = replace(there.done, shards=())
+            write_json(folder / STATE, State(seconds=there.seconds, own=asdict(done)))
+            write_json(folder / RECIPE, as_json(recipe))
+
     def may_replace(other: Mapping[str, Any]) -> bool:
         is_mended = there is not None and there.is_of(recipe.slide)
         return force or (is_mended and {**other, "slide": recipe.slide} == as_json(recipe))
@@ -354,6 +405,16 @@ def claimed(
         yield work, manifest
 
 
+def _differs_by_kinds(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Return whether results differ, but only by what is decided after finding."""
+
+    def finding(recipe: Mapping[str, Any]) -> dict[str, Any]:
+        rest = {name: each for name, each in recipe.items() if name not in {"threshold", "kinds"}}
+        return rest | {"model": {**recipe["model"], "classes": None}}
+
+    return there != wanted and finding(there) == finding(wanted)
+
+
 def begin_anew(work: WorkFolder, manifest: Manifest, *, was_prediction: bool) -> None:
     """Remove what is left of an earlier result; ``cells.*`` only in a folder that held a prediction."""
     work.save(own=asdict(manifest.done), finished=False, files=(), seconds=0.0)
@@ -366,7 +427,8 @@ def begin_anew(work: WorkFolder, manifest: Manifest, *, was_prediction: bool) ->
 def sweep(folder: Path, manifest: Manifest) -> None:
     """Remove shards that the manifest does not name, files that only a resume needs, and temporary files."""
     named = {shard.file.name for shard in manifest.shards}
-    strays = ("*.parquet", "*.found.json", "*.tissue.npz", ".*.part.*")  # some only of 0.2.0 on a cluster
+    named |= {file.name for each in manifest.done.kept for file in (each.file, each.features)}
+    strays = ("*.parquet", "*.npy", "*.found.json", "*.tissue.npz", ".*.part.*")  # some of 0.2.0 on a cluster
     for pattern in (*(f"{SHARDS}/{each}" for each in strays), ".*.part.*"):
         for path in folder.glob(pattern):
             if path.relative_to(folder).as_posix() not in named:

@@ -1,6 +1,6 @@
 """Measurements of found cells: shape and stains, while their pixels are in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -48,6 +48,15 @@ class Measuring:
             return {"level": self.level}
         stains = dict(zip(self.stains.names, map(list, self.stains.vectors), strict=True))
         return {"level": self.level, "stains": stains, "estimated": self.estimated}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """Return what :meth:`settings` tells."""
+        if settings["level"] == "none":
+            return cls("none")
+        (one, first), (other, second) = settings["stains"].items()
+        stains = Stains((one, other), (tuple(first), tuple(second)))
+        return cls(settings["level"], stains, settings["estimated"])
 
     def measured(self, cells: Cells, window: Window, tiles: Sequence[NDArray[np.uint8]], grid: Grid) -> Cells:
         """Return the cells of a window with shape and stains.

@@ -105,7 +105,7 @@ class Model:
             task=replace(checkpoint.config, radius_um=radius_um or checkpoint.config.radius_um).make_task(),
             classes=checkpoint.classes,
             colors=checkpoint.colors,
-            kinds=checkpoint.kinds,
+            kinds=checkpoint.kinds or checkpoint.own_kinds,
             mpp=checkpoint.mpp,
             threshold=float(threshold),
             device=place,

@@ -8,19 +8,20 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import shapely
 
 from sparseshot.cells import Cells
 from sparseshot.cells.formats.qupath_write import QuPathArchive
-from sparseshot.errors import FormatError, SlideError, SparseshotWarning
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, SlideError, SparseshotWarning
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import work_ahead
 from sparseshot.images.tissue import TissueMask, tissue_mask
-from sparseshot.models.finder import PLACE_DECIMALS, Finder, SlideFrame
+from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Finder, SlideFrame
 from sparseshot.models.inference import PIECE_PX, TILE_PX, WindowOutputs, look_at, window_outputs
+from sparseshot.models.kinds import KindHead
 from sparseshot.models.windows import Band, plan
-from sparseshot.prediction.compiled_network import EngineName
 from sparseshot.prediction.export import FILES, QUPATH, PredictionSummary, export, read_summary
 from sparseshot.prediction.manifest import (
     Done,
@@ -33,7 +34,7 @@ from sparseshot.prediction.manifest import (
 )
 from sparseshot.prediction.measuring import DEFAULT_MEASURING, Measuring
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.shards import ShardWriter
+from sparseshot.prediction.shards import ShardWriter, with_features
 from sparseshot.work import Event, Report, ignore
 
 _AROUND_REGION_UM = 100.0
@@ -76,6 +77,8 @@ def predict_slide(
     measuring: Measuring = DEFAULT_MEASURING,
     only_tissue: bool = True,
     region: shapely.Geometry | None = None,
+    features: bool = False,
+    kinds: KindHead | None = None,
     force: bool = False,
     wait_s: float = 0.0,
     report: Report = ignore,
@@ -88,6 +91,9 @@ def predict_slide(
     Places of the slide that cannot be read count as glass and are listed in the summary. Once any of them can
     be read, the same call predicts the slide anew.
 
+    With ``features``, all candidates from half the threshold up are kept with the features of each. Another
+    threshold above that (of a detector) or other kinds then make a new result of them, without the network.
+
     Args:
         slide: the slide.
         model: the model.
@@ -96,6 +102,9 @@ def predict_slide(
         measuring: what is measured of each cell.
         only_tissue: predict tissue only; glass then costs nothing.
         region: predict only cells inside, in level-0 pixels; None for the whole slide.
+        features: keep candidates and their features; those of a result that is there are kept on.
+        kinds: tell cells apart by this head instead of the model's; it needs features. None: by the one that
+            the result was last made with, or by the model's.
         force: replace the result of another model, threshold or slide.
         wait_s: how long to wait for another process that works in the folder.
         report: receives an event after every batch.
@@ -104,10 +113,15 @@ def predict_slide(
         OutputError: the folder holds something else, or the disk is full.
     """
     folder = Path(folder)
+    there = _recorded(folder)
+    model, head = _with_kinds(model, kinds, None if force else there)
     frame = model.frame(slide)
-    model = model.on(frame.grid, recorded=_recorded(folder))
+    model = model.on(frame.grid, recorded=None if there is None else there.engine)
     finder = model.finder(frame, TissueMask.everywhere(slide))
-    recipe = PredictRecipe.resolve(slide, model, finder, measuring, only_tissue=only_tissue, region=region)
+    lowest = _lowest_score(model, there, features=features)
+    recipe = PredictRecipe.resolve(
+        slide, model, finder, measuring, only_tissue=only_tissue, region=region, lowest=lowest, kinds=head
+    )
     layout = finder.layout(throughput.tile_px)
     was_prediction = is_prediction(folder)
     with claimed(folder, recipe, layout, force=force, wait_s=wait_s) as (work, recorded):
@@ -125,13 +139,18 @@ def predict_slide(
         measuring = measuring.on(slide, frame.grid, searched)
         with QuPathArchive.writing(folder / QUPATH, slide.name, decimals=PLACE_DECIMALS) as archive:
             with_neighbours = measuring.level == "all"
-            writer = ShardWriter(work, manifest, frame, bands, archive, with_neighbours)
+            keeping = None if lowest is None else model.threshold
+            writer = ShardWriter(work, manifest, frame, bands, archive, with_neighbours, keeping)
             todo = bands[len(manifest.shards) :]
+            if manifest.keeps_all:
+                todo = ()
+                writer.replay()
             if todo:
+                finding = model if lowest is None else replace(model, threshold=lowest)
                 predict_bands(
                     slide,
                     model,
-                    model.finder(frame, searched),
+                    finding.finder(frame, searched),
                     todo,
                     writer.close,
                     frame=frame,
@@ -139,6 +158,7 @@ def predict_slide(
                     measuring=measuring,
                     throughput=throughput,
                     region=region,
+                    keeps_features=lowest is not None,
                     cells=writer.cells,
                     report=report,
                 )
@@ -162,6 +182,7 @@ def predict_bands(
     measuring: Measuring = DEFAULT_MEASURING,
     throughput: Throughput = DEFAULT_THROUGHPUT,
     region: shapely.Geometry | None = None,
+    keeps_features: bool = False,
     cells: int = 0,
     report: Report = ignore,
 ) -> int:
@@ -179,6 +200,7 @@ def predict_bands(
         measuring: what is measured of the cells.
         throughput: speed and memory.
         region: cells outside are left out; None for none.
+        keeps_features: cells carry their features to the end of the band, where they get their kinds.
         cells: number of cells that were decided before.
         report: receives an event after every window.
 
@@ -198,8 +220,10 @@ def predict_bands(
             report(Event("predicting", tiles, of_tiles, values, shown))
 
     def find(output: WindowOutputs) -> tuple[Cells, dict[Box, str]]:
-        found = finder.find(output.window, output.parts)
-        return measuring.measured(found, output.window, output.pixels, frame.grid), output.broken
+        found, features = finder.find_with_features(output.window, output.parts)
+        found = found if keeps_features else frame.with_kinds(found, features)
+        found = measuring.measured(found, output.window, output.pixels, frame.grid)
+        return with_features(found, features) if keeps_features else found, output.broken
 
     def settle(of_band: tuple[Band, list[tuple[Cells, dict[Box, str]]]]) -> None:
         nonlocal carried, cells
@@ -240,6 +264,39 @@ def any_readable(slide: Slide, grid: Grid, box: Box) -> bool:
     return False
 
 
+def rekind_slide(
+    slide: Slide, model: Model, folder: Path, kinds: KindHead, *, report: Report = ignore
+) -> PredictionSummary:
+    """Make a finished result with features anew, as it was asked for, but with other kinds.
+
+    Args:
+        slide: of the result.
+        model: that found its cells.
+        folder: of the result.
+        kinds: tells the cells apart.
+        report: receives progress events.
+    """
+    there = Manifest.load(folder)
+    if there is None or not there.keeps_all:
+        raise DataNotFoundError(
+            folder, "holds no finished prediction with features; predict the slide with --features"
+        )
+    if not there.is_by(model.fingerprint):
+        raise InputError(f"{folder}: another model found these cells; give it with --model")
+    asked = there.identity
+    region = asked.get("region")
+    return predict_slide(
+        slide,
+        replace(model, threshold=asked["threshold"], precision=asked["precision"]),
+        folder,
+        measuring=Measuring.from_settings(asked["measured"]),
+        only_tissue=asked["only_tissue"],
+        region=None if region is None else shapely.from_wkt(region),
+        kinds=kinds,
+        report=report,
+    )
+
+
 def predict_area(slide: Slide, model: Model, area: tuple[float, float, float, float]) -> Cells:
     """Find the cells in x0, y0, x1, y1 in level-0 pixels at once, on tissue and glass alike."""
     frame = model.frame(slide)
@@ -255,13 +312,42 @@ def tiles_in(bands: Sequence[Band]) -> int:
     return sum(len(window.tiles) for band in bands for window in band.windows)
 
 
-def _recorded(folder: Path) -> EngineName | None:
-    """Return the engine of the result in a folder; None if there is none, or it cannot be read."""
+def _recorded(folder: Path) -> Manifest | None:
+    """Return the result in a folder; None if there is none, or it cannot be read."""
     try:
-        manifest = Manifest.load(folder)
+        return Manifest.load(folder)
     except FormatError:
         return None
-    return None if manifest is None else manifest.engine
+
+
+def _with_kinds(
+    model: Model, kinds: KindHead | None, there: Manifest | None
+) -> tuple[Model, dict[str, Any] | None]:
+    """Return a model with other kinds than its own, given or those of a result, and the record of them."""
+    record = None if there is None or not there.is_by(model.fingerprint) else there.identity.get("kinds")
+    if kinds is not None:
+        record = kinds.as_json()
+    if record is None:
+        return model, None
+    head = KindHead.from_json(record)
+    return replace(model, kinds=head, classes=head.names, colors=head.colors), record
+
+
+def _lowest_score(model: Model, there: Manifest | None, *, features: bool) -> float | None:
+    """Return the score from which on candidates are kept with features; None if they are not."""
+    recorded = None if there is None or not there.is_by(model.fingerprint) else there.identity.get("features")
+    if recorded is None and not features:
+        return None
+    if not model.task.kind_features:
+        raise InputError(
+            "this model has no features to tell kinds apart by, so none can be kept; give the starter, or a "
+            "run that began with it"
+        )
+    if not model.task.scores_whole_cells:  # another threshold would give other outlines
+        return model.threshold
+    if recorded is not None and recorded["lowest_score"] <= model.threshold:
+        return float(recorded["lowest_score"])
+    return round(model.threshold / 2, SCORE_DECIMALS)
 
 
 def _planned(

@@ -1,8 +1,12 @@
-"""Shards of a prediction: each band is written once, when the neighbours of its cells are known."""
+"""Shards of a prediction: each band is written once, when the neighbours of its cells are known.
+
+If asked for, the candidates of a band are kept with their features, so that kinds and threshold can change.
+"""
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +17,22 @@ from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.formats.geoparquet import read_own, read_places, write_with
 from sparseshot.cells.formats.qupath_write import QuPathArchive
 from sparseshot.cells.measures.neighbours import FAR_UM, neighbour_measurements
-from sparseshot.errors import OutputError
+from sparseshot.errors import DataNotFoundError, FormatError, OutputError
+from sparseshot.files import replacing
 from sparseshot.images.slide import Box
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.windows import Band
-from sparseshot.prediction.manifest import UNDECIDED, UNFINISHED, Broken, Manifest, Shard, shard_name
+from sparseshot.prediction.manifest import (
+    FEATURES,
+    FOUND,
+    UNDECIDED,
+    UNFINISHED,
+    Broken,
+    Kept,
+    Manifest,
+    Shard,
+    shard_name,
+)
 from sparseshot.work import File, WorkFolder
 
 _CONTEXT_UM = 500.0
@@ -27,13 +42,20 @@ _OUTSIDE_UM = 10.0
 """How far a detection may lie outside the tile in which it was found; outlines reach as far as the halo."""
 
 
+_MEASUREMENT = "kind feature "
+
+Features = NDArray[np.float16]
+"""``(N, F)`` of found cells."""
+
+
 class _Found(NamedTuple):
     """A band whose cells are decided."""
 
     band: int
     cells: Cells
     carried: Cells
-    broken: dict[Box, str]
+    broken: tuple[Broken, ...]
+    kept: Kept | None
 
 
 @dataclass
@@ -51,6 +73,7 @@ class ShardWriter:
         bands: all of them.
         archive: receives the cells of complete shards.
         with_neighbours: whether neighbours are measured.
+        threshold: score of a cell, where candidates with features are taken, which are kept; else None.
     """
 
     work: WorkFolder
@@ -59,6 +82,7 @@ class ShardWriter:
     bands: Sequence[Band]
     archive: QuPathArchive
     with_neighbours: bool
+    threshold: float | None = None
     _waiting: deque[_Found] = field(default_factory=deque, init=False)
     _places: dict[int, Cells] = field(default_factory=dict, init=False)
     _boxes: NDArray[np.float64] = field(init=False)
@@ -89,11 +113,37 @@ class ShardWriter:
             raise OutputError(
                 self.work.path, f"the shard before {band.index} is missing; run the same command again"
             )
-        self._waiting.append(_Found(band.index, cells, carried, broken))
+        places = tuple(Broken.of(box, why, self.frame.grid) for box, why in _rows(broken).items())
+        record = None
+        if self.threshold is not None:
+            cells, features = without_features(cells)
+            record = replace(keep(self.work.path, band.index, cells, features), broken=places)
+            cells = self._decided(cells, features)
+        self._take(_Found(band.index, cells, carried, places, record))
+
+    def replay(self) -> None:
+        """Make the shards that are missing of what is kept, instead of by the network."""
+        for index, record in enumerate(self.manifest.done.kept):
+            if index == len(self.manifest.shards) + len(self._waiting):
+                cells = self._decided(*kept(self.work.path, record))
+                self._take(_Found(index, cells, cells[:0], record.broken, None))
+
+    def _decided(self, cells: Cells, features: Features) -> Cells:
+        """Return the cells of the result, with kinds, of candidates."""
+        assert cells.score is not None
+        assert self.threshold is not None
+        chosen = cells.score >= np.float32(self.threshold)
+        decided = self.frame.with_kinds(cells[chosen], features[chosen])
+        return replace(decided, colors=self.frame.colors)
+
+    def _take(self, found: _Found) -> None:
+        """Write the bands whose neighbours are known with this one."""
+        band, cells, carried = found.band, found.cells, found.carried
+        self._waiting.append(found)
         if self.with_neighbours:
-            self._places[band.index] = replace(cells, outline=None, measurements={})
-        while self._waiting and self._last_needed(self._waiting[0].band) <= band.index:
-            self._write(self._waiting.popleft(), carried, decided=band.index)
+            self._places[band] = replace(cells, outline=None, measurements={})
+        while self._waiting and self._last_needed(self._waiting[0].band) <= band:
+            self._write(self._waiting.popleft(), carried, decided=band)
 
     def complete(self) -> None:
         """Measure the neighbours of all cells whose shards wait for them, and fill the archive."""
@@ -120,15 +170,16 @@ class ShardWriter:
             cells = replace(cells, measurements={**cells.measurements, **(columns or {})})
             for index in [each for each in self._places if self._gap(each, found.band) > 3 * _CONTEXT_UM]:
                 del self._places[index]
-        grid = self.frame.grid
         shard = Shard(
             band=found.band,
             cells=len(cells),
             file=self._file(shard_name(found.band, "" if is_complete else UNFINISHED), cells),
             carried=self._file(shard_name(found.band, UNDECIDED), found.carried),
-            broken=tuple(Broken.of(box, reason, grid) for box, reason in _rows(found.broken).items()),
+            broken=found.broken,
         )
         done = replace(self.manifest.done, shards=(*self.manifest.shards, shard))
+        if found.kept is not None:
+            done = replace(done, kept=(*done.kept, found.kept))
         self.manifest = replace(self.manifest, done=done)
         self.work.save(own=asdict(done))
         for earlier in self.manifest.shards[self.archive.shards : -1]:  # those of an earlier start
@@ -219,3 +270,72 @@ def _rows(broken: dict[Box, str]) -> dict[Box, str]:
         else:
             rows.append((box, broken[box]))
     return dict(rows)
+
+
+def with_features(cells: Cells, features: NDArray[np.floating]) -> Cells:
+    """Return cells that carry their features as measurements, wherever rows are chosen."""
+    columns = {f"{_MEASUREMENT}{k}": column for k, column in enumerate(np.asarray(features, np.float32).T)}
+    return replace(cells, measurements={**cells.measurements, **columns})
+
+
+def without_features(cells: Cells) -> tuple[Cells, Features]:
+    """Return the cells as they were, and their features."""
+    columns = [column for name, column in cells.measurements.items() if name.startswith(_MEASUREMENT)]
+    rest = {name: each for name, each in cells.measurements.items() if not name.startswith(_MEASUREMENT)}
+    features = np.empty((len(cells), len(columns)), np.float16)
+    for k, column in enumerate(columns):
+        features[:, k] = column
+    return replace(cells, measurements=rest), features
+
+
+def keep(folder: Path, band: int, cells: Cells, features: Features) -> Kept:
+    """Write the found cells of a band, and their features."""
+    table, numbers = shard_name(band, FOUND), shard_name(band, FEATURES)
+    write_cells(cells, folder / table)
+    with replacing(folder / numbers) as temporary, temporary.open("wb") as file:
+        np.save(file, features, allow_pickle=False)
+    return Kept(File.of(folder, table), File.of(folder, numbers))
+
+
+def kept(folder: Path, record: Kept, *, outlines: bool = True) -> tuple[Cells, Features]:
+    """Read the found cells of a band, and their features."""
+    table = folder / record.file.name
+    cells = read_own(table) if outlines else read_places(table, measurements=False)
+    return cells, _features(folder / record.features.name, len(cells))
+
+
+def found_with_features(
+    folder: Path | str, *, threshold: float | None = None, outlines: bool = False
+) -> tuple[Cells, Features]:
+    """Read the cells that a prediction with ``--features`` found, before kinds, and the features of each.
+
+    Args:
+        folder: of one slide.
+        threshold: lowest score; candidates are kept from half the threshold of the prediction up. None: that
+            of the result.
+        outlines: read outlines and measurements too.
+    """
+    folder = Path(folder)
+    manifest = Manifest.load(folder)
+    if manifest is None or not manifest.keeps_all:
+        raise DataNotFoundError(
+            folder, "holds no finished prediction with features; predict the slide with --features"
+        )
+    lowest = np.float32(manifest.identity["threshold"] if threshold is None else threshold)
+    parts = []
+    for record in manifest.done.kept:
+        cells, features = kept(folder, record, outlines=outlines)
+        assert cells.score is not None
+        chosen = cells.score >= lowest
+        parts.append((cells[chosen], features[chosen]))
+    return Cells.concatenate([cells for cells, _ in parts]), np.concatenate([each for _, each in parts])
+
+
+def _features(path: Path, cells: int) -> Features:
+    try:
+        features: Features = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise FormatError(path, f"cannot be read as features ({error}); predict the slide again") from None
+    if features.dtype != np.float16 or features.ndim != 2 or len(features) != cells:
+        raise FormatError(path, f"has no features of {cells:,} cells; predict the slide again with --force")
+    return features

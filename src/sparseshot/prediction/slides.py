@@ -63,6 +63,7 @@ class PredictRequest:
         force_mpp: use ``mpp`` for slides that state another, too.
         everywhere: predict glass too.
         region: predict only a part of each slide; see :func:`~sparseshot.prediction.regions.read_region`.
+        features: keep all candidates and their features.
         measure: what is measured of each cell.
         stains: name of the stains.
         estimate_stains: adapt the stains to each slide.
@@ -82,6 +83,7 @@ class PredictRequest:
     force_mpp: bool = False
     everywhere: bool = False
     region: str | None = None
+    features: bool = False
     measure: Level = "all"
     stains: str = "he"
     estimate_stains: bool = False
@@ -133,6 +135,7 @@ class PredictRequest:
                 measuring=Measuring(self.measure, STAINS[self.stains], self.estimate_stains),
                 only_tissue=not self.everywhere,
                 region=region,
+                features=self.features,
                 force=self.force,
                 wait_s=wait_s,
                 report=report,

@@ -10,17 +10,15 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sparseshot.cells import Cells
-from sparseshot.cells.table import GREY
 from sparseshot.errors import InputError, TrainingWarning, counted
 from sparseshot.images import Box, Grid, Slide
 from sparseshot.images.pixel_size import SAME_MPP
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.device import find_device
-from sparseshot.models.finder import PALETTE, SlideFrame
+from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import features_at
-from sparseshot.models.kinds import kind_targets, learn_kinds, named_kinds, with_one_spelling
-from sparseshot.models.labelling import REJECTED
+from sparseshot.models.kinds import MarkedCells, kind_targets, learn_kinds, with_one_spelling
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.held_out import LARGEST_WHOLE_PX, squares_around
 from sparseshot.work import Report, ignore
@@ -106,23 +104,11 @@ def classify_cells(
             "run that began with it"
         )
     _check_places(slide, cells)
-    (marks,) = with_one_spelling([replace(marks, mpp=slide.mpp)])
-    kinds = named_kinds([marks], leave_out=(REJECTED,))
-    if not kinds:
-        raise InputError("the marks name no kind of cell; give them classes such as Lymphocyte or Tumour")
-    targets = kind_targets(cells, marks, kinds)
-    if not (targets > 0).any():  # told before the slide is read
-        raise InputError(
-            f"none of {counted(len(cells), 'cell')} lies near a mark of {', '.join(kinds)}, so there is "
-            "nothing to learn kinds from; are the cells and the marks of the same slide?"
-        )
+    marked = MarkedCells.of(cells, replace(marks, mpp=slide.mpp))  # complains before the slide is read
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=("cell",))
     network = model.network().to(find_device(device))
     features = features_at(network, model.config.make_task(), slide, frame, cells.xy, report=report)
-    head = learn_kinds(features, targets, kinds, seed=model.config.seed)
-    known = dict(zip(marks.classes, marks.colors or (), strict=False))
-    colors = (known.get(name, PALETTE[k % len(PALETTE)]) for k, name in enumerate(head.names[1:]))
-    return replace(head.assign(cells, features), colors=(GREY, *colors))
+    return marked.learn(features, seed=model.config.seed).assign(cells, features)
 
 
 def _check_places(slide: Slide, cells: Cells) -> None:

@@ -56,6 +56,13 @@ def predict(
     estimate_stains: Annotated[
         bool, Option("--estimate-stains", help="Adapt the colours of the stains to each slide.")
     ] = False,
+    features: Annotated[
+        bool,
+        Option(
+            "--features",
+            help="Keep the features of all candidates, so that kinds and --threshold can change in seconds.",
+        ),
+    ] = False,
     also: Annotated[
         list[str] | None,
         Option(help="Write all cells as csv, h5ad (AnnData), zarr (SpatialData), dcm (DICOM) …; repeatable."),
@@ -106,6 +113,7 @@ def predict(
         force_mpp=force_mpp,
         everywhere=everywhere,
         region=region,
+        features=features,
         measure=measure,
         stains=stains,
         estimate_stains=estimate_stains,
