@@ -237,7 +237,7 @@ def test_heights_are_learned_inside_marked_outlines_only() -> None:
     target, height = torch.zeros(1, 4, 4, dtype=torch.int64), torch.zeros(1, 4, 4, dtype=torch.uint8)
     assert task.place_loss(output, target, None, None, height).item() == 0
     target[0, 1:3], height[0, 1] = 1, 255
-    task.place_loss(output, target, None, None, height).backward()
+    task.place_loss(output, target, None, None, height).backward()  # type: ignore[no-untyped-call]
     assert output.grad is not None
     assert (output.grad[0, 1, 1] < 0).all()
     assert output.grad.count_nonzero() == 4
