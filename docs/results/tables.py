@@ -13,9 +13,9 @@ from statistics import fmean
 from typing import Any
 
 from sparseshot.experiments import Results, open_experiment
-from sparseshot.experiments.report.comparisons import Comparison, compare
+from sparseshot.experiments.report.comparisons import Comparison, Row, compare
 from sparseshot.experiments.report.sections import paper_table_section
-from sparseshot.experiments.results import Result
+from sparseshot.experiments.results import POINTS, Result
 from sparseshot.pages import table
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,7 @@ PLACES = {
 MAIN_METHODS = {
     "adaptive": "adaptive exclusive cross-entropy",
     "ece": "exclusive cross-entropy, as in the paper",
+    "ece-nki": "the same, preset of the authors' package",
     "ce": "cross-entropy",
 }
 FRACTIONS = (0.05, 0.1, 0.3, 0.6, 1.0)
@@ -53,7 +54,9 @@ def results(file: str, *experiments: str) -> Results:
     plans = tuple(open_experiment(name, profile="quick") for name in experiments)
     found = {}
     for run in (run for plan in plans for run in plan.runs):
-        values = raw[run.name]
+        if (values := raw.get(run.name, {})).get("state") != "done":
+            found[run.name] = Result(run, Path())
+            continue
         metrics = {"evaluation": values, "exclusive_recall": values.get("exclusive_recall", {})}
         found[run.name] = Result(run, Path(), metrics=metrics)
     return Results(plans, found)
@@ -63,6 +66,23 @@ def results(file: str, *experiments: str) -> Results:
 def comparisons() -> dict[str, Comparison]:
     """Return the comparisons by name, e.g. ``tnbc-segment``."""
     return {each.name: each for each in compare(results("metrics.json", "results", "adaptive"))}
+
+
+@cache
+def record() -> dict[str, Comparison]:
+    """Return the comparisons of the experiment ``record``; until it was run, those of ``results``."""
+    if not (HERE / "record.json").is_file():
+        return comparisons()
+    return {each.name: each for each in compare(results("record.json", "record"))}
+
+
+def shown(place: str, row: Row, fraction: float) -> str:
+    """Return the scores of a method at threshold 0.5 / calibrated, and the paper's in parentheses."""
+    if not row.curves["half"].get(fraction):
+        return "–"
+    ours = " / ".join(record()[place].show(row, fraction, point) for point in POINTS)
+    paper = f" ({row.paper[fraction]:.2f})" if fraction in row.paper else ""
+    return (ours + paper).replace(" ±", "\xa0±").replace(" (", "\xa0(")  # lines break at the slash alone
 
 
 def runs_of(place: str, method: str, fraction: float) -> list[Result]:
@@ -84,12 +104,13 @@ def scores(place: str, method: str, fraction: float, *, digits: int = 2) -> str:
 
 
 def main_table() -> str:
-    """Return the scores of the main methods on two data sets."""
+    """Return the scores of the main methods, for the README."""
     fractions = (0.1, 0.3, 1.0)
     rows = []
-    for place, title in list(PLACES.items())[:4]:
-        for number, (method, name) in enumerate(MAIN_METHODS.items()):
-            cells = [scores(place, method, fraction) for fraction in fractions]
+    for place, title in list(PLACES.items())[:3]:
+        known = [(row, name) for method, name in MAIN_METHODS.items() if (row := record()[place].row(method))]
+        for number, (row, name) in enumerate(known):
+            cells = [shown(place, row, fraction) for fraction in fractions]
             rows.append(["" if number else title, name, *cells])
     return table(["", "", *(f"{f:.0%} of the marks" for f in fractions)], rows, text_columns=2)
 
@@ -98,9 +119,9 @@ def summary_table() -> str:
     """Return the scores of all methods on all data sets."""
     fractions = (0.1, 0.3, 1.0)
     rows = []
-    for place, title in PLACES.items():
-        for row in comparisons()[place].rows:
-            cells = [scores(place, row.method.name, fraction) for fraction in fractions]
+    for place, title in (PLACES | {"crchisto-detect": "CRCHisto, F1"}).items():
+        for row in record()[place].rows if place in record() else ():
+            cells = [shown(place, row, fraction) for fraction in fractions]
             if set(cells) != {"–"}:
                 rows.append([title, row.method.title, *cells])
     return table(["", "method", *(f"{f:.0%} of the marks" for f in fractions)], rows, text_columns=2)

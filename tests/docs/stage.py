@@ -1,12 +1,14 @@
 """A small folder with the files that commands and examples of the docs name."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 from tests.datasets import small_datasets
+from tests.docs.blocks import blocks_of
 from tests.experiments.made_results import write_results
 from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
 from tests.images import slide_files
@@ -64,4 +66,7 @@ def build(folder: Path) -> Path:
     headline = open_experiment("tnbc-headline")
     write_results(folder / "runs", headline)
     (folder / "docs" / "results").mkdir(parents=True)
+    for block in blocks_of(Path(__file__).parents[2] / "docs" / "how-to" / "own-model.md"):
+        if name := re.match(r"# (\w+\.(py|toml))\n", block.text):  # a file that a reader writes
+            (folder / name[1]).write_text(block.text)
     return folder

@@ -1,5 +1,6 @@
 """Options that several commands share, so that each has one name, one help text and one check."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,6 +18,11 @@ Everywhere = Annotated[
 ]
 Dataset = Annotated[str | None, Option(help="Benchmark data set, as in `sparseshot data list`.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+
+Network = Annotated[
+    str | None,
+    Option(help="Network of your own, as module:function; modules of this folder are found."),
+]
 
 Cluster = Annotated[
     str | None,
@@ -84,6 +90,13 @@ STARTERS = ("starter", "starter-outlines")
 def is_starter(model: Path) -> bool:
     """Return whether a path is the name of a starter, and not that of a file or folder."""
     return str(model) in STARTERS and not model.exists()
+
+
+def find_own_modules(*names: str | None) -> None:
+    """Let modules in the current folder be imported, after all others, if the user named one of their own."""
+    here = str(Path.cwd())
+    if any(":" in name for name in names if name) and here not in sys.path:
+        sys.path.append(here)
 
 
 def check_paths(*paths: Path | None) -> None:

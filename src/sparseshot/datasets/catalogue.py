@@ -1,19 +1,20 @@
 """The catalogue: what each data set is, where to get it, and its files on disk.
 
-The data is in ``catalogue.toml``, whose keys are the attributes of :class:`DatasetInfo`.
+The data is in ``catalogue.toml``, whose keys are the attributes of :class:`DatasetInfo`. A file of one's own
+has the same keys, and its sets go by the name ``FILE:NAME``, as in ``sets.toml:mine``.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from sparseshot.errors import InputError, unknown_name
+from sparseshot.errors import FormatError, InputError, unknown_name
+from sparseshot.files import read_toml
 
 Split = Literal["train", "validation", "test"]
 """Part of a data set."""
@@ -97,7 +98,7 @@ class DatasetInfo:
         page: where to get it; empty for a private set.
         parts: the folders as published.
         splits: how the images are split.
-        published: images and cells as the publisher counts them.
+        published: images and cells as the publisher counts them; None if nobody says.
         expected: images and cells of each published part, as this package counts them.
         classes: class names in order; empty where the files name them.
         archive: what ``sparseshot data fetch`` downloads; None where the set must be requested.
@@ -110,15 +111,15 @@ class DatasetInfo:
 
     name: str
     title: str
-    about: str
-    licence: str
-    citation: str
-    page: str
     parts: tuple[Part, ...]
     splits: Splits
-    published: Count
-    expected: Mapping[str, Count]
-    classes: tuple[str, ...]
+    about: str = ""
+    licence: str = "unknown"
+    citation: str = ""
+    page: str = ""
+    published: Count | None = None
+    expected: Mapping[str, Count] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
     archive: Archive | None = None
     folders: Sequence[str] = ()
     patient: str | None = None
@@ -138,9 +139,17 @@ class DatasetInfo:
 def dataset_info(name: str) -> DatasetInfo:
     """Return the catalogue entry of a name; case and ``-`` or ``_`` do not matter.
 
+    ``FILE:NAME`` is an entry of a catalogue file of one's own.
+
     >>> dataset_info("WBC-Zheng").name
     'wbc_zheng'
     """
+    file, _, own = name.rpartition(":")
+    if file.endswith(".toml"):
+        entries = read_catalogue(Path(file))
+        if own not in entries:
+            raise InputError(f"{file}: {unknown_name('data set', own, entries)}")
+        return entries[own]
     key = name.strip().casefold().replace("-", "_")
     if key not in CATALOGUE:
         raise InputError(unknown_name("data set", name, CATALOGUE))
@@ -152,7 +161,8 @@ def catalogue_markdown() -> str:
     rows = ["| name | what | images | cells | classes | µm/px | split | licence | get it |"]
     rows.append("|---|---|---:|---:|---|---|---|---|---|")
     for info in CATALOGUE.values():
-        cells = "" if info.published.cells is None else f"{info.published.cells:,}"
+        count = info.published or Count(0)
+        cells = "" if count.cells is None else f"{count.cells:,}"
         mpp = "the slide's" if info.mpp is None else f"{info.mpp:g}"
         mpp += f"; {info.mpp_note}" if info.mpp_note else ""
         place = f"[page]({info.page})" if info.page else "private"
@@ -160,7 +170,7 @@ def catalogue_markdown() -> str:
         columns = (
             f"`{info.name}`",
             f"{info.title}: {info.about}",
-            f"{info.published.images:,}",
+            f"{count.images:,}",
             cells,
             ", ".join(info.classes) or "those of the marks",
             mpp,
@@ -172,11 +182,27 @@ def catalogue_markdown() -> str:
     return "\n".join(rows)
 
 
-def _read() -> Mapping[str, DatasetInfo]:
-    text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
-    entries = {name: {"name": name, **entry} for name, entry in tomllib.loads(text).items()}
-    return MappingProxyType(TypeAdapter(dict[str, DatasetInfo]).validate_python(entries, extra="forbid"))
+def read_catalogue(path: Path) -> Mapping[str, DatasetInfo]:
+    """Read a catalogue file; the title of a set is its name unless it has another."""
+    entries = read_toml(path)
+    for name, entry in entries.items():
+        if isinstance(entry, dict):
+            entries[name] = {"title": name, **entry, "name": name}
+    try:
+        known = TypeAdapter(dict[str, DatasetInfo]).validate_python(entries, extra="forbid")
+    except ValidationError as error:
+        first = min(error.errors(), key=lambda each: each["type"] == "missing")
+        place, key = ".".join(map(str, first["loc"][:-1])), str(first["loc"][-1])
+        if first["type"] == "missing":
+            raise FormatError(path, f"[{place}] has no {key}; add {key} = …") from error
+        if first["type"] == "unexpected_keyword_argument" and len(first["loc"]) == 2:
+            keys = [item.name for item in fields(DatasetInfo)]
+            raise FormatError(path, f"[{place}]: {unknown_name('key', key, keys)}") from error
+        raise FormatError(path, f"[{place}] {key}: {first['msg'].lower()}") from error
+    return MappingProxyType(known)
 
 
-CATALOGUE: Mapping[str, DatasetInfo] = _read()
-"""Every data set that sparseshot can read, by name."""
+CATALOGUE: Mapping[str, DatasetInfo] = read_catalogue(
+    Path(str(files(__package__).joinpath("catalogue.toml")))
+)
+"""Every data set that sparseshot knows, by name."""

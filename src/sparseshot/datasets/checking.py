@@ -101,8 +101,9 @@ def check(
         expected = info.expected.get(part)
         counts = (None, None) if expected is None else (expected.images, expected.cells)
         parts.append(PartReport(part, images[part], counts[0], cells[part], counts[1]))
-    if info.published.cells is not None and any(count.cells is None for count in info.expected.values()):
-        total = (images.total(), None, cells.total(), info.published.cells)
+    published = info.published and info.published.cells
+    if published is not None and any(count.cells is None for count in info.expected.values()):
+        total = (images.total(), None, cells.total(), published)
         parts.append(PartReport("published in all", *total))
     ordered = {split: used[split] for split in (*SPLITS, "left out") if used[split]}
     return CheckReport(info.name, layout.folder, tuple(parts), ordered, tuple(problems), tuple(mended))

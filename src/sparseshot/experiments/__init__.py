@@ -8,12 +8,19 @@ True
 """
 
 from sparseshot.experiments.experiment import Experiment, Method, OwnData, Run, Subject
-from sparseshot.experiments.experiment_file import open_experiment, read_experiment, shipped_experiments
+from sparseshot.experiments.experiment_file import (
+    PAPER,
+    open_experiment,
+    open_experiments,
+    read_experiment,
+    shipped_experiments,
+)
 from sparseshot.experiments.paper import TABLES, paper_curve, paper_source, paper_table
 from sparseshot.experiments.results import Result, Results
-from sparseshot.experiments.running import run_experiment
+from sparseshot.experiments.running import missing_data, run_experiment
 
 __all__ = [
+    "PAPER",
     "TABLES",
     "Experiment",
     "Method",
@@ -22,7 +29,9 @@ __all__ = [
     "Results",
     "Run",
     "Subject",
+    "missing_data",
     "open_experiment",
+    "open_experiments",
     "paper_curve",
     "paper_source",
     "paper_table",

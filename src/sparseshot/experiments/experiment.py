@@ -84,7 +84,7 @@ class Subject:
     """Data set and classes of a run.
 
     Attributes:
-        dataset: a name in the catalogue, or the name of the user's own images.
+        dataset: a name in the catalogue, ``FILE:NAME`` of a catalogue file, or the name of own images.
         classes: those to look for; empty for every cell.
         negative_classes: those whose marks are certain negatives.
         own: the user's own images; None for a set of the catalogue.
@@ -107,7 +107,8 @@ class Subject:
         """Short name, valid in a path."""
         positive = "." + "+".join(map(_slug, self.classes)) if self.classes else ""
         negative = "".join(f"~{_slug(name)}" for name in self.negative_classes)
-        return self.dataset + positive + negative + ("" if self.marking == "random" else f"@{self.marking}")
+        marking = "" if self.marking == "random" else f"@{self.marking}"
+        return self.dataset.rpartition(":")[2] + positive + negative + marking
 
     @property
     def title(self) -> str:

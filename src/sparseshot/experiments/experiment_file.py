@@ -1,6 +1,7 @@
 """Experiments as TOML files, checked before anything runs; docs/experiments.md describes the format."""
 
 import re
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
@@ -125,11 +126,14 @@ def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
     file = check.read()
     profile = profile or file.profile
     check.known("", "profile", [profile], PROFILES)
+    _find_modules_beside(path, file)
     _check_settings(check, "[settings]", file.settings, profile)
     for name, method in file.losses.items():
         _check_settings(check, f"[losses.{name}.settings]", method.settings, profile)
-    methods = {name: Method(name, name, loss_title(name)) for name in LOSSES} | dict(file.losses)
-    _check_losses(check, file)
+    named = [name for grid in file.grid for name in grid.losses if ":" in name]
+    methods = {name: Method(name.replace(":", "."), name, loss_title(name)) for name in (*LOSSES, *named)}
+    methods |= file.losses
+    _check_losses(check, file, named)
     own = {name: _own_data(check, name, data) for name, data in file.data.items()}
     if not file.grid:
         raise check.error("", "there are no runs; add a [[grid]] with datasets, tasks, losses and fractions")
@@ -180,11 +184,30 @@ def _check_clicks(check: _Checker, place: str, grid: RunGrid, methods: Mapping[s
         raise check.error(
             place, f'clicks are spent with tasks = ["detect"] and fractions of {FIRST_CLICKS} clicks or more'
         )
+    if any(policies) and any(methods[loss].settings.get("network") for loss in grid.losses):
+        raise check.error(place, "clicks are spent with the networks of the package; leave out network")
     if SYNTHETIC in grid.datasets and not all(policies):
         raise check.error(place, f"the data set {SYNTHETIC} is for losses with a policy")
 
 
-def _check_losses(check: _Checker, file: ExperimentFile) -> None:
+def _find_modules_beside(path: Path, file: ExperimentFile) -> None:
+    """Let losses and networks of one's own lie beside the file that names them."""
+    names = [method.loss for method in file.losses.values()]
+    names += [name for grid in file.grid for name in grid.losses]
+    names += [
+        str(each.get("network", "")) for each in (file.settings, *(m.settings for m in file.losses.values()))
+    ]
+    folder = str(path.parent.resolve())
+    if any(":" in name for name in names) and folder not in sys.path:
+        sys.path.append(folder)  # last, so that nothing installed is hidden; other processes inherit it
+
+
+def _check_losses(check: _Checker, file: ExperimentFile, named: Collection[str]) -> None:
+    for name in named:
+        try:
+            make_loss(name)
+        except InputError as error:
+            raise check.error("[[grid]]", error) from error
     if file.paper_table is not None:
         check.known("", "table of the paper", [file.paper_table], TABLES)
     for name, method in file.losses.items():
@@ -229,14 +252,17 @@ def _subjects(check: _Checker, place: str, grid: RunGrid, own: Mapping[str, OwnD
         if name == SYNTHETIC:
             subjects.append(Subject(name))
             continue
+        file, _, entry = name.rpartition(":")
+        place_of_file = str((check.path.parent / file).resolve())
+        own_catalogue = f"{place_of_file}:{entry}" if file.endswith(".toml") else None
         try:
-            info = dataset_info(name)
-        except InputError as error:
+            info = dataset_info(own_catalogue or name)
+        except (InputError, FormatError, DataNotFoundError) as error:
             yours = f"; yours are {', '.join(own)}" if own else ""
             raise check.error(place, f"{error}{yours}") from error
         if info.classes:
             check.known(place, f"class in {info.title},", (*classes, *negative), info.classes)
-        subjects.append(Subject(info.name, classes, negative, marking=grid.marking))
+        subjects.append(Subject(own_catalogue or info.name, classes, negative, marking=grid.marking))
     return subjects
 
 
@@ -246,10 +272,21 @@ def shipped_experiments() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
+PAPER = "paper"
+"""Name of all experiments of the paper together."""
+
+
+def open_experiments(name_or_path: str, *, profile: str | None = None) -> list[Experiment]:
+    """Read an experiment as :func:`open_experiment` does, or all those of the paper by the name ``paper``."""
+    whole = ("segmentation", "detection", "weak-supervision", "annealing", "exclusive-recall")
+    names = whole if name_or_path == PAPER else (name_or_path,)
+    return [open_experiment(name, profile=profile) for name in names]
+
+
 def open_experiment(name_or_path: str, *, profile: str | None = None) -> Experiment:
     """Read an experiment by the name of a shipped one, or by the path of a TOML file."""
     path = Path(name_or_path)
-    if path.suffix == ".toml" or path.exists():
+    if path.suffix == ".toml" or path.is_file():
         return replace(read_experiment(path, profile=profile), file=str(path.resolve()))
     shipped = shipped_experiments()
     if name_or_path not in shipped:

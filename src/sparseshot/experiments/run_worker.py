@@ -1,8 +1,6 @@
 """One run: train, evaluate, draw panels, write metrics."""
 
 import json
-import os
-import platform
 import sys
 import time
 import warnings
@@ -26,6 +24,7 @@ from sparseshot.files import make_folder, replacing, write_json
 from sparseshot.images import Grid
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.models.checkpoint import Checkpoint, versions
+from sparseshot.models.device import circumstances
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.pictures import picture_row
@@ -49,8 +48,9 @@ def perform(run: Run, root: Path | None, folder: Path, report: Report = ignore) 
         for warning in caught:
             warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
         texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, SparseshotWarning))
-        circumstances = {"memory_bytes": peak_memory_bytes(), "machine": machine(), "versions": versions()}
-        write_json(folder / METRICS, {"run": run, **metrics, **circumstances, "warnings": list(texts)})
+        machine = circumstances(run.config().precision)
+        facts = {"memory_bytes": peak_memory_bytes(), "machine": machine, "versions": versions()}
+        write_json(folder / METRICS, {"run": run, **metrics, **facts, "warnings": list(texts)})
         work.finish(METRICS)
 
 
@@ -160,23 +160,3 @@ def peak_memory_bytes() -> dict[str, int]:
     if torch.cuda.is_available():
         peaks["gpu"] = torch.cuda.max_memory_allocated()
     return peaks
-
-
-def machine() -> dict[str, Any]:
-    """Return processor, cores, threads, GPU and system of this machine."""
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def _processor() -> str:
-    information = Path("/proc/cpuinfo")
-    if information.is_file():
-        for line in information.read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from sparseshot.errors import InputError, OutputError
-from sparseshot.experiments.experiment import Experiment, Run, RunRecipe
+from sparseshot.datasets import dataset_info
+from sparseshot.errors import InputError, OutputError, SparseshotError
+from sparseshot.experiments.experiment import Experiment, Run, RunRecipe, Subject
 from sparseshot.experiments.results import Result, plan_path, run_folder
 from sparseshot.files import locked, make_folder, write_json
 from sparseshot.terminal import Begin, Report, duration, no_progress
@@ -105,6 +106,21 @@ def _run_all(
             elif update.event is not None and update.event.total:
                 steps[name] = f"{name} {update.event.done} of {update.event.total}"
             report(done, note=", ".join(steps.values()))
+
+
+def missing_data(runs: Sequence[Run], root: Path | None) -> dict[Subject, str]:
+    """Return the data sets of runs that are not in a folder, each with where to get it."""
+    missing = {}
+    for subject in dict.fromkeys(run.subject for run in runs):
+        try:
+            subject.check_data(root)
+        except SparseshotError as error:
+            missing[subject] = str(error)
+            if root is not None and subject.own is None:
+                missing[subject] = dataset_info(subject.dataset).how_to_get(
+                    root / subject.dataset.rpartition(":")[2]
+                )
+    return missing
 
 
 def choose(runs: Sequence[Run], patterns: Sequence[str]) -> list[Run]:

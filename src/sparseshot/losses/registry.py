@@ -67,22 +67,33 @@ def make_loss(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> L
     return loss
 
 
-def _own_loss(name: str) -> type[Loss]:
-    """Return the class that ``module:Class`` names; never anything but a loss, for names come from files."""
-    module_name, _, class_name = name.partition(":")
+def find_own(kind: str, name: str) -> Any:
+    """Import what ``module:name`` says; call it only for names that the user gave, not for those in a model.
+
+    >>> find_own("loss", "math:pi")
+    3.141592653589793
+    """
+    module_name, _, own_name = name.partition(":")
     try:
-        found = getattr(import_module(module_name), class_name, None)
+        found = getattr(import_module(module_name), own_name, None)
     except Exception as error:  # whatever somebody's module raises
         missing = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
         cure = "run in its folder with python -m sparseshot, or name the folder in PYTHONPATH"
         raise InputError(
-            f"loss {name!r}: there is no module {module_name!r}; {cure}"
+            f"{kind} {name!r}: there is no module {module_name!r}; {cure}"
             if missing or not module_name
-            else f"loss {name!r}: its module cannot be imported: {type(error).__name__}: {error}"
+            else f"{kind} {name!r}: its module cannot be imported: {type(error).__name__}: {error}"
         ) from error
+    if found is None:
+        raise InputError(f"{kind} {name!r}: {own_name!r} in {module_name} is missing; name one that is there")
+    return found
+
+
+def _own_loss(name: str) -> type[Loss]:
+    """Return the class that ``module:Class`` names; never anything but a loss, for names come from files."""
+    found = find_own("loss", name)
     if not (isinstance(found, type) and issubclass(found, Loss)):
-        problem = "missing" if found is None else "no subclass of sparseshot.losses.Loss"
-        raise InputError(f"loss {name!r}: {class_name!r} in {module_name} is {problem}; name a class that is")
+        raise InputError(f"loss {name!r} is no subclass of sparseshot.losses.Loss; name a class that is")
     return found
 
 

@@ -22,6 +22,7 @@ from sparseshot.metrics.operating_point.histogram import BINS
 from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.kinds import KindHead
 from sparseshot.models.labelling import Labelling
+from sparseshot.models.own_network import make_own_network
 
 _FORMAT = "sparseshot checkpoint"
 _VERSION = 1
@@ -62,6 +63,8 @@ class Checkpoint:
         kinds: tells the kinds of found cells apart; None: what it finds is all there is to say.
         versions: of the software that trained it.
         path: the file it was read from, for error messages.
+        own_network: ``module:function`` of a network of one's own, as the user named it. The name in
+            ``config`` is not enough: a file that somebody sends must not choose what is imported.
     """
 
     config: TrainSettings
@@ -74,6 +77,7 @@ class Checkpoint:
     kinds: KindHead | None = None
     versions: dict[str, str] = field(default_factory=versions)
     path: Path = Path("checkpoint")
+    own_network: str = ""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -114,9 +118,17 @@ class Checkpoint:
 
     def network(self, network: nn.Module | None = None) -> nn.Module:
         """Return the network with these weights, in evaluation mode; a custom network has to be passed in."""
+        task = self.config.make_task()
+        if network is None and self.own_network:
+            network = make_own_network(self.own_network, task)
+        if network is None and self.config.network:
+            raise CheckpointError(
+                self.path,
+                f"was trained with the network {self.config.network!r} of somebody's own, which is imported "
+                f"only if you name it too: --network {self.config.network}",
+            )
         try:
             if network is None:
-                task = self.config.make_task()
                 with torch.device("meta"):  # a damaged configuration may ask for any amount of memory
                     shapes = {name: weight.shape for name, weight in task.network().state_dict().items()}
                 if shapes != {name: weight.shape for name, weight in self.weights.items()}:

@@ -75,6 +75,7 @@ class TrainConfig:
         depth: number of halvings of the U-Net.
         stride: pixels per grid cell of the detector.
         mark_reach: how far over its border a grid cell of the detector also learns a mark, in grid cells.
+        network: ``module:function`` of a network of one's own; empty: a U-Net, or a YOLLO in detection.
         sizes: predict the size of cells too (detector).
         context: the detector looks farther around; None: as the start does.
         heights: predict heights too, which tell touching cells apart (segmentation); None: if the start does.
@@ -110,6 +111,7 @@ class TrainConfig:
     depth: int = 3
     stride: int = 8
     mark_reach: float = 0.5
+    network: str = ""
     sizes: bool = False
     context: bool | None = None
     heights: bool | None = None
@@ -215,8 +217,8 @@ class TrainSettings(TrainConfig):
         return _task_of(self)
 
     def to_json(self) -> str:
-        """Return the settings as JSON, one a line; version 0.2 knew neither heights nor kinds."""
-        later = ("context", "heights", "kind_features", "kinds", "by_kind")
+        """Return the settings as JSON, one a line; version 0.2 did not know all of them."""
+        later = ("context", "heights", "kind_features", "kinds", "by_kind", "network")
         values = {name: value for name, value in vars(self).items() if value or name not in later}
         return json.dumps(values, indent=1)
 

@@ -1,8 +1,11 @@
-"""Devices and precision."""
+"""Devices, precision, and the circumstances that a result is recorded with."""
 
 import logging
 import os
-from typing import TYPE_CHECKING, Literal
+import platform
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -56,3 +59,47 @@ def make_fabric(precision: Precision = "auto", *, device: str = "auto") -> "Fabr
         strategy="ddp" if everywhere > 1 else "auto",
         precision="bf16-mixed" if uses_bfloat16(precision, place) else "32-true",
     )
+
+
+def circumstances(precision: Precision, device: torch.device | None = None) -> dict[str, Any]:
+    """Return what a result may depend on besides its recipe: processor, threads, precision, commit.
+
+    Args:
+        precision: that was asked for; recorded is the one that it means here.
+        device: that computed; None: the one that ``auto`` chooses.
+    """
+    device = device or find_device()
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": f"{platform.system()} {platform.machine()}",
+        "precision": "bf16" if uses_bfloat16(precision, device) else "32",
+        "commit": source_commit(),
+    }
+
+
+def source_commit() -> str | None:
+    """Return the commit of the checkout that this package is run from, with + if files differ from it."""
+    root = Path(__file__).parents[3]
+    if not ((root / ".git").exists() and (root / "pyproject.toml").is_file()):
+        return None
+    git = ["git", "-C", str(root)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, check=True, timeout=10)
+        changes = subprocess.run(
+            [*git, "status", "--porcelain", "src"], capture_output=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit.stdout.decode().strip() + ("+" if changes.stdout.strip() else "")
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.is_file():
+        for line in information.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,6 +1,7 @@
 """Model files: those of runs, and the starters in the package."""
 
 import json
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,14 +17,20 @@ _VERSION = "1"
 _FORMAT = "sparseshot starter"
 
 
-def load_model(name: Path | str) -> Checkpoint:
-    """Load a model: a run by its folder, a model file, or a starter by its name or file."""
+def load_model(name: Path | str, *, network: str | None = None) -> Checkpoint:
+    """Load a model: a run by its folder, a model file, or a starter by its name or file.
+
+    Args:
+        name: of the model.
+        network: ``module:function`` of the network of one's own that it was trained with.
+    """
     path = Path(name)
     if str(name) in STARTER_NAMES and not path.exists():
         return load_starter(STARTER_NAMES[str(name)])
     if path.suffix == ".safetensors":
         return load_starter("", path=path)
-    return Checkpoint.load(path / MODEL if path.is_dir() else path)
+    checkpoint = Checkpoint.load(path / MODEL if path.is_dir() else path)
+    return replace(checkpoint, own_network=network or "")
 
 
 def load_start(start: str, task: str) -> Checkpoint | None:

@@ -67,7 +67,7 @@ class Model:
         cls,
         run: Path | str | Checkpoint,
         *,
-        network: nn.Module | None = None,
+        network: nn.Module | str | None = None,
         threshold: float | None = None,
         radius_um: float | None = None,
         device: str = "auto",
@@ -78,8 +78,8 @@ class Model:
 
         Args:
             run: its folder, its ``model.pt``, or the checkpoint itself.
-            network: a custom network, if it was trained with one; it has ``margin_px``, how far an output
-                looks, and ``alignment_px``, where tiles may begin.
+            network: a custom network, if it was trained with one, or its ``module:function``; it has
+                ``margin_px``, how far an output looks, and ``alignment_px``, where tiles may begin.
             threshold: None for the one calibrated in training.
             radius_um: distance within which a detector keeps one detection; None for that of the training.
             device: ``auto``, or a name that PyTorch knows, such as ``cpu`` or ``cuda:1``.
@@ -87,6 +87,8 @@ class Model:
             engine: ``auto`` takes OpenVINO for slides on a CPU, if it is installed.
         """
         checkpoint = run if isinstance(run, Checkpoint) else load_model(run)
+        if isinstance(network, str):
+            checkpoint, network = replace(checkpoint, own_network=network), None
         threshold = checkpoint.threshold if threshold is None else threshold
         if threshold is None:
             raise InputError("this model was trained without held-out marks and has no threshold; give one")

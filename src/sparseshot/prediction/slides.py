@@ -54,6 +54,7 @@ class PredictRequest:
 
     Attributes:
         model: folder of a run, its ``model.pt``, or the name of a starter.
+        network: ``module:function`` of the network of one's own that it was trained with.
         threshold: None for the one calibrated in training.
         radius_um: distance within which a detector keeps one detection; None for that of the training.
         device: ``auto``, or a name that PyTorch knows.
@@ -74,6 +75,7 @@ class PredictRequest:
     """
 
     model: str
+    network: str | None = None
     threshold: float | None = None
     radius_um: float | None = None
     device: str = "auto"
@@ -97,9 +99,8 @@ class PredictRequest:
         path = Path(self.model)
         file = path / MODEL if path.is_dir() else path
         stamp = file.stat().st_mtime_ns if file.is_file() else 0
-        return _load(
-            self.model, self.threshold, self.radius_um, self.device, self.precision, self.engine, stamp
-        )
+        asked = (self.threshold, self.radius_um, self.device, self.precision, self.engine)
+        return _load(self.model, self.network, *asked, stamp)
 
     def open(self, path: Path) -> PyramidSlide:
         """Open a slide by its pixel size."""
@@ -145,6 +146,7 @@ class PredictRequest:
 @lru_cache(maxsize=1)
 def _load(  # noqa: PLR0917  the key of the cache
     model: str,
+    network: str | None,
     threshold: float | None,
     radius_um: float | None,
     device: str,
@@ -153,7 +155,13 @@ def _load(  # noqa: PLR0917  the key of the cache
     _stamp: int,
 ) -> Model:
     return Model.load(
-        model, threshold=threshold, radius_um=radius_um, device=device, precision=precision, engine=engine
+        model,
+        network=network,
+        threshold=threshold,
+        radius_um=radius_um,
+        device=device,
+        precision=precision,
+        engine=engine,
     )
 
 

@@ -234,11 +234,20 @@ def _fitting(start: Start | None, settings: TrainSettings, *, asked: str | None)
     if start is None:
         return None, "from random weights"
     model, task = start.model, settings.task
+    if settings.network != model.config.network:
+        if asked is None:
+            return None, f"from random weights of {settings.network}"
+        raise SparseshotError(
+            f"{asked} has the network {model.config.network or 'of the package'}, this run "
+            f"{settings.network or 'that of the package'}; give the same, or --from scratch"
+        )
     if model.config.task != task:
         raise SparseshotError(
             f"{asked} is a model for the task {model.config.task}, this run has the task {task}; "
             f"start from another model, or give --task {model.config.task}"
         )
+    if settings.network:
+        return start, f"from {asked}"
     with torch.device("meta"):
         shapes = {name: weight.shape for name, weight in settings.make_task().network().state_dict().items()}
     body = {name: shape for name, shape in shapes.items() if not name.startswith("head.")}

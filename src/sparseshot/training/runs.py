@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from torch import nn
 from sparseshot.errors import InputError, OutputError
 from sparseshot.files import make_folder
 from sparseshot.losses import make_loss
-from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.checkpoint import Checkpoint, versions
 from sparseshot.models.config import (
     DEFAULT_LOSS,
     SCRATCH,
@@ -21,8 +22,9 @@ from sparseshot.models.config import (
     TrainConfig,
     TrainSettings,
 )
-from sparseshot.models.device import find_device, make_fabric, uses_bfloat16
+from sparseshot.models.device import circumstances, find_device, make_fabric, uses_bfloat16
 from sparseshot.models.model_files import check_start, load_model, load_start
+from sparseshot.models.own_network import make_own_network
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.held_out import certainty_of, prepare
@@ -84,7 +86,8 @@ def train_run(
         minutes: about how long to train, where the configuration leaves the steps open; None: as long as the
             marks are worth.
         most_minutes: about how long to train at most, in that case.
-        network: a custom one, see :func:`~sparseshot.training.loop.train`.
+        network: a custom one, see :func:`~sparseshot.training.loop.train`; None: the one that the
+            configuration names.
         fabric: a custom one, for other machines and strategies.
         report: receives what is chosen here as messages of the stage ``preparing``, then the training.
     """
@@ -93,7 +96,7 @@ def train_run(
     if recipe is not None and (difference := recipe.difference(request, files)):
         raise OutputError(folder, f"holds a run with {difference}; choose another folder")
     if recipe is not None and (folder / MODEL).exists():
-        checkpoint = Checkpoint.load(folder / MODEL)
+        checkpoint = load_model(folder, network=config.network)
         if checkpoint.kinds is not None or not recipe.settings.by_kind:
             return checkpoint
     if recipe is None:  # errors come before anything is loaded
@@ -105,7 +108,10 @@ def train_run(
     if recipe is None and fabric.is_global_zero:  # one process decides and speaks for all
         recipe = _decide(request, slides[0], files, fabric.device, report)
     decided: TrainRecipe = fabric.broadcast(recipe)  # type: ignore[assignment]  # never None in the first
-    return perform(decided, folder, report, slides=slides, network=network, fabric=fabric)
+    if network is None and config.network:
+        network = make_own_network(config.network, decided.settings.make_task())
+    checkpoint = perform(decided, folder, report, slides=slides, network=network, fabric=fabric)
+    return replace(checkpoint, own_network=config.network)
 
 
 def _decide(
@@ -188,7 +194,8 @@ def perform(
             checkpoint = with_kinds(checkpoint, named, network=network)
             checkpoint.save(folder / MODEL)
         if work is not None:
-            work.finish(MODEL)
+            facts = circumstances(settings.precision, fabric.device) | {"versions": versions()}
+            work.finish(MODEL, own={**work.state.own, "circumstances": facts})
     return checkpoint
 
 
@@ -211,7 +218,7 @@ def _keep_for_resume(
         keep_marks(folder, slides)
     if settings.start in {SCRATCH, *STARTER_NAMES} or (folder / SOURCE).is_file():  # version 0.2 wrote them
         return
-    parent = load_model(settings.start)
+    parent = load_model(settings.start, network=settings.network)
     if parent.has_classes(settings.labelling.names):
         found = find_pseudo_labels(parent, slides, settings)
         keep_pseudo_labels(folder, found)
@@ -223,7 +230,9 @@ def _keep_for_resume(
 def steps_in(minutes: float, config: TrainSettings, device: torch.device | None = None) -> int:
     """Return the optimiser steps that fit into a time on a device, by a trial of a few."""
     device = device or torch.device("cpu")
-    network = config.make_task().network().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    task = config.make_task()
+    network = make_own_network(config.network, task) if config.network else task.network()
+    network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     image = torch.rand(config.batch, 3, config.crop_px, config.crop_px, device=device)
     image = image.contiguous(memory_format=torch.channels_last)
     seconds = []
@@ -246,6 +255,7 @@ def evaluate_run(
     shown: Sequence[AnnotatedSlide] = (),
     exhaustive: bool = True,
     device: str = "cpu",
+    network: str | None = None,
 ) -> Evaluation:
     """Evaluate a run's model; write ``evaluation.json`` and ``evaluation.png`` to ``out``.
 
@@ -256,10 +266,11 @@ def evaluate_run(
         shown: images for the picture, before three of ``images``.
         exhaustive: every cell of the images is marked; see :func:`~sparseshot.training.evaluation.evaluate`.
         device: a name that PyTorch knows, or ``auto``.
+        network: ``module:function`` of the network of one's own that it was trained with.
     """
     if not images:
         raise InputError("no images to evaluate on; choose another split or give --images")
-    checkpoint = load_model(run)
+    checkpoint = load_model(run, network=network)
     result = evaluate(checkpoint, images, exhaustive=exhaustive, device=find_device(device))
     make_folder(out)
     result.write(out / "evaluation.json")

@@ -49,8 +49,8 @@ def list_datasets(
         rows = [
             (
                 info.name,
-                info.published.images,
-                info.published.cells,
+                info.published and info.published.images,
+                info.published and info.published.cells,
                 len(info.classes) or "yours",
                 "yours" if info.mpp is None else f"{info.mpp:g}",
                 info.licence,
@@ -133,8 +133,8 @@ def _entry(info: "DatasetInfo") -> dict[str, object]:
     names = ("name", "title", "about", "classes", "mpp", "mpp_note", "licence", "citation", "page", "note")
     return {
         **{name: getattr(info, name) for name in names},
-        "images": info.published.images,
-        "cells": info.published.cells,
+        "images": info.published and info.published.images,
+        "cells": info.published and info.published.cells,
         "splits": info.splits.source,
         "address": info.archive.address if info.archive else None,
     }

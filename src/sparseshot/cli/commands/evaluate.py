@@ -31,6 +31,7 @@ def evaluate(
     everywhere: options.Everywhere = False,
     out: Annotated[Path | None, Option(help="Folder for the results; default: the run.")] = None,
     device: options.Device = "auto",
+    network: options.Network = None,
     as_json: options.Json = False,
 ) -> None:
     """Compare what a model finds with the ground truth.
@@ -78,7 +79,10 @@ def evaluate(
         if (data.dataset, data.root) == (name, place):
             shown = data.load()[0][:1]  # an image it was trained on, with its marks
     folder = out or (run if run.is_dir() else run.parent)
-    result = evaluate_run(run, images, folder, shown=shown, exhaustive=not slide, device=device)
+    options.find_own_modules(network)
+    result = evaluate_run(
+        run, images, folder, shown=shown, exhaustive=not slide, device=device, network=network
+    )
     if as_json:
         print_json(result)
     else:

@@ -49,8 +49,11 @@ def experiment(
     same folders.
 
     Example: `sparseshot experiment tnbc-headline --root data --out runs`
+
+    `sparseshot experiment paper` runs all of the paper's figures and tables on the data sets that are in
+    `--root`, and says where to get the others. `--dry-run` only lists them.
     """
-    from sparseshot.experiments import open_experiment, run_experiment
+    from sparseshot.experiments import PAPER, missing_data, open_experiments, run_experiment
     from sparseshot.experiments.running import choose
 
     if list_them:
@@ -58,27 +61,43 @@ def experiment(
         return
     if name is None:
         raise InputError("choose an experiment: a TOML file, or a name of `sparseshot experiment --list`")
-    chosen = open_experiment(name, profile=profile)
+    experiments = open_experiments(name, profile=profile)
+    runs = {run.name: run for each in experiments for run in each.runs}
+    wanted = {run.name: run for run in choose(list(runs.values()), only or ())}
+    if name == PAPER and root is not None:  # the sets that are there are run, the others named
+        missing = missing_data(list(wanted.values()), root)
+        wanted = {name: run for name, run in wanted.items() if run.subject not in missing}
+        for subject, cure in missing.items():
+            count = sum(run.subject == subject for run in runs.values())
+            echo(f"missing: {subject.title}, {count} runs; {cure}", err=True)
+        echo("missing: TIL, private; BRCA-M2C is used instead", err=True)
     if dry_run:
-        names = [run.name for run in choose(chosen.runs, only or ())]
         if as_json:
-            print_json(names)
+            print_json(list(wanted))
         else:
-            print_table((), [[run] for run in names])
+            print_table((), [[run] for run in wanted])
+            echo(f"{len(wanted)} of {len(runs)} runs", err=True)
         return
     if out is None:
         raise InputError("choose a folder for the runs: --out DIR")
     with resumable(), _runner(cluster, jobs, out, root) as runner, progress_bars() as begin:
-        results = run_experiment(
-            chosen,
-            root=root,
-            out=out if cluster is None else out.absolute(),
-            jobs=jobs,
-            runner=runner,
-            only=only or (),
-            say=partial(echo, err=True),
-            begin=begin,
-        )
+        by_name: dict[str, Result] = {}
+        for each in experiments:
+            if names := [run.name for run in each.runs if run.name in wanted]:
+                results = run_experiment(
+                    each,
+                    root=root,
+                    out=out if cluster is None else out.absolute(),
+                    jobs=jobs,
+                    runner=runner,
+                    only=names,
+                    say=partial(echo, err=True),
+                    begin=begin,
+                )
+                by_name |= {result.run.name: result for result in results if result.ran} | {
+                    result.run.name: by_name.get(result.run.name, result) for result in results
+                }
+    results = list(by_name.values())
     _show(results, out, as_json)
     if any(result.state == "failed" for result in results):
         raise typer.Exit(1)
@@ -147,7 +166,7 @@ def report(
 
 
 def _list_experiments(as_json: bool) -> None:
-    from sparseshot.experiments import open_experiment, shipped_experiments
+    from sparseshot.experiments import PAPER, open_experiment, open_experiments, shipped_experiments
 
     files = [open_experiment(name) for name in shipped_experiments()]
     if as_json:
@@ -157,7 +176,11 @@ def _list_experiments(as_json: bool) -> None:
         ]
         print_json(entries)
     else:
-        print_table((), [(e.name, f"{len(e.runs):>3} runs", e.runs[0].profile, e.title) for e in files])
+        rows = [(e.name, f"{len(e.runs):>3} runs", e.runs[0].profile, e.title) for e in files]
+        whole = {run.name for each in open_experiments(PAPER) for run in each.runs}
+        print_table(
+            (), [*rows, (PAPER, f"{len(whole)} runs", "paper", "All figures and tables of the paper")]
+        )
 
 
 def _show(results: "list[Result]", out: Path, as_json: bool) -> None:

@@ -74,6 +74,7 @@ def predict(
     skip_bad_tiles: Annotated[
         bool, Option("--skip-bad-tiles", help="Exit with 0 even if parts of a slide are unreadable.")
     ] = False,
+    network: options.Network = None,
     cluster: options.Cluster = None,
     as_json: options.Json = False,
 ) -> None:
@@ -102,8 +103,10 @@ def predict(
         from sparseshot.prediction.extra_formats import check_extra_formats, write_extra_formats
 
         check_extra_formats(also, paths)
+    options.find_own_modules(network)
     request = PredictRequest(
         model=str(run),
+        network=network,
         threshold=threshold,
         radius_um=radius_um,
         device="cpu" if cluster else device,

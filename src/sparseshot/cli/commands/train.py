@@ -35,13 +35,14 @@ def train(
     loss: Annotated[
         str | None,
         Option(
-            help="Loss by its short name: distil, adaptive, ece (the paper's), ce, focal, huber, …",
+            help="Loss: distil, adaptive, ece (the paper's), ce, focal, huber, …, or module:Class.",
             show_default="distil from a start that knows the marked cells, else adaptive",
         ),
     ] = None,
     loss_option: Annotated[
         list[str] | None, Option(help="Argument of the loss, as alpha=0.05; repeatable.")
     ] = None,
+    network: options.Network = None,
     fraction: Annotated[
         float, Option(help="Share of the marks to keep, or their number, to simulate sparse ones.")
     ] = 1.0,
@@ -111,6 +112,7 @@ def train(
         "task": task,
         "start": from_,
         "loss": loss,
+        "network": network,
         "loss_options": dict(map(_loss_option, loss_option)) if loss_option else None,
         "classes": () if classes == "any" else _names(classes),
         "negative_classes": _names(negative),
@@ -121,6 +123,7 @@ def train(
     }
     given = {name: value for name, value in settings.items() if value is not None}
     configuration = make_config(profile, config, given)
+    options.find_own_modules(configuration.loss, configuration.network)
     data = TrainingData(
         dataset=dataset,
         root=root,

@@ -88,7 +88,7 @@ def _run(result: Result) -> dict[str, Any]:
     run, metrics = result.run, result.metrics
     entry: dict[str, Any] = {
         "name": run.name,
-        "dataset": run.subject.dataset,
+        "dataset": run.subject.dataset.rpartition(":")[2],
         "task": run.task,
         "method": run.method.name,
         "fraction": run.fraction,

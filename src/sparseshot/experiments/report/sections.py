@@ -244,7 +244,10 @@ def cost_parts(done: Sequence[Result]) -> Parts:
 def _machines(done: Sequence[Result]) -> str:
     metrics = [result.metrics for result in done if result.metrics]
     machines = {
-        f"{m['gpu'] or m['processor']} ({m['cores']} cores, {m['threads']} threads per run)"
+        f"{m['gpu'] or m['processor']} ({m['cores']} cores, {m['threads']} threads per run"
+        + (f", precision {m['precision']}" if "precision" in m else "")
+        + (f", commit {m['commit'][:10]}" if m.get("commit") else "")
+        + ")"
         for m in (each["machine"] for each in metrics)
     }
     versions = {", ".join(f"{name} {v}" for name, v in each["versions"].items()) for each in metrics}
