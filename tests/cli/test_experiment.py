@@ -32,6 +32,40 @@ def test_dry_run_shows_the_runs_and_runs_nothing(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.split() == ["tnbc-segment-ce-0.3-s0", "tnbc-segment-ce-1-s0"]
 
 
+def test_the_paper_is_run_on_the_sets_that_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tiny_tnbc(tmp_path / "data")
+    assert main(["experiment", "paper", "--root", str(root), "--dry-run"]) == 0
+    said = capsys.readouterr()
+    names = said.out.split()
+    assert len(names) == len(set(names)) > 80
+    assert all(name.startswith("tnbc-") for name in names)
+    assert {"tnbc-detect-weak-75-0.3-s0", "tnbc-detect-linear-0.6-s0"} < set(names)
+    for missing in (
+        "CoNSeP",
+        "CPM15",
+        "CPM17",
+        "CRCHisto",
+        "Kumar",
+        "MoNuSeg",
+        "WBC-NuClick",
+        "BRCA-M2C",
+        "TIL",
+    ):
+        assert f"missing: {missing}" in said.err
+    assert said.err.count("get it from https://") == 8
+    assert main(["experiment", "--list"]) == 0
+    assert any(line.split()[:2] == ["paper", "666"] for line in capsys.readouterr().out.splitlines())
+
+
+def test_a_folder_does_not_hide_an_experiment_of_its_name(
+    empty_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (empty_folder / "starter").mkdir()
+    assert main(["experiment", "starter", "--dry-run"]) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [

@@ -128,6 +128,9 @@ def test_train_and_evaluate_use_them(
     asked = ["--dataset", "sets.toml:slides", "--root", root, "--task", "segment", "--steps", "2"]
     own = ["--network", "own_parts:small"]
     assert main(["train", *asked, *own, "--loss", "own_parts:HalfWeight", "--out", run]) == 0
+    facts = json.loads(Path(run, "state.json").read_text())["own"]["circumstances"]
+    assert facts["versions"]["sparseshot"]
+    assert {"processor", "threads", "precision", "commit"} <= facts.keys()
     assert main(["evaluate", run, *own, "--json"]) == 0
     with pytest.raises(CheckpointError, match="imported only if you name it too"):
         load_model(Path(run)).network()
