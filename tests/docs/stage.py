@@ -67,6 +67,6 @@ def build(folder: Path) -> Path:
     write_results(folder / "runs", headline)
     (folder / "docs" / "results").mkdir(parents=True)
     for block in blocks_of(Path(__file__).parents[2] / "docs" / "how-to" / "own-model.md"):
-        if name := re.match(r"# (\w+\.(py|toml))\n", block.text):  # a file that a reader writes
-            (folder / name[1]).write_text(block.text)
+        if file := re.match(r"# (\w+\.(py|toml))\n", block.text):  # a file that a reader writes
+            (folder / file[1]).write_text(block.text)
     return folder

@@ -101,7 +101,7 @@ def check(
         expected = info.expected.get(part)
         counts = (None, None) if expected is None else (expected.images, expected.cells)
         parts.append(PartReport(part, images[part], counts[0], cells[part], counts[1]))
-    published = info.published and info.published.cells
+    published = None if info.published is None else info.published.cells
     if published is not None and any(count.cells is None for count in info.expected.values()):
         total = (images.total(), None, cells.total(), published)
         parts.append(PartReport("published in all", *total))
