@@ -119,7 +119,8 @@ def run(words: list[str], stage: Path) -> None:
     paths = [
         part for word in words for part in (sorted(map(str, stage.glob(word))) if "*" in word else [word])
     ]
-    assert main([*paths[1:], *SHORTER.get(name, ())]) == EXIT_CODES.get(name, 0)
+    complete = any(".toml:" in word for word in words)  # a data set of one's own expects nothing
+    assert main([*paths[1:], *SHORTER.get(name, ())]) == (0 if complete else EXIT_CODES.get(name, 0))
 
 
 def parse(program: str, words: list[str]) -> None:
