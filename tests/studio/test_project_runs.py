@@ -93,7 +93,10 @@ def test_an_opened_slide_has_cells_without_a_click(studio: Studio) -> None:
     assert not (studio.runs.folder(0) / RUN).exists()
     (shown,) = studio.state("1", "")["results"]
     assert (shown["id"], shown["name"], shown["whole"]) == ("r0", "Starter, no marks", True)
-    assert studio.runs.result(0, "1").cells().measurements
+    cells, features = studio.runs.result(0, "1").cells()
+    assert cells.measurements
+    assert features is not None
+    assert len(features) == len(cells)
     studio.runs.find("1", None)  # all is there
     assert studio.runs.progress(0).stage == "done"
 

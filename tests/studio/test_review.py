@@ -169,7 +169,7 @@ def test_outlines_are_those_of_the_cells_though_the_run_ends_meanwhile(
 
 
 def outlined(studio: Studio) -> Cells:
-    xy = studio.result("1", "f0").cells().xy
+    xy = studio.result("1", "f0").cells()[0].xy
     return Cells(xy, outline=shapely.buffer(shapely.points(xy), 5), mpp=MPP)
 
 

@@ -11,20 +11,23 @@ from dataclasses import dataclass, field
 import numpy as np
 import shapely
 from numpy.typing import NDArray
+from scipy.spatial import KDTree
 
 from sparseshot.active import add_review, is_proposed, review_region
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_inside, is_near
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.labelling import REJECTED
-from sparseshot.studio.found_cells import Area, FoundCells
+from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.journal import Event
-from sparseshot.studio.marks import NEGATIVE, Item, MarkBook, items_of, place_of, polygon_of
+from sparseshot.studio.marks import FIRST_CLASS, NEGATIVE, Item, MarkBook, items_of, place_of, polygon_of
 
 
 @dataclass
 class Decisions:
     """Counts of found cells with what people decided; each mark is looked up once.
+
+    A mark that does not name a kind has that of the found cell it lies on.
 
     Attributes:
         found: what a model found.
@@ -39,7 +42,8 @@ class Decisions:
         rows: NDArray[np.intp] | None = None,
         *,
         threshold: float,
-        area: Area | None,
+        area: shapely.Polygon | None,
+        kinds: FoundCells | None = None,
     ) -> dict[str, int]:
         """Return the number of cells of each class.
 
@@ -48,22 +52,25 @@ class Decisions:
             rows: found cells of at least the threshold in the area; None for the whole slide.
             threshold: lowest score of a found cell.
             area: where to count; None for the whole slide.
+            kinds: the found cells with the classes to count; None for their own.
         """
-        own = [self._of(item) for item in items]
+        items = [item for item in items if "count" not in item]
+        found, own = kinds or self.found, [self._of(item) for item in items]
         decided = np.unique(np.concatenate([rows for rows, _ in own])) if own else np.empty(0, np.intp)
         decided = decided[self.found.score[decided] >= threshold]
         if rows is None:
-            total = Counter(self.found.counts(threshold=threshold))
+            total = Counter(found.counts(threshold=threshold))
         else:
-            total = Counter(self.found.counts_of(rows))
+            total = Counter(found.counts_of(rows))
             decided = np.intersect1d(decided, rows, assume_unique=True)
-        total.subtract(self.found.counts_of(decided))
-        marked = (
-            item["class"]
-            for item, (_, place) in zip(items, own, strict=True)
-            if place is not None and is_cell(item) and _is_in(place, area)
+        total.subtract(found.counts_of(decided))
+        total.update(
+            found.classes[found.label[near[0]]]
+            if item["class"] == FIRST_CLASS and len(near)
+            else item["class"]
+            for item, (near, place) in zip(items, own, strict=True)
+            if place is not None and is_cell(item) and (area is None or shapely.intersects_xy(area, *place))
         )
-        total.update(marked)
         return dict(total)
 
     def _of(self, item: Item) -> tuple[NDArray[np.intp], tuple[float, float] | None]:
@@ -78,7 +85,8 @@ class Decisions:
                 x, y = place = place_of(item)
                 reach = MATCH_RADIUS_UM / self.found.mpp
                 rows = self.found.rows_in((x - reach, y - reach, x + reach, y + reach), threshold=0)
-                rows = rows[np.hypot(*(self.found.xy[rows] - place).T) <= reach]
+                distance = np.hypot(*(self.found.xy[rows] - place).T)
+                rows = rows[np.argsort(distance)][: np.count_nonzero(distance <= reach)]
             self._rows[item["id"]] = rows, place
         return self._rows[item["id"]]
 
@@ -86,10 +94,6 @@ class Decisions:
 def is_cell(item: Item) -> bool:
     """Return whether an item is the mark of a cell."""
     return "class" in item and item["class"] not in {NEGATIVE, REJECTED}
-
-
-def _is_in(place: tuple[float, float], area: Area | None) -> bool:
-    return area is None or (area[0] <= place[0] < area[2] and area[1] <= place[1] < area[3])
 
 
 def decided_cells(found: Cells, marks: Cells) -> Cells:
@@ -100,22 +104,29 @@ def decided_cells(found: Cells, marks: Cells) -> Cells:
     >>> decided_cells(found, marks).xy.tolist()
     [[90.0, 90.0], [11.0, 10.0]]
     """
-    is_decided = is_near(found.xy, marks.xy, radius=MATCH_RADIUS_UM / (found.mpp or 1.0))
+    reach = MATCH_RADIUS_UM / (found.mpp or 1.0)
+    is_decided = is_near(found.xy, marks.xy, radius=reach)
     if len(marks.regions):
         is_decided |= is_inside(found.xy, marks.regions)
-    names = np.array([*marks.classes, ""])[marks.label]
-    cells = marks[~np.isin(names, (NEGATIVE, REJECTED))]
-    used = tuple(name for name, count in cells.counts().items() if count)
+    names = np.array([*marks.classes, ""], object)[marks.label]
+    if len(found) and found.classes != (FIRST_CLASS,):
+        distance, nearest = KDTree(found.xy).query(marks.xy.reshape(-1, 2), distance_upper_bound=reach)
+        unnamed = (names == FIRST_CLASS) & np.isfinite(distance)
+        names[unnamed] = np.array(found.classes, object)[found.label[nearest[unnamed]]]
+    is_cell_mark = ~np.isin(names, (NEGATIVE, REJECTED))
+    cells, names = marks[is_cell_mark], names[is_cell_mark]
+    used = tuple(dict.fromkeys(names.tolist()))
+    known = dict(
+        zip((*marks.classes, *found.classes), (*(marks.colors or ()), *(found.colors or ())), strict=False)
+    )
     plain = Cells(
         cells.xy,
         classes=used,
-        label=[used.index(name) for name in names[~np.isin(names, (NEGATIVE, REJECTED))]],
+        label=[used.index(name) for name in names],
         score=cells.score,
         outline=cells.outline,
         mpp=found.mpp,
-        colors=[dict(zip(cells.classes, cells.colors or (), strict=False))[name] for name in used]
-        if cells.colors
-        else None,
+        colors=[known[name] for name in used] if marks.colors and found.colors else None,
     )
     return Cells.concatenate([found[~is_decided], plain]) if len(plain) else found[~is_decided]
 
@@ -153,7 +164,7 @@ def reviewed(
         by: name of the person.
         model: fingerprint of the model.
     """
-    before = book.items(slide)
+    before = [item for item in book.items(slide) if "count" not in item]
     marks = book.cells(slide, mpp=found.mpp)
     is_negative = np.isin(np.array([*marks.classes, ""])[marks.label], (NEGATIVE, REJECTED))
     removed = is_near(found.xy, marks.xy[is_negative], radius=MATCH_RADIUS_UM / (found.mpp or 1.0))

@@ -1,6 +1,6 @@
 """Found cells in memory, indexed by place: the cost of a view depends on what it shows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ class FoundCells:
         colors: ``(C, 3)`` uint8 red, green and blue.
         mpp: µm per level-0 pixel.
         files: tables with the outlines; empty for derived results.
+        features: ``(N, F)`` by which kinds are told apart; None where they were not kept.
     """
 
     xy: NDArray[np.float32]
@@ -44,6 +45,7 @@ class FoundCells:
     _keys: NDArray[np.signedinteger]
     _sorted_scores: tuple[NDArray[np.float32], ...]
     files: tuple[Path, ...] = ()
+    features: NDArray[np.float16] | None = None
 
     @classmethod
     def of(cls, cells: Cells, *, mpp: float) -> "FoundCells":
@@ -67,8 +69,15 @@ class FoundCells:
             mpp=mpp,
             _grid=grid,
             _keys=keys,
-            _sorted_scores=tuple(np.sort(score[label == k]) for k in range(len(classes))),
+            _sorted_scores=_by_class(score, label, len(classes)),
         )
+
+    def relabelled(
+        self, label: NDArray[np.int16], classes: tuple[str, ...], colors: NDArray[np.uint8]
+    ) -> "FoundCells":
+        """Return the same cells with other classes."""
+        scores = _by_class(self.score, label, len(classes))
+        return replace(self, label=label, classes=classes, colors=colors, _sorted_scores=scores)
 
     def __len__(self) -> int:
         return len(self.xy)
@@ -121,3 +130,9 @@ class FoundCells:
         """Return the number of cells of each class among some rows."""
         numbers = np.bincount(self.label[rows], minlength=len(self.classes)).tolist()
         return dict(zip(self.classes, numbers, strict=True))
+
+
+def _by_class(
+    score: NDArray[np.float32], label: NDArray[np.int16], classes: int
+) -> tuple[NDArray[np.float32], ...]:
+    return tuple(np.sort(score[label == k]) for k in range(classes))

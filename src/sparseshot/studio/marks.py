@@ -29,7 +29,8 @@ _DECIMALS = 2
 """Decimals of coordinates in pixels."""
 
 Item = dict[str, Any]
-"""A mark with ``id``, ``class``, and ``at`` (x, y) or ``outline``; or a region with ``id`` and ``region``.
+"""A mark with ``id``, ``class``, and ``at`` (x, y) or ``outline``; or a region with ``id`` and ``region``;
+or a region to count in, with ``id``, ``count`` and ``name``.
 
 A found cell that a person has accepted or rejected has its ``score`` too, and a reviewed region a ``note``.
 """
@@ -61,6 +62,8 @@ class _StoredItem(BaseModel):
     at: _Place | None = None
     outline: _Ring | None = None
     region: _Ring | None = None
+    count: _Ring | None = None
+    name: str | None = None
     score: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
     note: dict[str, str] | None = None
 
@@ -85,8 +88,9 @@ def _check_event(event: Event) -> None:
     if known.slide is None and known.keys is None and (known.class_ is None or known.color is None):
         raise ValueError("it is of no slide, and no class")
     for item in known.add:
-        kinds = [each for each in (item.at, item.outline, item.region) if each is not None]
-        if len(kinds) != 1 or (item.region is None) != (item.class_ is not None):
+        kinds = [each for each in (item.at, item.outline, item.region, item.count) if each is not None]
+        is_mark = item.region is None and item.count is None
+        if len(kinds) != 1 or is_mark != (item.class_ is not None):
             raise ValueError("a mark has a class and a place; a region has neither")
         if item.id is None and known.key.startswith(_SNAPSHOT):
             raise ValueError("a mark has no id")

@@ -8,18 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import shapely
+from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.errors import SparseshotError
-from sparseshot.images import Slide, tissue_mask
+from sparseshot.images import Box, Slide, tissue_mask
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import STARTER, TrainConfig
-from sparseshot.models.finder import LOWEST_SCORE
+from sparseshot.models.finder import SlideFrame
+from sparseshot.models.inference import look_at
 from sparseshot.models.labelling import Labelling
 from sparseshot.models.model_files import load_model
 from sparseshot.prediction import Model, Throughput, predict_slide
-from sparseshot.prediction.predict import predict_area
 from sparseshot.studio.found_cells import Area
 from sparseshot.studio.marks import NEGATIVE
 from sparseshot.studio.project import Project
@@ -80,19 +81,25 @@ def _task_of(start: str) -> str | None:
 
 
 def finding_model(checkpoint: Checkpoint, threshold: float) -> Model:
-    """Return a model that finds weaker cells too: the page shows what a lower threshold would find.
-
-    A lower threshold would change outlines, but not points.
-    """
-    lowest = max(LOWEST_SCORE, threshold / 3) if checkpoint.config.task == "detect" else threshold
-    return Model.load(checkpoint, threshold=lowest, device="cpu")
+    """Return the model that finds cells."""
+    return Model.load(checkpoint, threshold=threshold, device="cpu")
 
 
 def find_cells_in_view(slide: Slide, model: Model, result: SlideResult, view: Area | None) -> None:
     """Find the cells in view and add them to the result; of a large view, where it has most tissue."""
     area = _worthwhile(slide, view or (0.0, 0.0, slide.size[0], slide.size[1]), model.mpp)
     if area is not None and not result.has_predicted(shapely.box(*area)):
-        result.add_view(area, predict_area(slide, model, area))
+        result.add_view(area, *_found_in(slide, model, area))
+
+
+def _found_in(slide: Slide, model: Model, area: Area) -> tuple[Cells, NDArray[np.float32]]:
+    """Find the cells of an area at once, and their features; as many weaker ones as a prediction keeps."""
+    frame = SlideFrame.over(slide, mpp=model.mpp, classes=model.classes, colors=model.colors)
+    x0, y0, x1, y1 = (int(each) for each in frame.grid.from_level0(area))
+    box = Box(x0, y0, x1 + 1, y1 + 1).meet(frame.grid.box)
+    lowest = model.threshold / 2 if model.task.scores_whole_cells else model.threshold
+    outputs = look_at(model.network, model.task, slide, frame, threshold=lowest, box=box)
+    return outputs.cells_and_features
 
 
 def _worthwhile(slide: Slide, view: Area, mpp: float) -> Area | None:
@@ -130,6 +137,7 @@ def find_cells(
         folder,
         throughput=Throughput(tile_px=_TILE_PX, threads=1),
         only_tissue=not everywhere,
+        features=bool(model.task.kind_features),
         force=anew,
         report=with_name,
     )
@@ -169,6 +177,6 @@ def rehearse(project: Project, *, is_wanted: Callable[[], bool]) -> None:
             if is_wanted():
                 checkpoint = learn(project, RunRecipe(1, slide, steps=1, everywhere=True), Path(folder))
             if is_wanted():
-                predict_area(opened, finding_model(checkpoint, 0.5), (x.min(), y.min(), x.max(), y.max()))
+                _found_in(opened, finding_model(checkpoint, 0.5), (x.min(), y.min(), x.max(), y.max()))
         except (SparseshotError, OSError, ValueError):
             return  # the run itself will say what is wrong

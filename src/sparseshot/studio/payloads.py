@@ -59,18 +59,21 @@ ClassName = Annotated[Name, AfterValidator(check_class)]
 
 
 class NewItem(_Strict):
-    """A mark with a class and a point or an outline, or a region."""
+    """A mark with a class and a point or an outline, a region, or a region to count in with its name."""
 
     class_: ClassName | None = Field(None, alias="class")
     at: Point | None = None
     outline: Outline | None = None
     region: Outline | None = None
+    count: Outline | None = None
+    name: Name | None = None
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> "NewItem":
-        given = [each for each in (self.at, self.outline, self.region) if each is not None]
-        if len(given) != 1 or (self.region is None) != (self.class_ is not None):
-            raise ValueError("give a class with a point or an outline, or a region")
+        given = [each for each in (self.at, self.outline, self.region, self.count) if each is not None]
+        is_mark, is_named = self.region is None and self.count is None, self.name is not None
+        if len(given) != 1 or is_mark != (self.class_ is not None) or is_named != (self.count is not None):
+            raise ValueError("give a class with a point or an outline, a region, or one to count in")
         return self
 
 
@@ -168,7 +171,7 @@ def area_of(text: str) -> Area:
 
 def check_place(item: Item, size: tuple[int, int]) -> None:
     """Raise if a mark or a region, or a part of it, lies outside of its slide."""
-    places = [item["at"]] if "at" in item else item.get("outline") or item["region"]
+    places = [item["at"]] if "at" in item else item.get("outline") or item.get("count") or item["region"]
     for x, y in places:
         if not (0 <= x <= size[0] and 0 <= y <= size[1]):
             what = "mark" if "class" in item else "region"

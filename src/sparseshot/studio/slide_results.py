@@ -67,11 +67,13 @@ class SlideResult:
         """Folder with the cells of parts that were in view; may be missing."""
         return self.folder.with_name(self.folder.name + VIEWS)
 
-    def add_view(self, area: Area, cells: Cells) -> None:
-        """Write the cells of a part that is in view."""
+    def add_view(self, area: Area, cells: Cells, features: NDArray[np.floating] | None = None) -> None:
+        """Write the cells of a part that is in view, and their features."""
         self.views.mkdir(parents=True, exist_ok=True)
         file = self.views / f"{len(self.areas_in_view()):04d}.parquet"
         cells.write(file)
+        if features is not None:
+            np.save(file.with_suffix(".npy"), features.astype(np.float16), allow_pickle=False)
         write_json(file.with_suffix(".json"), list(area))
 
     @property
@@ -91,9 +93,14 @@ class SlideResult:
         return Manifest.load(self.folder)
 
     def parts(self) -> list[Path]:
-        """Return the tables that make up the result: parts in view, unless all is done, and shards."""
+        """Return the tables that make up the result: parts in view, unless all is done, and shards.
+
+        Where candidates were kept with their features, these: the page shows what a lower threshold would
+        find.
+        """
         manifest = self.manifest()
-        shards = [self.folder / shard.file.name for shard in manifest.shards] if manifest else []
+        own = (manifest.done.kept or manifest.shards) if manifest else ()
+        shards = [self.folder / each.file.name for each in own]
         is_partial = manifest is None or not manifest.finished
         return [*self.areas_in_view(), *shards] if is_partial else shards
 
@@ -102,7 +109,26 @@ class SlideResult:
         files = self.parts()
         cells, rows = self._joined(files, read_places)
         found = FoundCells.of(cells, mpp=self.mpp)
-        return replace(found, files=tuple(files), source=rows[found.source])
+        features = self._features(files, rows)
+        return replace(
+            found,
+            files=tuple(files),
+            source=rows[found.source],
+            features=None if features is None else features[found.source],
+        )
+
+    def _features(self, files: list[Path], rows: NDArray[np.int32]) -> NDArray[np.float16] | None:
+        """Read the features of some rows of tables; None if they were not kept."""
+        kept = {}
+        manifest = self.manifest()
+        for each in manifest.done.kept if manifest else ():
+            kept[self.folder / each.file.name] = self.folder / each.features.name
+        try:
+            parts = [np.load(kept.get(file, file.with_suffix(".npy")), allow_pickle=False) for file in files]
+            features: NDArray[np.float16] = np.concatenate(parts)
+            return features if len(rows) == len(features) else features[rows]
+        except (OSError, ValueError, IndexError):
+            return None
 
     def _joined(self, files: list[Path], read: Callable[[Path], Cells]) -> tuple[Cells, NDArray[np.int32]]:
         """Read tables; a later part in view replaces earlier ones, and shards. Return the rows that stay."""
@@ -130,12 +156,13 @@ class SlideResult:
         areas = [shapely.box(*area) for area in self.areas_in_view().values()]
         return is_finished(self.folder) or bool(shapely.union_all(areas).covers(region))
 
-    def cells(self) -> Cells:
-        """Read all there is, outlines included."""
+    def cells(self) -> tuple[Cells, NDArray[np.float16] | None]:
+        """Read all there is, outlines included, and the features of each cell."""
         files = self.parts()
         if not files:
             raise DataNotFoundError(self.folder, "nothing has been found yet")
-        return self._joined(files, read_cells)[0]
+        cells, rows = self._joined(files, read_cells)
+        return cells, self._features(files, rows)
 
 
 def is_finished(folder: Path) -> bool:

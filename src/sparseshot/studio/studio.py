@@ -1,7 +1,7 @@
 """A project with everything that its page needs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,18 @@ from sparseshot.errors import DataNotFoundError, InputError, SparseshotError, co
 from sparseshot.images import TissueMask, tissue_mask
 from sparseshot.metrics import ExpectedQuality, expected_quality
 from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.kinds import KindHead
+from sparseshot.models.model_files import load_model
+from sparseshot.pages import to_html
+from sparseshot.studio.counting import RegionCount
 from sparseshot.studio.decided import Decisions, decided_cells
 from sparseshot.studio.derived import compared, excluded, exclusion
 from sparseshot.studio.found_cells import Area, FoundCells
-from sparseshot.studio.marks import NEGATIVE, MarkBook
+from sparseshot.studio.kinds_of_found import KindEvidence, assigned, kinds_of, learned, with_kinds
+from sparseshot.studio.marks import NEGATIVE, Item, MarkBook, polygon_of
 from sparseshot.studio.project import Project, needs_mpp
-from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, LOOK, MARKS, RUN, Runs
+from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, LOOK, MARKS, RUN, Runs, read_run_recipe
+from sparseshot.studio.report import make_report
 from sparseshot.studio.slide_results import FoundIndexes, Kept, ResultId, SlideResult, is_finished
 from sparseshot.studio.slide_tiles import ByteCache, SlideTiles, levels_of
 from sparseshot.studio.suggesting import NextRegions, read_next
@@ -53,6 +59,8 @@ class Studio:
     _indexes: FoundIndexes = field(default_factory=FoundIndexes)
     _derived: Kept[FoundCells] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _decisions: Kept[Decisions] = field(default_factory=lambda: Kept(_MOST_DERIVED))
+    _heads: Kept[tuple[str, KindHead | None]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
+    _kinded: Kept[tuple[str, FoundCells]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _tissue: Kept[TissueMask] = field(default_factory=lambda: Kept(100))
 
     @classmethod
@@ -163,6 +171,51 @@ class Studio:
         """Return the version of a result and its cells by place."""
         return self._indexes.of(self.result(slide, name))
 
+    def kinds(self, name: str) -> tuple[str, KindHead | None]:
+        """Return the kinds that the marks of all slides teach for a result, and a version of them.
+
+        Who asks while they are learned waits, and hears of the latest marks: of quick clicks, not every one
+        is learned from alone.
+        """
+        return self._heads.get(name, lambda kept: self._learned(name, kept))
+
+    def _learned(self, name: str, kept: tuple[str, KindHead | None] | None) -> tuple[str, KindHead | None]:
+        items = {slide: self.book.items(slide) for slide in self.project.slides}
+        kinds = kinds_of([item for own in items.values() for item in own])
+        sources: list[tuple[FoundCells, list[Item], float]] = []
+        versions = []
+        for slide, own in items.items():
+            marks = [item for item in own if item.get("class") in kinds]
+            if not marks:
+                continue
+            try:
+                version, found = self.found(slide, name)
+            except SparseshotError:
+                continue  # nothing has been found there yet
+            versions.append((slide, version, *((item["id"], item["class"]) for item in marks)))
+            sources.append((found, marks, self.threshold(slide, name)))
+        version = f"{hash((kinds, *versions)) & 0xFFFFFFFF:x}" if sources else ""
+        if kept is not None and kept[0] == version:
+            return kept
+        evidence = [KindEvidence.of(found, marks, kinds, threshold=least) for found, marks, least in sources]
+        return version, learned([each for each in evidence if each is not None], kinds)
+
+    def kinded(self, slide: str, name: str) -> tuple[str, FoundCells]:
+        """Return the version of a result, and its cells by place with the kinds that marks teach."""
+
+        def tell(kept: tuple[str, FoundCells] | None) -> tuple[str, FoundCells]:
+            version, found = self.found(slide, name)
+            of_kinds, head = self.kinds(name)
+            if head is None or found.features is None:
+                return version, found
+            colors = self.book.classes
+            version += f"~{of_kinds}{hash(tuple(colors.items())) & 0xFFFF:x}"
+            if kept is not None and kept[0] == version:
+                return kept
+            return version, with_kinds(found, head, colors)
+
+        return self._kinded.get((slide, name), tell)
+
     def compared(self, slide: str, name: str, other: str) -> tuple[str, FoundCells]:
         """Return in what two results differ."""
         (one, a), (two, b) = self.found(slide, name), self.found(slide, other)
@@ -224,18 +277,102 @@ class Studio:
     def counts(self, slide: str, name: str, area: Area, threshold: float) -> dict[str, dict[str, int]]:
         """Return the cells of each class in an area and in the slide: found, and as people decided."""
         _, found = self.found(slide, name)
+        _, kinds = self.kinded(slide, name)
         decisions = self._decisions.get((slide, name), lambda kept: _of(kept, found))
         items, rows = self.book.items(slide), found.rows_in(area, threshold=threshold)
         return {
-            "in_view": decisions.counts(items, rows, threshold=threshold, area=area),
-            "in_slide": decisions.counts(items, threshold=threshold, area=None),
+            "in_view": decisions.counts(
+                items, rows, threshold=threshold, area=shapely.box(*area), kinds=kinds
+            ),
+            "in_slide": decisions.counts(items, threshold=threshold, area=None, kinds=kinds),
         }
+
+    def counted_regions(self, slide: str, name: str, threshold: float) -> list[RegionCount]:
+        """Return what is counted in the slide and in each region to count in."""
+        _, found = self.found(slide, name)
+        _, kinds = self.kinded(slide, name)
+        decisions = self._decisions.get((slide, name), lambda kept: _of(kept, found))
+        items = self.book.items(slide)
+        whole = decisions.counts(items, threshold=threshold, area=None, kinds=kinds)
+        regions = [RegionCount("", "Whole slide", self.tissue(slide).area_mm2, whole)]
+        for item in items:
+            if "count" not in item:
+                continue
+            area = polygon_of(item["count"])
+            rows = found.rows_in(area.bounds, threshold=threshold)
+            rows = rows[shapely.contains_xy(area, found.xy[rows].astype(np.float64))]
+            counts = decisions.counts(items, rows, threshold=threshold, area=area, kinds=kinds)
+            mm2 = area.area * (found.mpp / 1000) ** 2
+            regions.append(RegionCount(item["id"], item.get("name", "Region"), mm2, counts))
+        return regions
 
     def decided(self, slide: str, name: str, threshold: float) -> Cells:
         """Return the found cells of a slide as people corrected them."""
-        cells = self.result(slide, name).cells()
+        cells, features = self.result(slide, name).cells()
+        _, head = self.kinds(name)
+        if head is not None and features is not None:
+            cells = assigned(cells, features, head, self.book.classes)
         cells = cells if cells.score is None else cells[cells.score >= threshold]
         return decided_cells(cells, self.book.cells(slide, mpp=cells.mpp))
+
+    def report(self, slide: str, name: str, threshold: float) -> str:
+        """Return the report of a slide as one HTML page."""
+        opened, checkpoint = self.project.slide(slide), self.checkpoint(name)
+        evidence = None if checkpoint is None else checkpoint.evidence
+        quality = None if evidence is None else expected_quality(evidence, threshold)
+        manifest = self.result(slide, name).manifest()
+        model = {} if manifest is None else manifest.identity.get("model", {})
+        shown = next((each["name"] for each in self.state(slide, "")["results"] if each["id"] == name), name)
+        marks = self.book.cells(slide)
+        counts = ", ".join(f"{count:,} {each}" for each, count in marks.counts().items() if count)
+        facts = {
+            "found by": shown,
+            "model": f"{model.get('task', '')} at {model.get('mpp', 0):g} µm, "
+            f"fingerprint {str(model.get('fingerprint', ''))[:12]}"
+            if model
+            else "",
+            "threshold": f"{threshold:.2f}",
+            "marks": f"{counts or 'none'}; {counted(len(marks.regions), 'region')} with every cell marked",
+            "expected": "unknown: no marks were held out" if quality is None else quality.sentence(),
+            "unfinished": ""
+            if is_finished(self.result(slide, name).folder)
+            else "not all cells are found yet",
+        }
+        regions = self.counted_regions(slide, name, threshold)
+        cells = self.decided(slide, name, threshold)
+        return to_html(make_report(opened, cells, regions, tissue=self.tissue(slide), facts=facts))
+
+    def cohort(self, name: str) -> list[dict[str, Any]]:
+        """Return what a run has found on each slide."""
+        rows = []
+        for slide in self.project.slides:
+            row: dict[str, Any] = {"id": slide, "name": self.project.path(slide).name}
+            try:
+                if not self.result(slide, name).version:
+                    rows.append(row)
+                    continue
+                whole = self.counted_regions(slide, name, self.threshold(slide, name))[0]
+                rows.append(
+                    row | whole.as_json() | row | {"whole": is_finished(self.result(slide, name).folder)}
+                )
+            except (SparseshotError, OSError) as error:
+                rows.append(row | {"problem": getattr(error, "problem", str(error))})
+        return rows
+
+    def model_file(self, name: str) -> Checkpoint:
+        """Return the model of a result, with the kinds that marks teach, to keep and use elsewhere."""
+        number = ResultId.of(name).number
+        checkpoint = (
+            self.checkpoint(name) if number else load_model(read_run_recipe(self.runs.folder(number)).start)
+        )
+        if checkpoint is None:
+            raise DataNotFoundError(self.project.folder, "this run has no finished model")
+        _, head = self.kinds(name)
+        if head is None:
+            return checkpoint
+        colors = tuple(self.book.classes.get(each, "#808080") for each in head.names[1:])
+        settings = replace(checkpoint.config, classes=head.names[1:], colors=colors)
+        return replace(checkpoint, kinds=head, config=settings)
 
     def cells_in(self, slide: str, name: str, region: shapely.Polygon, *, threshold: float) -> Cells:
         """Return the found cells in a region as a table, outlines included.

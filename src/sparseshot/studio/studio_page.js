@@ -2,6 +2,7 @@
 import slideMap from "sparseshot-studio/slide_map.js";
 import { foundPanel, learnPanel } from "sparseshot-studio/work_panel.js";
 import { layersPanel } from "sparseshot-studio/layers_panel.js";
+import countPanel from "sparseshot-studio/count_panel.js";
 import runsPanel from "sparseshot-studio/runs_panel.js";
 import helpSheet from "sparseshot-studio/help_sheet.js";
 import { pixelSize, slideCards } from "sparseshot-studio/slide_cards.js";
@@ -10,7 +11,7 @@ import { send } from "sparseshot-studio/geometry.js";
 const FILES = { geojson: "QuPath GeoJSON", parquet: "GeoParquet", csv: "CSV" };
 
 export default {
-  components: { slideMap, learnPanel, foundPanel, layersPanel, runsPanel, helpSheet, slideCards, pixelSize },
+  components: { slideMap, learnPanel, foundPanel, layersPanel, countPanel, runsPanel, helpSheet, slideCards, pixelSize },
   template: `
     <div v-if="problem" class="studio-form studio-alone"><div class="text-lg">{{ problem }}</div></div>
     <div v-else-if="slides && !slide" class="studio-gallery">
@@ -37,14 +38,15 @@ export default {
             <q-item v-for="(title, ending) in files" clickable v-close-popup @click="exported(what, ending)"><q-item-section>{{ title }}</q-item-section></q-item>
           </template></q-list></q-menu>
         </q-btn>
+        <q-btn flat dense no-caps icon="summarize" label="Report" @click="report"><q-tooltip>Counts, density and what they rest on, as one page to keep or print</q-tooltip></q-btn>
         <q-btn flat dense round icon="contrast" aria-label="light or dark" @click="$q.dark.toggle()"><q-tooltip>Light or dark</q-tooltip></q-btn>
         <q-btn flat dense round icon="help_outline" aria-label="help" @click="helps = true"><q-tooltip>Keys (?)</q-tooltip></q-btn>
       </header>
       <div class="studio-body">
         <slide-map ref="map" class="studio-left" v-bind="layers" :slide="about" :person="person" :resource-path="resourcePath" :result="shown" :against="against"
-          :version="version" :threshold="threshold" :whole="Boolean(result.whole)" @view="view = $event.area" @counted="counted = $event" @state="learned" @reviewing="review" @asked="key"></slide-map>
+          :version="version" :threshold="threshold" :whole="Boolean(result.whole)" @view="view = $event.area" @counted="counted = $event" @state="learned" @reviewing="review" @asked="key" @counting="tab = 'count'"></slide-map>
         <aside class="studio-side">
-          <q-tabs v-model="tab" dense no-caps align="justify" indicator-color="primary"><q-tab name="work" label="Work"></q-tab><q-tab name="layers" label="Layers"></q-tab><q-tab name="runs" label="Runs"></q-tab></q-tabs>
+          <q-tabs v-model="tab" dense no-caps align="justify" indicator-color="primary"><q-tab name="work" label="Work"></q-tab><q-tab name="count" label="Count"></q-tab><q-tab name="layers" label="Layers"></q-tab><q-tab name="runs" label="Runs"></q-tab></q-tabs>
           <div class="studio-panel" v-show="tab === 'work'">
             <section class="studio-section"><div class="studio-title">Learn</div>
               <learn-panel :runs="runs" :marks="marks" @train="train" @say="say"></learn-panel></section>
@@ -53,8 +55,11 @@ export default {
               <div v-else class="studio-small">Looking for cells …</div>
               <q-btn v-if="runs.some((run) => run.stage === 'done')" outline no-caps class="full-width" icon="explore" label="Next region to review" @click="map.next()"><kbd class="q-ml-sm">N</kbd></q-btn></section>
           </div>
+          <count-panel class="studio-panel" v-show="tab === 'count'" :open="tab === 'count'" :slide="slide.id" :result="shown" :threshold="threshold" :counted="counted"
+            @rename="(id, name) => map.renameRegion(id, name)" @remove="map.removeRegion($event)" @go="map.showRegion($event)"
+            @save="map.saveFile('/slides/' + slide.id + '/found/' + shown + '/regions.' + $event + '?threshold=' + threshold)"></count-panel>
           <layers-panel class="studio-panel" v-show="tab === 'layers'" v-model="layers"></layers-panel>
-          <runs-panel class="studio-panel" v-show="tab === 'runs'" :results="results" :shown="shown" :against="against" :compared="counted?.compared" @show="show"></runs-panel>
+          <runs-panel class="studio-panel" v-show="tab === 'runs'" :results="results" :shown="shown" :against="against" :compared="counted?.compared" :open="tab === 'runs'" @show="show" @everything="say('/slides/' + slide.id + '/find', { view, everything: true })" @save="map.saveFile($event)"></runs-panel>
         </aside>
       </div>
       <q-dialog v-model="chooses"><div class="studio-sheet"><div class="text-lg">Slides</div><slide-cards :slides="slides" :shown="slide.id"></slide-cards></div></q-dialog>
@@ -115,9 +120,13 @@ export default {
       if (said.error) this.map.warn(said.error);
       await this.map.refresh();
     },
+    report() {
+      if (!this.shown) return this.map.warn("Nothing has been found yet.");
+      window.open(`/slides/${this.slide.id}/found/${this.shown}/report.html?threshold=${this.threshold}`, "_blank", "noopener");
+    },
     exported(what, ending) {
       const name = what === "Marks" ? "marks" : this.shown;
-      if (!name) return this.map.warn("Nothing has been found yet. Train first.");
+      if (!name) return this.map.warn("Nothing has been found yet.");
       this.map.saveFile(`/slides/${this.slide.id}/export/${name}.${ending}?threshold=${name === "marks" ? 0 : this.threshold}`);
     },
     key({ key }) {

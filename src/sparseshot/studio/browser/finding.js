@@ -9,7 +9,7 @@ export const finding = {
   isDerived() { return Boolean(this.against) || this.paint === "excluded"; },
   level() { return this.against ? 0 : this.threshold; },
   found(path, query, paint = this.paint) {
-    const values = { ...query, paint, v: this.version, ...(this.against ? { against: this.against } : {}) };
+    const values = { ...query, paint, v: this.painted || this.version, ...(this.against ? { against: this.against } : {}) };
     return `/slides/${this.slide.id}/found/${this.result}/${path}?${new URLSearchParams(values)}`;
   },
   showResult() {
@@ -48,6 +48,10 @@ export const finding = {
     if (!counted || this.asked !== asked) return;
     if (counted.error) return this.warn(counted.error);
     this.$emit("counted", counted);
+    if (this.painted !== counted.version) {  // a click has taught other kinds
+      this.painted = counted.version;
+      this.overlay?.redraw();
+    }
     this.cells = shapes?.cells ? shapes : null;
     this.inSlide = counted.in_slide;
     this.legendColors = Object.fromEntries(counted.classes.map((name, i) => [name, counted.colors[i]]));

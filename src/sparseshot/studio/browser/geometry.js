@@ -11,7 +11,7 @@ export const boxRing = ([x0, y0, x1, y1]) => [[x0, y0], [x1, y0], [x1, y1], [x0,
 
 export function placeOf(item) {
   if (item.at) return item.at;
-  const points = item.outline || item.region;
+  const points = item.outline || item.region || item.count;
   return [0, 1].map((k) => points.reduce((sum, p) => sum + p[k], 0) / points.length);
 }
 

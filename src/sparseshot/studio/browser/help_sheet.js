@@ -2,7 +2,7 @@
 const KEYS = {
   Mark: {
     "1 … 9": "choose a class", C: "new class", M: "mark a cell: click. Alt + click: not a cell. Shift + click: delete", X: "mark what is not a cell",
-    O: "outline a cell, for segmentation: drag around it", E: "delete a mark or a region", R: "region in which every cell is marked: drag", "Z, Y": "undo, redo",
+    O: "outline a cell, for segmentation: drag around it", E: "delete a mark or a region", R: "region in which every cell is marked: drag", K: "region to count in: drag", "Z, Y": "undo, redo",
   },
   "Learn and correct": {
     T: "train on all marks", N: "next suggested region", Enter: "region done; elsewhere: use the tool in the middle of the view", Esc: "leave the region, or the tool",

@@ -1,6 +1,6 @@
 // Marks: drawn at once, pale until they are on disk; kept in this tab until the studio has confirmed them.
 import { leaflet as L } from "nicegui-leaflet";
-import { Cross, NEGATIVE, SAME_UM, at, boxRing, newKey, placeOf, ring, send, thinned } from "sparseshot-studio/geometry.js";
+import { Cross, NEGATIVE, SAME_UM, at, boxRing, isInside, newKey, placeOf, ring, send, thinned } from "sparseshot-studio/geometry.js";
 
 const NEAR_PX = 14, MOST_SHOWN = 5000;
 const SILENT = "The studio does not answer. Is it still running?";
@@ -49,7 +49,7 @@ export const marking = {
     this.draw();
     if (this.negatives.length !== before && this.cells) this.drawCells();
     clearTimeout(this.recounting);
-    if (this.result) this.recounting = setTimeout(() => this.look(), 300);  // counts follow what was decided
+    if (this.result) this.recounting = setTimeout(() => this.look(), 100);  // counts and kinds follow what was decided
     this.tally();
   },
   keep() { this.unsaved = this.queue.length; sessionStorage.setItem(`studio-queue-${this.slide.project}`, JSON.stringify(this.queue)); },
@@ -96,8 +96,8 @@ export const marking = {
     const bounds = this.map.getBounds().pad(0.2), counts = {}, wanted = new Map();
     for (const item of this.marks.values()) {
       if (item.class) counts[item.class] = (counts[item.class] || 0) + 1;
-      const [x, y] = item.at || (item.outline || item.region)[0];
-      if (this.showMarks && wanted.size < MOST_SHOWN && (item.region || bounds.contains(at(x, y)))) wanted.set(item.id, item);
+      const [x, y] = item.at || (item.outline || item.region || item.count)[0];
+      if (this.showMarks && wanted.size < MOST_SHOWN && (item.region || item.count || bounds.contains(at(x, y)))) wanted.set(item.id, item);
     }
     if (JSON.stringify(counts) !== JSON.stringify(this.counts)) this.counts = counts;
     for (const [id, [item, shape]] of this.shown) {
@@ -117,6 +117,11 @@ export const marking = {
       const color = item.note ? "#00695c" : "#1f5fa8";
       return L.polygon(ring(item.region), { color, weight: 2.5, dashArray: item.note ? null : "7 5", fillOpacity: 0.03, interactive });
     }
+    if (item.count) {
+      const says = document.createElement("span");
+      says.textContent = item.name;
+      return L.polygon(ring(item.count), { color: "#7b1fa2", weight: 2.5, fillOpacity: 0.02, interactive }).bindTooltip(says, { permanent: true, direction: "center", className: "studio-region-name" });
+    }
     const color = this.classes[item.class] || "#888888";
     if (item.class === NEGATIVE) return new Cross(at(...placeOf(item)), { radius: item.score ? 5 : 7, opacity, interactive });
     if (item.outline) return L.polygon(ring(item.outline), { color, weight: 3, fillOpacity: 0.15, opacity, interactive });
@@ -126,7 +131,7 @@ export const marking = {
   nearest([x, y], items, reach) {
     let best = null;
     for (const item of items) {
-      for (const [a, b] of item.region || [placeOf(item)]) {
+      for (const [a, b] of item.region || item.count || [placeOf(item)]) {
         const d = Math.hypot(a - x, b - y);
         if (d <= reach) { best = item; reach = d; }
       }
@@ -181,9 +186,21 @@ export const marking = {
     else this.enclose(thinned(area, 200));
   },
   enclose(area) {
-    if (this.tool === "region") this.change({ add: [{ region: area }] });
-    else this.judge(area, this.tool === "accept");
+    if (this.tool === "count") {
+      const named = [...this.marks.values()].filter((item) => item.count).length;
+      this.change({ add: [{ count: area, name: `Region ${named + 1}` }] });
+      return this.$emit("counting");
+    }
+    if (this.tool !== "region") return this.judge(area, this.tool === "accept");
+    const make = () => this.change({ add: [{ region: area }] });
+    const marked = [...this.marks.values()].some((item) => item.class && item.class !== NEGATIVE && isInside(placeOf(item), area));
+    if (marked) make();
+    else this.question = { text: "0 cells are marked here. Everything in this area would count as not a cell. Is there really none?", does: "Yes, none", yes: make };
   },
+  // Regions to count in: named, shown, removed.
+  renameRegion(id, name) { const { count } = this.marks.get(id); this.change({ remove: [id], add: [{ count, name }] }); },
+  removeRegion(id) { this.change({ remove: [id] }); },
+  showRegion(id) { this.map.fitBounds(L.latLngBounds(ring(this.marks.get(id).count)).pad(0.1)); },
   // The same with the keyboard: a tool that draws takes the middle of the view.
   useInMiddle() {
     if (!this.draws) return this.click({ latlng: this.map.getCenter() });

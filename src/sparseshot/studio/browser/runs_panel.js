@@ -9,10 +9,33 @@ export default {
         <div class="studio-title q-mt-md">Compare with</div>
         <q-select dense outlined options-dense emit-value map-options aria-label="compare with" :options="others" :model-value="against" @update:model-value="$emit('show', shown, $event)"></q-select>
         <div v-if="against && compared" class="studio-small">{{ outcome }}</div>
+        <template v-if="shown.startsWith('r')">
+          <div class="studio-title q-mt-md">Slides</div>
+          <table class="studio-cohort"><tr><th></th><th>cells</th><th>per mm²</th></tr>
+            <tr v-for="row in cohort" :key="row.id"><td><a :href="'/?slide=' + row.id">{{ row.name }}</a></td>
+              <td colspan="2" v-if="row.problem">{{ row.problem }}</td>
+              <template v-else><td>{{ row.cells === undefined ? "–" : row.cells.toLocaleString("en") }}{{ row.cells !== undefined && !row.whole ? " …" : "" }}</td><td>{{ row.per_mm2 ? Math.round(row.per_mm2[0]).toLocaleString("en") : "" }}</td></template></tr></table>
+          <q-btn v-if="cohort.length > 1" outline no-caps dense class="full-width" icon="playlist_play" label="Find cells on all slides" @click="$emit('everything')"></q-btn>
+          <div class="studio-title q-mt-md">Model</div>
+          <div class="studio-row"><q-input dense outlined v-model="name" maxlength="100" class="studio-grow" aria-label="name of the model"></q-input>
+            <q-btn outline no-caps icon="download" label="Download" @click="$emit('save', '/models/' + shown + '.pt?name=' + encodeURIComponent(name.replace(/[^\\p{L}\\p{N}_ .-]/gu, '_') || 'model'))"></q-btn></div>
+          <div class="studio-small">For <code>sparseshot predict {{ name || "model" }}.pt</code>, with the kinds you have marked.</div>
+        </template>
       </template>
     </div>`,
-  props: { results: Array, shown: String, against: String, compared: Array },
-  emits: ["show"],
+  props: { results: Array, shown: String, against: String, compared: Array, open: Boolean },
+  emits: ["show", "everything", "save"],
+  data() { return { cohort: [], name: "model" }; },
+  watch: { open() { this.load(); }, results() { this.load(); }, shown() { this.load(); } },
+  methods: {
+    async load() {
+      if (!this.open || !this.shown.startsWith("r") || this.loading) return;
+      this.loading = true;
+      const answer = await fetch(`/cohort/${this.shown}`).then((r) => r.json()).catch(() => null);
+      this.loading = false;
+      if (Array.isArray(answer)) this.cohort = answer;
+    },
+  },
   computed: {
     options() {
       const time = (begun) => new Date(1000 * begun).toLocaleString("en-GB", { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit" });

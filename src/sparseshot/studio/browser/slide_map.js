@@ -11,14 +11,15 @@ const TOOLS = [
   { name: "outline", key: "o", icon: "gesture", says: "Outline a cell: drag around it" },
   { name: "erase", key: "e", icon: "backspace", says: "Delete a mark or a region: click" },
   { name: "region", key: "r", icon: "select_all", says: "All cells are marked here: drag" },
+  { name: "count", key: "k", icon: "grid_on", says: "Count in an area: drag" },
   { name: "accept", key: "a", icon: "done_all", says: "Accept found cells: drag" },
   { name: "reject", key: "j", icon: "remove_done", says: "Reject found cells: drag" },
 ];
-const DRAWS = new Set(["outline", "region", "accept", "reject"]);
+const DRAWS = new Set(["outline", "region", "count", "accept", "reject"]);
 const HINTS = {
   mark: "", negative: "Click what is not a cell. M goes back to marking.",
   outline: "Drag around a cell.", erase: "Click a mark, or a corner of a region, to delete it.",
-  region: "Drag over an area in which you have marked every cell.",
+  region: "Drag over an area in which you have marked every cell.", count: "Drag over an area to count its cells.",
   accept: "Drag over found cells that are right.", reject: "Drag over found cells that are wrong.",
 };
 const PAGE_KEYS = "?tfgsvdu";  // training, help and layers, which are not the map's
@@ -73,19 +74,23 @@ export default {
           <button class="main" @click="done">All right here <kbd>Enter</kbd></button>
           <button @click="next">Skip <kbd>N</kbd></button><button @click="leave">Leave <kbd>Esc</kbd></button></div>
       </div>
-      <div class="studio-hint" v-else-if="!message && !failure && (hint || !Object.keys(counts).length)">{{ hint || "Click some cells to mark them. About 20 are enough to begin." }}</div>
+      <div class="studio-hint" v-else-if="!message && !failure && (hint || !Object.keys(counts).length)">{{ hint || "To tell kinds apart, name a class (C) and click some of its cells." }}</div>
+      <div class="studio-review studio-float" v-if="question" role="alertdialog" :aria-label="question.text">
+        <div>{{ question.text }}</div>
+        <div class="do"><button class="main" @click="question.yes(); question = null">{{ question.does }}</button><button @click="question = null">No</button></div>
+      </div>
       <input ref="file" type="file" class="studio-file" @change="sendFile" aria-label="file with marks">
     </div>`,
   props: {
     slide: Object, result: String, against: String, version: String, threshold: Number, paint: String, heat: String, strength: Number, heatStrength: Number, slideStrength: Number,
     showSlide: Boolean, showMarks: Boolean, showFound: Boolean, overview: Boolean, whole: Boolean, person: String, resourcePath: String,
   },
-  emits: ["view", "counted", "state", "reviewing", "asked"],
+  emits: ["view", "counted", "state", "reviewing", "asked", "counting"],
   data() {
     return {
       tools: TOOLS, tool: "mark", lasso: false, chosen: "cell", classes: { cell: "#f0e442" }, counts: {}, unsaved: 0,
       frame: {}, scale: { px: 100, text: "" }, failure: "", message: "", naming: false, newClass: "", inSlide: {}, legendColors: {},
-      region: null, progress: { found: 0, removed: 0, added: 0 }, reviewer: localStorage.getItem("studio-reviewer") ?? this.person,
+      region: null, question: null, progress: { found: 0, removed: 0, added: 0 }, reviewer: localStorage.getItem("studio-reviewer") ?? this.person,
     };
   },
   computed: {
@@ -94,7 +99,7 @@ export default {
     hint() { return HINTS[this.tool] + (this.draws && this.tool !== "outline" ? (this.lasso ? " L: box." : " L: lasso.") : ""); },
     legendRows() {
       const names = this.result && this.version && this.showFound && this.paint !== "score" ? Object.keys(this.inSlide) : [];
-      return names.length > 1 ? names.map((name) => ({ name, color: this.legendColors[name], count: this.inSlide[name] })) : [];
+      return names.length > 1 ? names.map((name) => ({ name, color: this.legendColors[name] || this.classes[name], count: this.inSlide[name] })) : [];
     },
     ramp() {
       if (!this.result || !this.version) return null;

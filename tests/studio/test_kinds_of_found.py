@@ -1,0 +1,138 @@
+"""Kinds that follow clicks, and regions to count in."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shapely
+from starlette.testclient import TestClient
+from tests.studio.small_project import MPP, past_run, small_studio
+
+from sparseshot.cells import Cells, read_cells
+from sparseshot.models.model_files import load_model
+from sparseshot.studio.api import make_api
+from sparseshot.studio.studio import Studio
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Studio:
+    """Open a slide whose found cells are of two kinds, by the first of their features."""
+    opened, centres = small_studio(tmp_path)
+    past_run(opened.runs, 1)
+    features = np.random.default_rng(0).normal(size=(len(centres), 8))
+    features[: len(centres) // 2, 0] += 6
+    cells = Cells(centres, score=np.full(len(centres), 0.9), mpp=MPP)
+    opened.runs.result(1, "1").add_view((0, 0, 1000, 700), cells, features)
+    return opened
+
+
+def clicked(studio: Studio, *, number: int = 5) -> int:
+    """Click some lymphocytes, and some tumour cells; return how many cells there are."""
+    xy = studio.runs.result(1, "1").cells()[0].xy
+    half = len(xy) // 2
+    for name, places in (("Lymphocyte", xy[:number]), ("Tumour", xy[half : half + number])):
+        marks = [{"class": name, "at": place} for place in places.tolist()]
+        studio.book.record([{"key": f"click {name} {number}", "slide": "1", "add": marks}])
+    return len(xy)
+
+
+def test_clicks_of_a_class_tell_all_found_cells_apart(studio: Studio) -> None:
+    area = (0.0, 0.0, 1000.0, 700.0)
+    before, _ = studio.kinded("1", "r1")
+    total = clicked(studio)
+    version, cells = studio.kinded("1", "r1")
+    assert version != before
+    assert cells.classes == ("Other", "Lymphocyte", "Tumour")
+    counts = studio.counts("1", "r1", area, 0.5)
+    assert sum(counts["in_slide"].values()) == total
+    assert counts["in_view"] == counts["in_slide"]
+    assert counts["in_slide"]["Lymphocyte"] > total / 3
+    # Files have the same cells, with the probability of each kind.
+    written = studio.decided("1", "r1", 0.5)
+    assert {name: n for name, n in written.counts().items() if n} == {
+        name: n for name, n in counts["in_slide"].items() if n
+    }
+    assert "Probability Lymphocyte" in written.measurements
+    # The same clicks give the same answer, and it is not computed again.
+    assert studio.kinded("1", "r1")[1] is cells
+
+
+def test_a_mark_that_names_no_kind_has_that_of_its_cell(studio: Studio) -> None:
+    clicked(studio)
+    area = (0.0, 0.0, 1000.0, 700.0)
+    before = studio.counts("1", "r1", area, 0.5)["in_slide"]
+    xy = studio.runs.result(1, "1").cells()[0].xy[20]
+    studio.book.record([{"key": "any", "slide": "1", "add": [{"class": "cell", "at": xy.tolist()}]}])
+    assert studio.counts("1", "r1", area, 0.5)["in_slide"] == before
+    assert studio.decided("1", "r1", 0.5).counts() == studio.decided("1", "r1", 0.5).counts()
+    assert "cell" not in studio.decided("1", "r1", 0.5).classes
+
+
+def test_regions_are_counted_with_intervals_and_written(studio: Studio, tmp_path: Path) -> None:
+    clicked(studio)
+    ring = [[100, 100], [500, 100], [500, 400], [100, 400]]
+    xy = studio.runs.result(1, "1").cells()[0].xy
+    inside = shapely.contains_xy(shapely.Polygon(ring), *xy.T)
+    rejected = xy[inside][-1].tolist()
+    with TestClient(make_api(studio)) as client:
+        add = [{"count": ring, "name": "=hot spot"}, {"class": "not a cell", "at": rejected}]
+        assert client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": add}]).status_code == 200
+        whole, region = client.get("/slides/1/found/r1/regions").json()
+        assert (whole["name"], whole["cells"]) == ("Whole slide", len(xy) - 1)
+        assert region["cells"] == inside.sum() - 1
+        assert region["mm2"] == pytest.approx(400 * 300 * 0.5**2 / 1e6)
+        density, low, high = region["per_mm2"]
+        assert low < density < high
+        count, share, least, most = region["kinds"]["Lymphocyte"]
+        assert share == count / region["cells"]
+        assert least < share < most
+        table = client.get("/slides/1/found/r1/regions.csv")
+        rows = list(csv.DictReader(io.StringIO(table.text)))
+        assert [row["Name"] for row in rows] == ["Whole slide", "'=hot spot"]
+        assert int(rows[1]["Num cells"]) == region["cells"]
+        file = client.get("/slides/1/found/r1/regions.geojson").json()
+        (feature,) = file["features"]
+        assert feature["properties"]["objectType"] == "annotation"
+        assert feature["properties"]["measurements"]["Num cells"] == region["cells"]
+        for bad in ({"count": ring}, {"count": ring, "name": "a", "class": "cell"}, {"name": "a"}):
+            answer = client.post("/slides/1/marks", json=[{"key": "bbbbbbbb", "add": [bad]}])
+            assert answer.status_code == 422
+        # A region to count in is no mark: neither in files, nor for training.
+        export = tmp_path / "marks.geojson"
+        export.write_bytes(client.get("/slides/1/export/marks.geojson").content)
+        assert len(read_cells(export)) == 11
+
+
+def test_a_report_holds_counts_and_what_they_rest_on(studio: Studio) -> None:
+    total = clicked(studio)
+    ring = [[100, 100], [500, 100], [500, 400], [100, 400]]
+    add = [{"count": ring, "name": "<b>hot</b>"}]
+    studio.book.record([{"key": "region", "slide": "1", "add": add}])
+    with TestClient(make_api(studio)) as client:
+        page = client.get("/slides/1/found/r1/report.html?threshold=0.5").text
+        assert f">{total:,}<" in page
+        for part in ("Whole slide", "Lymphocyte", "cells per mm²", "5 Lymphocyte, 5 Tumour", "unknown"):
+            assert part in page
+        assert "<b>hot" not in page
+        assert page.count("data:image") == 2
+        (row,) = client.get("/cohort/r1").json()
+        assert (row["cells"], row["whole"]) == (total, False)
+        assert client.get("/cohort/r9").json() == [{"id": "1", "name": "small.png"}]
+
+
+def test_a_model_is_downloaded_with_the_kinds_that_were_marked(studio: Studio, tmp_path: Path) -> None:
+    past_run(studio.runs, 0)
+    cells, _ = studio.runs.result(1, "1").cells()
+    width = load_model("starter").config.kind_features
+    features = np.random.default_rng(0).normal(size=(len(cells), width))
+    features[: len(cells) // 2, 0] += 6
+    studio.runs.result(0, "1").add_view((0, 0, 1000, 700), cells, features)
+    clicked(studio)
+    with TestClient(make_api(studio)) as client:
+        answer = client.get("/models/r0.pt?name=my cells")
+        assert "my%20cells.pt" in answer.headers["content-disposition"]
+        (tmp_path / "model.pt").write_bytes(answer.content)
+        assert load_model(tmp_path / "model.pt").classes == ("Other", "Lymphocyte", "Tumour")
+        assert client.get("/models/r1.pt").status_code == 404
