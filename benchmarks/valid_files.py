@@ -15,7 +15,6 @@ from tests.images import slide_files
 from tests.images.hostile_files import read_slide
 
 from sparseshot.cells import Cells, read_cells, write_cells
-from sparseshot.cells.simulation import Variant
 from sparseshot.experiments.experiment_file import read_experiment
 from sparseshot.experiments.results import Results
 from sparseshot.files import write_json
@@ -169,7 +168,6 @@ def _write_runs(folder: Path) -> None:
     _MANIFEST.save(folder)
     summary = {"slide": "a.svs", "classes": {"cell": {"cells": 12}}, "tissue_mm2": 1.0, "threshold": 0.5}
     (folder / SUMMARY).write_text(json.dumps(summary))
-    Variant.choose(Cells(np.arange(40).reshape(20, 2)), 0.3, seed=0).write(folder / "variant.json")
     torch.manual_seed(0)
     Checkpoint(_CONFIG, _CONFIG.make_task().network().state_dict(), step=3).save(folder / MODEL)
 
@@ -214,6 +212,5 @@ _RUN_READERS: dict[str, Callable[[Path], object]] = {
     RECIPE: lambda path: Manifest.load(path.parent),
     STATE: lambda path: Manifest.load(path.parent),
     SUMMARY: lambda path: read_summary(path.parent, _MANIFEST),
-    "variant.json": Variant.read,
     MODEL: _read_model,
 }

@@ -1,17 +1,12 @@
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
-import orjson
 import pytest
 import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparseshot.cells import Cells, Variant, choose_marks, nested_subsets, subset
+from sparseshot.cells import Cells, choose_marks, nested_subsets, subset
 from sparseshot.cells.keys import keys_of
-from sparseshot.cells.simulation import source_hash
-from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.errors import InputError
 
 TENTHS = [k / 10 for k in range(1, 11)]
 
@@ -80,8 +75,6 @@ def test_a_region_in_which_a_mark_was_left_out_is_not_exhaustive() -> None:
     empty = Cells(np.zeros((0, 2)), regions=[region])
     assert [len(each.regions) for each in subset([table, empty], 0.5, seed=0)] == [0, 1]
     assert [len(each.regions) for each in subset([table, empty], 1.0, seed=0)] == [1, 1]
-    (kept,) = Variant.choose(table, 0.5, seed=0).apply(table)
-    assert (len(kept), len(kept.regions)) == (2, 0)
     assert len(choose_marks([table], 0.5, seed=0, marking="corner")[0].regions) == 0
 
 
@@ -95,68 +88,3 @@ def test_keys_are_splitmix_and_ignore_padding() -> None:
     assert keys_of(np.array([0])).tolist() == [0xE220A8397B1DCDAF]  # first output of SplitMix64 from 0
     assert keys_of(np.array([b"ab"])).tolist() == keys_of(np.array([b"ab"], "S40")).tolist()
     assert len(np.unique(keys_of(np.arange(-5000, 5000)))) == 10_000
-
-
-def tables() -> list[Cells]:
-    cells = Cells(np.arange(60).reshape(30, 2), classes=("a", "b"), label=np.arange(30) % 2, id=np.arange(30))
-    return [cells, cells[:7], cells[:0]]
-
-
-def test_a_variant_file_gives_the_same_marks(tmp_path: Path) -> None:
-    variant = Variant.choose(tables(), 0.3, seed=7)
-    variant.write(tmp_path / "v.json")
-    again = Variant.read(tmp_path / "v.json")
-    assert (again.fraction, again.seed, again.source) == (0.3, 7, variant.source)
-    wanted = subset(tables(), 0.3, seed=7)
-    assert [t.xy.tolist() for t in again.apply(tables())] == [t.xy.tolist() for t in wanted]
-
-
-def test_a_variant_of_other_marks_is_refused() -> None:
-    variant = Variant.choose(tables(), 0.3, seed=7)
-    first, *others = tables()
-    relabelled = replace(first, label=1 - first.label)
-    for wrong in (
-        [first[:29], *others],
-        [relabelled, *others],
-        [replace(first, xy=first.xy + 5), *others],
-        [replace(first, id=np.arange(30) + 1), *others],
-        list(reversed(tables())),
-    ):
-        with pytest.raises(InputError, match="chosen from other marks"):
-            variant.apply(wrong)
-
-
-def test_the_hash_overlooks_how_a_table_is_stored_and_rounding() -> None:
-    first, *others = tables()
-    stored = Cells(
-        first.xy + 1e-9,
-        classes=("b", "unused", "a"),
-        label=2 - 2 * first.label,
-        id=first.id,
-        score=np.ones(30),
-    )
-    assert source_hash([stored, *others]) == source_hash(tables())
-    assert source_hash(Cells([[0, 0]], id=["a"])) == source_hash(Cells([[0, 0]], id=np.array([b"a"], "S9")))
-
-
-def test_broken_variant_files_are_told(tmp_path: Path) -> None:
-    with pytest.raises(DataNotFoundError, match=r"none\.json"):
-        Variant.read(tmp_path / "none.json")
-    path = tmp_path / "v.json"
-    Variant.choose(tables(), 0.3, seed=7).write(path)
-    whole = orjson.loads(path.read_bytes())
-    for change in (
-        {"kind": "other"},
-        {"of": [30]},
-        {"of": [10**18, 7, 0]},
-        {"of": [31, 7, 0], "rows": ["", "", ""]},
-        {"rows": ["!!", "", ""]},
-        {"marks": [1, 1, 0]},
-        {"seed": None},
-    ):
-        path.write_bytes(orjson.dumps(whole | change))
-        with pytest.raises(FormatError, match=r"v\.json"):
-            Variant.read(path)
-    path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(FormatError, match="not a variant file"):
-        Variant.read(path)

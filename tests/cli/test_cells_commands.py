@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import shapely
 
-from sparseshot.cells import Cells, Variant, read_cells
+from sparseshot.cells import Cells, read_cells
 from sparseshot.cli import main
 
 LOSSES = pytest.mark.filterwarnings("ignore::sparseshot.errors.SparseshotWarning")
@@ -44,20 +44,14 @@ def test_convert_to_a_mask_of_a_size(marks: Path, tmp_path: Path) -> None:
 
 
 @LOSSES
-def test_subsets_nest_and_can_be_shared(marks: Path, tmp_path: Path) -> None:
+def test_subsets_nest(marks: Path, tmp_path: Path) -> None:
     kept = {}
     for fraction in ("0.3", "0.6"):
-        target, variant = tmp_path / f"{fraction}.csv", tmp_path / f"{fraction}.json"
-        arguments = ["subset", str(marks), str(target), "--fraction", fraction, "--variant", str(variant)]
-        assert main(arguments) == 0
+        target = tmp_path / f"{fraction}.csv"
+        assert main(["subset", str(marks), str(target), "--fraction", fraction]) == 0
         kept[fraction] = set(read_cells(target).id.tolist())  # type: ignore[union-attr]
-        assert Variant.read(variant).fraction == float(fraction)
     assert len(kept["0.3"]) == 6
     assert kept["0.3"] < kept["0.6"]
-    again = tmp_path / "again.csv"
-    assert main(["subset", str(marks), str(again), "--apply", str(tmp_path / "0.3.json")]) == 0
-    assert set(read_cells(again).id.tolist()) == kept["0.3"]  # type: ignore[union-attr]
-    assert main(["subset", str(again), str(tmp_path / "no.csv"), "--apply", str(tmp_path / "0.3.json")]) == 2
     assert main(["subset", str(marks), str(tmp_path / "no.csv")]) == 2
     assert not (tmp_path / "no.csv").exists()
 

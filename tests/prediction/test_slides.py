@@ -12,18 +12,18 @@ from tests.prediction.networks import ArraySlide
 
 from sparseshot.cells import Cells, write_cells
 from sparseshot.errors import InputError
-from sparseshot.prediction.regions import read_region
+from sparseshot.prediction.regions import parse_region
 
 SLIDE = ArraySlide(np.full((400, 500, 3), 235, np.uint8))
 
 
 def test_a_region_is_a_box_or_what_somebody_drew(tmp_path: Path) -> None:
-    assert read_region("10, 20, 30, 40", SLIDE).equals(shapely.box(10, 20, 40, 60))
+    assert parse_region("10, 20, 30, 40", SLIDE).equals(shapely.box(10, 20, 40, 60))
     shapes = np.array([shapely.box(0, 0, 50, 50), shapely.box(100, 100, 160, 150)])
     drawn = Cells([[25, 25], [130, 125]], classes=("tumour", "stroma"), label=[0, 1], outline=shapes)
     write_cells(drawn, tmp_path / "drawn.geojson")
-    assert read_region(f"{tmp_path}/drawn.geojson", SLIDE).area == 50 * 50 + 60 * 50
-    assert read_region(f"{tmp_path}/drawn.geojson#stroma", SLIDE).equals(shapes[1])
+    assert parse_region(f"{tmp_path}/drawn.geojson", SLIDE).area == 50 * 50 + 60 * 50
+    assert parse_region(f"{tmp_path}/drawn.geojson#stroma", SLIDE).equals(shapes[1])
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_region_that_is_none(
     shape = np.array([shapely.box(0, 0, 50, 50)])
     write_cells(Cells([[25, 25]], classes=("tumour",), outline=shape), tmp_path / "drawn.geojson")
     with pytest.raises(InputError, match=message):
-        read_region(text, SLIDE)
+        parse_region(text, SLIDE)
 
 
 LOADED = """

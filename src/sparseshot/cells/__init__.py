@@ -2,7 +2,7 @@
 
 from sparseshot.cells.formats.registry import read_cells, write_cells
 from sparseshot.cells.raster import rasterise
-from sparseshot.cells.simulation import MARKINGS, Variant, choose_marks, nested_subsets, subset
+from sparseshot.cells.simulation import MARKINGS, choose_marks, nested_subsets, subset
 from sparseshot.cells.summary import without_large_outlines
 from sparseshot.cells.table import Cells
 from sparseshot.cells.trace import trace
@@ -10,7 +10,6 @@ from sparseshot.cells.trace import trace
 __all__ = [
     "MARKINGS",
     "Cells",
-    "Variant",
     "choose_marks",
     "nested_subsets",
     "rasterise",

@@ -42,7 +42,7 @@ _UNUSUAL = 3.5
 """Distance from the median, in robust standard deviations, beyond which a value is unusual (Iglewicz &
 Hoaglin 1993)."""
 _LEAST_SPREAD = 0.02
-"""Values that lie closer together than this share of their median count as spread by it."""
+"""Least standard deviation that is assumed, as a share of the median: nearly equal values are not unusual."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
     """
     cohort = Cohort.of([*outcomes, *_earlier(out, outcomes)])
     if len(cohort.slides) < 2:
-        for name in (COHORT_PAGE, COHORT_TABLE):  # of other results than those that are there now
+        for name in (COHORT_PAGE, COHORT_TABLE):  # left by other results
             (out / name).unlink(missing_ok=True)
         return None
     cohort.write_table(out / COHORT_TABLE)
@@ -209,7 +209,7 @@ def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
 def _earlier(out: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
     finished: dict[Path, tuple[Manifest, PredictionSummary]] = {}
     for folder in predictions_in(out.resolve()):
-        with suppress(SparseshotError):  # a damaged one keeps the others from nothing
+        with suppress(SparseshotError):  # a damaged result does not hide the others
             manifest = Manifest.load(folder)
             if manifest is not None and manifest.finished:
                 finished[folder] = manifest, read_summary(folder, manifest)

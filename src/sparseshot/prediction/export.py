@@ -55,13 +55,13 @@ class PredictionSummary:
         folder: where the result is.
         counts: cells of each class.
         tissue_mm2: area that was looked at.
-        threshold: probability from which on something was a cell.
+        threshold: lowest probability of a cell.
         broken: places that could not be read.
         quality: what is expected of the model, in words, and the expected number of cells; empty if unknown.
         measured: what was measured of each cell, and with which stains.
         tiles: looked at by this call.
         seconds: taken by this call.
-        skipped: it was all there already.
+        skipped: whether it was finished before.
     """
 
     slide: str

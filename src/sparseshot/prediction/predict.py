@@ -38,7 +38,7 @@ from sparseshot.prediction.shards import ShardWriter, with_features
 from sparseshot.work import Event, Report, ignore
 
 _AROUND_REGION_UM = 100.0
-"""What is this near to a region is looked at too, so that its cells are those of the whole slide."""
+"""The network also sees what lies this near to a region, so that its cells are those of the whole slide."""
 
 GPU_BATCH = 4
 """Tiles in a batch on a GPU; a CPU gains nothing from a second one."""

@@ -10,7 +10,7 @@ from sparseshot.errors import InputError
 from sparseshot.images.slide import Slide
 
 
-def read_region(text: str, slide: Slide) -> shapely.Geometry:
+def parse_region(text: str, slide: Slide) -> shapely.Geometry:
     """Return the region that a text names, in level-0 pixels.
 
     Args:

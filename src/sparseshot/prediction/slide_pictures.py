@@ -160,7 +160,7 @@ class Density:
         """Write :attr:`per_mm2` as an OME-TIFF of one channel a class; its pixels know their size."""
         content = hashlib.sha256(self.counts.tobytes() + "|".join(self.classes).encode()).hexdigest()
         metadata = {
-            "UUID": str(uuid.uuid5(uuid.NAMESPACE_OID, content)),  # else one of the hour it is written
+            "UUID": str(uuid.uuid5(uuid.NAMESPACE_OID, content)),  # otherwise it would depend on the time
             "axes": "CYX",
             "Channel": {"Name": [f"{name} per mm²" for name in self.classes]},
             "PhysicalSizeX": self.bin_um,
@@ -194,8 +194,8 @@ class Density:
             axes[0].imshow(overview, extent=(0.0, right, bottom, 0.0))
             axes[0].set(
                 title="the slide, its tissue in green", xlabel="mm", ylabel="mm"
-            )  # its name has any letters
-        # Its top is not the one crowded square, so that the rest is not all dark.
+            )  # without its name, which may have letters that the font lacks
+        # A single crowded square does not set the scale, or the rest would be dark.
         top = float(np.quantile(total[total > 0], 0.995)) if (total > 0).any() else 1.0
         drawn = axes[-1].imshow(
             total, extent=extent, cmap="inferno", vmin=0, vmax=top, interpolation="bilinear"

@@ -63,7 +63,7 @@ class PredictRequest:
         mpp: µm per level-0 pixel, for slides that state none.
         force_mpp: use ``mpp`` for slides that state another, too.
         everywhere: predict glass too.
-        region: predict only a part of each slide; see :func:`~sparseshot.prediction.regions.read_region`.
+        region: predict only a part of each slide; see :func:`~sparseshot.prediction.regions.parse_region`.
         features: keep all candidates and their features.
         measure: what is measured of each cell.
         stains: name of the stains.
@@ -125,9 +125,9 @@ class PredictRequest:
         with self.open(path) as slide:
             region = None
             if self.region is not None:
-                from sparseshot.prediction.regions import read_region  # noqa: PLC0415  rarely needed
+                from sparseshot.prediction.regions import parse_region  # noqa: PLC0415  rarely needed
 
-                region = read_region(self.region, slide)
+                region = parse_region(self.region, slide)
             return predict_slide(
                 slide,
                 model,

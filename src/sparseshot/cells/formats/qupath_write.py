@@ -268,7 +268,7 @@ class QuPathArchive:
         write(named, text, WriteOptions(Repairs(), decimals=self._decimals))
         entry = zipfile.ZipInfo(f"cells-{self._parts:05d}.geojson", _LONG_AGO)
         entry.compress_type = zipfile.ZIP_DEFLATED
-        entry.create_system = 3  # else the system it is written on would be told
+        entry.create_system = 3  # otherwise the file would name the system it was written on
         if self._writing is not None:
             self._writing.result()
         self._writing = self._pool.submit(

@@ -60,36 +60,25 @@ def convert(
 def subset(
     source: Source,
     target: Target,
-    fraction: Annotated[
-        float | None, Option(help="Share of the marks of each class to keep, as 0.3.")
-    ] = None,
+    fraction: Annotated[float, Option(help="Share of the marks of each class to keep, as 0.3.")],
     seed: options.Seed = 0,
-    variant: Annotated[
-        Path | None, Option(help="Write the choice of marks to this file, to share it.")
-    ] = None,
-    apply: Annotated[Path | None, Option(help="Keep the marks listed in such a file.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Keep a fraction of the marks. A smaller fraction is a subset of every larger one.
 
+    Seed and ids alone decide which marks, so that the choice is the same on every machine.
+
     Example: `sparseshot subset marks.geojson sparse.geojson --fraction 0.3 --seed 0`
     """
-    from sparseshot.cells import Variant
+    from sparseshot.cells import subset as chosen_subset
     from sparseshot.cells.formats.registry import format_of
 
     format_of(target)
-    if (fraction is None) == (apply is None):
-        raise InputError(
-            "pass either --fraction to choose marks, or --apply to keep the marks of a variant file"
-        )
     cells = _read(source)
-    chosen = Variant.choose(cells, fraction or 0.0, seed=seed) if apply is None else Variant.read(apply)
-    (kept,) = chosen.apply(cells)
+    (kept,) = chosen_subset(cells, fraction, seed=seed)
     kept.write(target)
-    if variant is not None:
-        chosen.write(variant)
     if as_json:
-        print_json({"file": target, "marks": len(kept), "of": len(cells), "variant": variant})
+        print_json({"file": target, "marks": len(kept), "of": len(cells)})
     else:
         lost = len(cells.regions) - len(kept.regions)
         regions = f"; exhaustive regions left out with their marks: {lost}" if lost else ""
