@@ -20,7 +20,7 @@ from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.detection_grid import decode
 from sparseshot.models.finder import Finder, SlideFrame, in_reading_order
-from sparseshot.models.inference import look_at, mirrored
+from sparseshot.models.inference import look_at
 from sparseshot.models.segment import Segmenter
 from sparseshot.models.windows import Band, WindowLayout, plan
 from sparseshot.prediction.measuring import Measuring
@@ -120,7 +120,7 @@ def test_tiles_find_what_the_whole_image_holds(tissue_slide: SyntheticTissue, de
     frame = SlideFrame.over(tissue_slide, mpp=0.5, classes=detector.classes)
     width, height, margin = frame.grid.width, frame.grid.height, detector.margin_px
     around = Box(-margin, -margin, width + margin, height + margin)
-    whole = mirrored(tissue_slide.read(frame.grid, around), around, frame.grid)
+    whole = tissue_slide.read(frame.grid, around)
     cut = np.s_[:, margin // 8 : (margin + height + 7) // 8, margin // 8 : (margin + width + 7) // 8]
     raw = decode(detector(whole[None])[0][cut], out_channels=1, stride=8, threshold=detector.threshold - 1e-4)
     score = np.round(raw.score.astype(np.float64), 4)

@@ -46,6 +46,7 @@ class Detect:
     name: ClassVar[str] = "detect"
     score_name: ClassVar[str] = "F1"
     paints_marks: ClassVar[bool] = False
+    mirrors_edges: ClassVar[bool] = False  # a cut cell and its mirror image would be one, on the edge
     scores_whole_cells: ClassVar[bool] = True
     bytes_per_cell: ClassVar[int] = 70
     out_channels: int = 1

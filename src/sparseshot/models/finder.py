@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from sparseshot.images.slide import Box, Grid, Slide, warn_if_coarse
 from sparseshot.metrics import AreaCounts, ScoredHits
 from sparseshot.models.kinds import KindHead
 from sparseshot.models.windows import Window, WindowLayout
+
+if TYPE_CHECKING:
+    from sparseshot.models.task import Task
 
 SCORE_DECIMALS = 4
 PLACE_DECIMALS = 2
@@ -29,6 +32,11 @@ Part = tuple[Tensor, ...]
 
 class Finder(Protocol):
     """Turns outputs of a network over a slide into cells. Its methods are pure functions."""
+
+    @property
+    def task(self) -> "Task":
+        """The task of the network."""
+        ...
 
     def layout(self, tile_px: int) -> WindowLayout:
         """Return the sizes of windows for a tile size."""

@@ -128,7 +128,7 @@ def window_outputs(
             pixels, broken = read_undamaged(slide, grid, box, piece_px=PIECE_PX)
         else:
             pixels = slide.read(grid, box)
-        return mirrored(pixels, box, grid), broken
+        return mirrored(pixels, box, grid) if finder.task.mirrors_edges else pixels, broken
 
     def compute(tiles: list[tuple[_Pixels, dict[Box, str]]]) -> list[tuple[Part, _Pixels, dict[Box, str]]]:
         parts = finder.reduce(run(np.stack([pixels for pixels, _ in tiles])))
@@ -246,7 +246,9 @@ def features_at(
     for done, index in enumerate(chosen):
         report(Event("looking at cells", done, len(chosen)))
         own, padded = tile_of == index, tiles[index].padded
-        pixels = mirrored(slide.read(grid, padded), padded, grid)
+        pixels = slide.read(grid, padded)
+        if task.mirrors_edges:
+            pixels = mirrored(pixels, padded, grid)
         output = task.features(forward(network, pixels[None]))[0].cpu().numpy()
         column, row = ((places[own] - padded[:2]) // (padded.width // output.shape[2])).T
         features[own] = output[:, row, column].T

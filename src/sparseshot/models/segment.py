@@ -43,6 +43,7 @@ class Segment:
     name: ClassVar[str] = "segment"
     score_name: ClassVar[str] = "Dice"
     paints_marks: ClassVar[bool] = True
+    mirrors_edges: ClassVar[bool] = True
     scores_whole_cells: ClassVar[bool] = False
     bytes_per_cell: ClassVar[int] = 600  # an outline has about twenty vertices
     stride: ClassVar[int] = 1

@@ -70,6 +70,7 @@ class Task(Protocol):
         name: on the command line.
         score_name: Dice or F1.
         paints_marks: the label map shows marks; otherwise only regions, and marks are points.
+        mirrors_edges: beyond its edges an image is continued by its mirror image; otherwise it is white.
         scores_whole_cells: a higher threshold leaves cells out, and changes no other.
         bytes_per_cell: of shard and QuPath file together, measured.
         out_channels: logits for each location.
@@ -80,6 +81,7 @@ class Task(Protocol):
     name: ClassVar[str]
     score_name: ClassVar[str]
     paints_marks: ClassVar[bool]
+    mirrors_edges: ClassVar[bool]
     scores_whole_cells: ClassVar[bool]
     bytes_per_cell: ClassVar[int]
 
