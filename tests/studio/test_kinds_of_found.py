@@ -136,3 +136,24 @@ def test_a_model_is_downloaded_with_the_kinds_that_were_marked(studio: Studio, t
         (tmp_path / "model.pt").write_bytes(answer.content)
         assert load_model(tmp_path / "model.pt").classes == ("Other", "Lymphocyte", "Tumour")
         assert client.get("/models/r1.pt").status_code == 404
+
+
+def test_areas_of_qupath_are_no_cells(studio: Studio, tmp_path: Path) -> None:
+    file = tmp_path / "areas.geojson"
+    xy = studio.runs.result(1, "1").cells()[0].xy
+    shapes = [shapely.Point(*xy[0]).buffer(8), shapely.box(0, 0, 900, 600), shapely.Point(*xy[1]).buffer(8)]
+    cells = Cells(
+        [shape.centroid.coords[0] for shape in shapes],
+        classes=("Tumour", "Region*"),
+        label=[0, 0, 1],
+        outline=np.array(shapes, object),
+        mpp=MPP,
+    )
+    cells.write(file)
+    with TestClient(make_api(studio)) as client:
+        answer = client.post(
+            "/slides/1/import?key=aaaaaaaa", files={"file": ("areas.geojson", file.read_bytes())}
+        ).json()
+    assert answer["marks"] == 1
+    assert "2 areas" in answer["said"][0]
+    assert "Region*" not in studio.book.classes

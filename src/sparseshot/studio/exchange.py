@@ -5,6 +5,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+import shapely
+from numpy.typing import NDArray
+
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
@@ -23,6 +27,8 @@ MOST_CLASSES = 50
 """More are hardly classes: each has a button, and a network an output for it."""
 
 _SAME_MARK_UM = 1.0
+_LARGEST_CELL_UM2 = 10_000.0
+"""Area of what may be a cell: megakaryocytes reach a fifth of it."""
 
 
 def read_marks(content: bytes, name: str, slide: Slide, tissue: TissueMask) -> tuple[Cells, list[str]]:
@@ -37,11 +43,24 @@ def read_marks(content: bytes, name: str, slide: Slide, tissue: TissueMask) -> t
         path = Path(folder, safe_name(Path(name).name))
         path.write_bytes(content)
         cells = read_cells(path, slide_mpp=slide.mpp)
+        is_region = _is_region(cells, slide.mpp)
+        if is_region.any():
+            said.append(f"{is_region.sum():,} areas, by their class Region* or their size, are no cells")
+            cells = cells[~is_region]
         _check_classes(cells, name)
         if len(cells) > MOST_MARKS:
             raise InputError(f"{name}: has {len(cells):,} cells; at most {MOST_MARKS:,} become marks")
         cells = marks_on(slide, cells, name, tissue)
     return cells, [each.replace(str(path), name) for each in said]
+
+
+def _is_region(cells: Cells, mpp: float) -> NDArray[np.bool_]:
+    """Return which rows are areas that somebody drew, and not cells."""
+    names = np.array([*cells.classes, ""], object)[cells.label]
+    is_region: NDArray[np.bool_] = np.array([str(name) == "Region*" for name in names], bool)
+    if cells.outline is not None:
+        is_region |= np.nan_to_num(shapely.area(cells.outline)) * mpp**2 > _LARGEST_CELL_UM2
+    return is_region
 
 
 def _check_classes(cells: Cells, name: str) -> None:

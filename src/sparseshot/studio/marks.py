@@ -19,7 +19,7 @@ NEGATIVE = "not a cell"
 """Class of the marks that say where no cell is."""
 
 FIRST_CLASS = "cell"
-_PALETTE = ("#f0e442", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00")
+_PALETTE = ("#f0e442", "#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00", "#882255", "#44aa99")
 """Okabe and Ito's colours, those first that stand out from stained tissue."""
 
 _SNAPSHOT = "all of "

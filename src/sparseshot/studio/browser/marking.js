@@ -255,8 +255,9 @@ export const marking = {
     const answer = await fetch(`/slides/${this.slide.id}/import?key=${newKey()}`, { method: "POST", body: form }).catch(() => null);
     const said = answer ? await answer.json().catch(() => ({})) : {};
     this.$refs.file.value = "";
+    if (answer?.ok) this.failure = "";  // of an import before
     if (answer?.ok) this.tell([`${said.marks} ${said.marks === 1 ? "mark" : "marks"} from ${file.name}`, ...said.said].join("; "));
-    else this.warn(`Not imported: ${said.error || "the studio does not answer"}`);
+    else this.warn(`Not imported: ${file.name}: ${(said.error || "the studio does not answer").replace(`${file.name}: `, "")}`);
     this.refresh();
   },
 };
