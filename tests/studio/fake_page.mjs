@@ -26,7 +26,7 @@ export function page({ slide = "1", mpp = 0.5, zoom = 0, queue = [] } = {}) {
   const map = new Proxy({ options: {}, getZoom: () => zoom }, { get: (own, name) => own[name] ?? anything });
   const about = { id: slide, size: [10000, 10000], levels: 3, mpp, project: "p" };
   return {
-    ...component.methods, result: "", against: "", paint: "class", version: "", threshold: 0.5, showMarks: true, showFound: true, events: [],
+    ...component.methods, area: () => [0, 0, 100, 100], result: "", against: "", paint: "class", version: "", threshold: 0.5, showMarks: true, showFound: true, events: [],
     slide: about, map, dots: anything, vectors: anything, tool: "mark", chosen: "cell", draws: false,
     marksVersion: "", classes: {}, counts: {}, region: null, failure: "", message: "", reviewer: "",
     marks: new Map(), shown: new Map(), negatives: [], cells: null, queue,
