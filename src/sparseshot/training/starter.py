@@ -6,7 +6,7 @@ each slide differs from the others in stain, organ, scanner and resolution
 licence allows weights to be shipped. A set without kinds teaches only finding.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -129,12 +129,9 @@ def make_starter(
             start=None if start is None else load_starter(task, path=start / f"{task}.safetensors"),
             report=report,
         )
-        chosen_on = [
-            open_samples(load_dataset(name, data, split="validation"))
-            for name in _VALIDATION_SETS
-            if data is not None and name in sets and (task == "detect" or name != "brca_m2c")
-        ]
-        checkpoint = replace(checkpoint, threshold=_threshold(checkpoint, chosen_on or [held_out]))
+        chosen_on = [] if data is None else validation_images(task, data, without=left_out)
+        threshold = best_threshold(checkpoint, chosen_on or [held_out])
+        checkpoint = replace(checkpoint, threshold=threshold)
         save_starter(checkpoint, folder / f"{task}.safetensors")
     return checkpoint
 
@@ -162,7 +159,18 @@ def _canvases(items: Iterable[AnnotatedSlide], config: TrainSettings, share: flo
     return canvases
 
 
-def _threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlide]]) -> float:
+def validation_images(
+    task: str, data: Path, *, without: Collection[str] = ()
+) -> list[Sequence[AnnotatedSlide]]:
+    """Return the images that choose the threshold, by set; BRCA-M2C has points only."""
+    return [
+        open_samples(load_dataset(name, data, split="validation"))
+        for name in _VALIDATION_SETS
+        if name not in without and (task == "detect" or name != "brca_m2c")
+    ]
+
+
+def best_threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlide]]) -> float:
     """Return the threshold at which the mean score of the sets is highest."""
     network, config = checkpoint.network(), checkpoint.config
     curves = []
