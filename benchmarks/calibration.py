@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import print_table
 from sparseshot.metrics import calibrate_threshold
-from sparseshot.metrics.operating_point.histogram import THRESHOLDS, ScoreHistogram
+from sparseshot.metrics.threshold import THRESHOLDS, ScoreHistogram
 
 MARKS = (5, 10, 20, 50, 200)
 DRAWS = 60

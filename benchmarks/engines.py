@@ -24,8 +24,7 @@ from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.images.slide import Grid
-from sparseshot.models.color import network_input
-from sparseshot.models.inference import TILE_PX, forward
+from sparseshot.models.inference import TILE_PX, forward, network_input
 from sparseshot.prediction import Model
 from sparseshot.prediction.compiled_network import STREAMS, NetworkPrecision, compiled_network
 from sparseshot.prediction.onnx_file import write_onnx

@@ -10,7 +10,7 @@ from scipy.spatial import KDTree
 
 from benchmarks.prediction import MODELS, Repeated
 from benchmarks.timing import print_table, seconds_in_turns
-from sparseshot.cells.measures.neighbours import FAR_UM, NEAR_UM, neighbour_measurements
+from sparseshot.cells.neighbours import FAR_UM, NEAR_UM, neighbour_measurements
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.images import open_slide
 from sparseshot.prediction import Measuring, Model, predict_slide

@@ -33,10 +33,9 @@ from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import TissueMask, open_slide, read_region
 from sparseshot.images.slide import Box, Grid, Slide, SlideDefaults
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.color import network_input
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.finder import SlideFrame
-from sparseshot.models.inference import TILE_PX
+from sparseshot.models.inference import TILE_PX, network_input
 from sparseshot.models.windows import plan
 from sparseshot.prediction import Model, predict_slide
 

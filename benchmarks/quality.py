@@ -27,7 +27,7 @@ from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.datasets import load_dataset
 from sparseshot.files import write_json
 from sparseshot.metrics import Evidence, expected_quality, overlaps_of_outlines, scored_hits
-from sparseshot.metrics.operating_point.quality import FOUND_UM
+from sparseshot.metrics.quality import FOUND_UM
 from sparseshot.models.config import STARTER_NAMES, TrainConfig
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.model_files import load_model

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.losses import make_loss
-from sparseshot.models.color import network_input
 from sparseshot.models.config import TrainSettings
+from sparseshot.models.inference import network_input
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.held_out import prepare
 from sparseshot.training.logs import numbers_of, read_log

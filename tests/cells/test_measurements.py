@@ -13,8 +13,8 @@ from scipy.spatial import cKDTree
 from skimage import measure
 
 from sparseshot.cells import Cells, rasterise, read_cells, trace, write_cells
-from sparseshot.cells.measures.neighbours import neighbour_measurements
-from sparseshot.cells.measures.shape_measures import (
+from sparseshot.cells.neighbours import neighbour_measurements
+from sparseshot.cells.shape_measures import (
     AREA,
     CIRCULARITY,
     ECCENTRICITY,
@@ -25,7 +25,7 @@ from sparseshot.cells.measures.shape_measures import (
     SOLIDITY,
     shape_measurements,
 )
-from sparseshot.cells.measures.stains import CIRCLE_UM, DENSITY, STAINS, stain_measurements
+from sparseshot.cells.stains import CIRCLE_UM, DENSITY, STAINS, stain_measurements
 
 DATA = Path(os.environ.get("SPARSESHOT_DATA", Path(__file__).parents[3] / "shared" / "data"))
 FINER = 6

@@ -14,7 +14,7 @@ from tests.training.blobs import blobs
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cli import main
 from sparseshot.metrics import Evidence, ScoreHistogram
-from sparseshot.metrics.intervals import Interval
+from sparseshot.metrics.counts import Interval
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training.lineage import kept_marks
 

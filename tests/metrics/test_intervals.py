@@ -57,7 +57,7 @@ def test_images_without_a_value_are_left_out() -> None:
 def test_many_images_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).random(30)
     whole = bootstrap_interval(values)
-    monkeypatch.setattr("sparseshot.metrics.intervals.RESAMPLED_AT_ONCE", 100)
+    monkeypatch.setattr("sparseshot.metrics.counts.RESAMPLED_AT_ONCE", 100)
     assert bootstrap_interval(values) == whole
 
 

@@ -10,9 +10,8 @@ from tests.training.blobs import tiny_config
 from sparseshot.cli import options
 from sparseshot.errors import CheckpointError
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.config import SCRATCH, STARTER, STARTER_NAMES, TrainSettings
+from sparseshot.models.config import SCRATCH, STARTER, STARTER_NAMES, TASKS, TrainSettings
 from sparseshot.models.model_files import load_model, load_start, load_starter, save_starter
-from sparseshot.models.tasks import TASKS
 
 
 def random_model(config: TrainSettings, *, seed: int = 3) -> Checkpoint:

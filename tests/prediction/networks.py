@@ -14,8 +14,8 @@ from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import SlideError
 from sparseshot.images.slide import Box, Grid, SlideDefaults, read_region
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.color import network_input
 from sparseshot.models.config import TrainSettings
+from sparseshot.models.inference import network_input
 from sparseshot.prediction.model import Model
 
 

@@ -14,7 +14,7 @@ from tests.prediction.networks import random_detector, save
 
 from sparseshot import __version__
 from sparseshot.cells import Cells
-from sparseshot.cells.measures.shape_measures import AREA
+from sparseshot.cells.shape_measures import AREA
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import FormatError, InputError, SparseshotWarning
 from sparseshot.images import read_region

@@ -16,7 +16,7 @@ from sparseshot import __version__
 from sparseshot.cells import Cells
 from sparseshot.images import Box
 from sparseshot.metrics import Evidence, expected_quality
-from sparseshot.metrics.operating_point.histogram import ScoreHistogram
+from sparseshot.metrics.threshold import ScoreHistogram
 from sparseshot.prediction import predict_slide, read_prediction, slide_pictures
 from sparseshot.prediction.slide_pictures import OVERVIEW_PX, Density, Overview, close_boxes
 

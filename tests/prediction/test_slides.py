@@ -61,4 +61,4 @@ def test_the_command_loads_few_of_our_modules(tmp_path: Path) -> None:
         [sys.executable, "-c", LOADED, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    assert int(ran.stdout.splitlines()[-1]) <= 112
+    assert int(ran.stdout.splitlines()[-1]) <= 90

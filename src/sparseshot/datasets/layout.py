@@ -12,7 +12,7 @@ from pathlib import Path
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo, Part, Split, Splits
 from sparseshot.errors import DataNotFoundError, FormatError
 from sparseshot.files import read_text
-from sparseshot.images.ngff import is_ome_zarr
+from sparseshot.images.fingerprint import is_ome_zarr
 from sparseshot.images.opening import IMAGE_SUFFIXES
 
 

@@ -28,8 +28,7 @@ from sparseshot.experiments.experiment import (
 from sparseshot.experiments.paper import TABLES, paper_table
 from sparseshot.files import read_toml
 from sparseshot.losses import LOSSES, make_loss
-from sparseshot.models.config import PROFILES, TrainConfig, make_config
-from sparseshot.models.tasks import TASKS
+from sparseshot.models.config import PROFILES, TASKS, TrainConfig, make_config
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Share = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]

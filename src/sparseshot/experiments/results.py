@@ -22,7 +22,7 @@ from PIL import Image
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.experiments.experiment import Experiment, Run
 from sparseshot.files import read_as
-from sparseshot.models.tasks import TASKS
+from sparseshot.models.config import TASKS
 from sparseshot.training.logs import numbers_of, read_log
 from sparseshot.work import WorkFolder
 from sparseshot.work.folder import LOG, STATE

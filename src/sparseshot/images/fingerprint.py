@@ -1,4 +1,4 @@
-"""Fingerprints that tell one slide from another without reading gigabytes, and the files of a DICOM series.
+"""Fingerprints that tell one slide from another without reading gigabytes, and slides of several files.
 
 A DICOM slide has a file for each level, and more for label and overview. OpenSlide opens the slide from any
 of them, and finds the others in the same folder.
@@ -14,6 +14,15 @@ from sparseshot.images.slide import Slide
 
 _ENDS_BYTES = 2**20
 _SAMPLES, _SAMPLE_BYTES = 512, 2**12
+
+
+OME_ZARR_MARKS = ("zarr.json", ".zattrs")
+"""An OME-Zarr folder has one of these files: the first in version 3 of Zarr, the second in version 2."""
+
+
+def is_ome_zarr(path: Path) -> bool:
+    """Return whether a path is a folder that looks like Zarr."""
+    return path.is_dir() and any((path / name).is_file() for name in OME_ZARR_MARKS)
 
 
 def slide_fingerprint(slide: Slide) -> str:

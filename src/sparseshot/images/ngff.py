@@ -16,12 +16,12 @@ import orjson
 from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
+from sparseshot.images.fingerprint import is_ome_zarr
 from sparseshot.images.pixel_size import plausible
 from sparseshot.images.pyramid import BlockSlide
 from sparseshot.images.slide import Box
 
-MARKS = ("zarr.json", ".zattrs")
-"""An OME-Zarr folder has one of these files: the first in version 3 of Zarr, the second in version 2."""
+__all__ = ["OmeZarr", "is_ome_zarr"]
 
 _MOST_METADATA_BYTES = 2**24
 _MOST_LEVELS = 32
@@ -56,11 +56,6 @@ class _Level(NamedTuple):
     shape: tuple[int, ...]
     chunk_bytes: int
     block: tuple[int, int]  # width and height
-
-
-def is_ome_zarr(path: Path) -> bool:
-    """Return whether a path is a folder that looks like Zarr."""
-    return path.is_dir() and any((path / name).is_file() for name in MARKS)
 
 
 class OmeZarr(BlockSlide):

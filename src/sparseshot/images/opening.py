@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import DataNotFoundError, SlideError, SparseshotWarning
 from sparseshot.images.codecs import BrokenLayout, UnknownLayout
-from sparseshot.images.ngff import OmeZarr, is_ome_zarr
+from sparseshot.images.fingerprint import is_ome_zarr
 from sparseshot.images.pixel_size import SAME_MPP, image_mpp, plausible
 from sparseshot.images.plain_image import as_rgb, check_not_empty, read_image
 from sparseshot.images.pyramid import PyramidSlide, downsamples
@@ -103,6 +103,8 @@ def open_slide(path: Path | str, *, mpp: float | None = None, force_mpp: bool = 
 
 def _opened(path: Path) -> PyramidSlide:
     if path.is_dir():
+        from sparseshot.images.ngff import OmeZarr  # noqa: PLC0415  rarely needed
+
         return OmeZarr(path)
     vendor = openslide.OpenSlide.detect_format(path)
     if not (is_tiff(path) and vendor in _TIFF_VENDORS):

@@ -15,8 +15,7 @@ from sparseshot.losses.logit_histograms import (
     estimate_marked_share,
     unmarked_cell_probability,
 )
-from sparseshot.losses.parameters import SHARE, SHARE_OR_ZERO, STEPS
-from sparseshot.losses.schedules import Schedule, value_at
+from sparseshot.losses.schedules import SHARE, SHARE_OR_ZERO, STEPS, Schedule, value_at
 from sparseshot.losses.threshold import threshold_logit
 
 _FEW_MARKS = 20

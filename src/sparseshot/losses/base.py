@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sparseshot.errors import TrainingWarning
 from sparseshot.losses.locations import IGNORE_INDEX, Hints, Locations, Reduction, reduce
-from sparseshot.losses.parameters import check_fields
+from sparseshot.losses.schedules import check_fields
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from sparseshot.losses.base import Loss
 from sparseshot.losses.exclusive import Terms, exclusive_losses, weights_of
 from sparseshot.losses.locations import Locations, class_log_probabilities, label_logit
-from sparseshot.losses.parameters import INSIDE, NOT_NEGATIVE, POSITIVE, SHARE_OR_ZERO, class_weight_tensor
+from sparseshot.losses.schedules import INSIDE, NOT_NEGATIVE, POSITIVE, SHARE_OR_ZERO, class_weight_tensor
 from sparseshot.losses.threshold import threshold_logit
 
 

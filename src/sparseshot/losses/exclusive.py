@@ -20,14 +20,17 @@ from sparseshot.losses.locations import (
     reduce,
     values_can_be_read,
 )
-from sparseshot.losses.parameters import (
+from sparseshot.losses.schedules import (
     NOT_NEGATIVE,
     SHARE,
+    Logistic,
+    Schedule,
+    Sigmoid,
     check_choice,
     check_class_weights,
     class_weight_tensor,
+    value_at,
 )
-from sparseshot.losses.schedules import Logistic, Schedule, Sigmoid, value_at
 from sparseshot.losses.threshold import NEVER, output_confidence, over_threshold, threshold_logit
 
 Confidence = Literal["probability", "output"]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparseshot.errors import InputError
-from sparseshot.losses.parameters import SHARE_OR_ZERO
+from sparseshot.losses.schedules import SHARE_OR_ZERO
 
 IGNORE_INDEX = -100
 Reduction = Literal["mean", "sum", "none"]

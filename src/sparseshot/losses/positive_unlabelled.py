@@ -11,7 +11,7 @@ from sparseshot.errors import InputError
 from sparseshot.losses.base import Loss
 from sparseshot.losses.locations import Locations, foreground_logit, label_loss
 from sparseshot.losses.logit_histograms import LogitHistograms, reverse_cumsum
-from sparseshot.losses.parameters import INSIDE, NOT_NEGATIVE, SHARE_OR_ZERO
+from sparseshot.losses.schedules import INSIDE, NOT_NEGATIVE, SHARE_OR_ZERO
 
 Surrogate = Literal["sigmoid", "logistic"]
 

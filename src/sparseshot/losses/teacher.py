@@ -10,7 +10,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from sparseshot.errors import InputError
 from sparseshot.losses.base import Loss
 from sparseshot.losses.locations import Locations, class_log_probabilities, label_loss
-from sparseshot.losses.parameters import INSIDE, NOT_NEGATIVE, POSITIVE
+from sparseshot.losses.schedules import INSIDE, NOT_NEGATIVE, POSITIVE
 
 _CLOSEST = 1e-4
 """Least distance of the teacher's probabilities from 0 and 1, as in the authors' code; it bounds the log."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sparseshot.errors import TrainingWarning
 from sparseshot.losses.locations import IGNORE_INDEX, values_can_be_read
-from sparseshot.losses.parameters import NOT_NEGATIVE, SHARE
+from sparseshot.losses.schedules import NOT_NEGATIVE, SHARE
 
 NEVER = math.nan
 """The threshold that no logit reaches: nothing is ≥ NaN, not even an infinite logit."""

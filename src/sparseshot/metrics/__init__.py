@@ -1,13 +1,17 @@
 """Scores of a model against complete or sparse ground truth."""
 
-from sparseshot.metrics.counts import Counts, exclusive_recall, f1_score, mask_counts
+from sparseshot.metrics.counts import (
+    Counts,
+    Interval,
+    bootstrap_interval,
+    exclusive_recall,
+    f1_score,
+    mask_counts,
+    wilson_interval,
+)
 from sparseshot.metrics.curves import ScoredHits, mark_scores, scored_hits
-from sparseshot.metrics.intervals import Interval, bootstrap_interval, wilson_interval
 from sparseshot.metrics.kind_counts import KindCounts, KindScores, kind_scores
 from sparseshot.metrics.matching import Matching, counts_by_class, exclusive_counts, match_cells, match_points
-from sparseshot.metrics.operating_point.histogram import ScoreHistogram
-from sparseshot.metrics.operating_point.quality import Evidence, ExpectedQuality, expected_quality
-from sparseshot.metrics.operating_point.threshold import Calibration, calibrate_threshold
 from sparseshot.metrics.overlaps import (
     AreaCounts,
     Overlaps,
@@ -15,6 +19,8 @@ from sparseshot.metrics.overlaps import (
     overlaps_of_labels,
     overlaps_of_outlines,
 )
+from sparseshot.metrics.quality import Evidence, ExpectedQuality, expected_quality
+from sparseshot.metrics.threshold import Calibration, ScoreHistogram, calibrate_threshold
 
 __all__ = [
     "AreaCounts",

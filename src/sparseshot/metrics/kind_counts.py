@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.metrics.counts import Counts, f1_score
-from sparseshot.metrics.intervals import Interval, bootstrap_interval
+from sparseshot.metrics.counts import Counts, Interval, bootstrap_interval, f1_score
 from sparseshot.metrics.matching import match_cells
 
 NOTHING = "nothing"

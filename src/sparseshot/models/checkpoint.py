@@ -18,11 +18,11 @@ from sparseshot.cells.table import GREY, PALETTE
 from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.metrics import Evidence, Interval, ScoreHistogram
-from sparseshot.metrics.operating_point.histogram import BINS
+from sparseshot.metrics.threshold import BINS
 from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.kinds import KindHead
 from sparseshot.models.labelling import Labelling
-from sparseshot.models.own_network import make_own_network
+from sparseshot.models.task import make_own_network
 
 _FORMAT = "sparseshot checkpoint"
 _VERSION = 1

@@ -11,11 +11,11 @@ from typing import Any, Literal, Self, get_args
 
 from sparseshot.errors import FormatError, InputError, unknown_name
 from sparseshot.files import read_toml
-from sparseshot.losses import make_loss
+from sparseshot.models.detect import Detect
 from sparseshot.models.device import Precision
 from sparseshot.models.labelling import Labelling
+from sparseshot.models.segment import Segment
 from sparseshot.models.task import Task
-from sparseshot.models.tasks import TASKS
 
 _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {
@@ -43,6 +43,9 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
 """Lowest and highest values that make sense."""
 
 TaskName = Literal["segment", "detect"]
+
+TASKS: Mapping[str, type[Segment] | type[Detect]] = MappingProxyType({"segment": Segment, "detect": Detect})
+"""The tasks by name."""
 
 STARTER, SCRATCH = "starter", "scratch"
 DEFAULT_LOSS = "adaptive"
@@ -144,7 +147,10 @@ class TrainConfig:
                 raise InputError(f"{name} is {value}; it must be at least {lowest:g}, at most {highest:g}")
         if self.start not in {None, SCRATCH, *STARTER_NAMES}:  # a run may be resumed from another folder
             object.__setattr__(self, "start", os.path.normpath(Path(str(self.start)).absolute()))
-        if ":" not in (self.loss or ""):  # the module of another loss is not imported because a file names it
+        # A model may name a loss of somebody's own, whose module is not imported because a file names it.
+        if type(self) is TrainConfig and ":" not in (self.loss or ""):
+            from sparseshot.losses import make_loss  # noqa: PLC0415  a prediction needs none
+
             make_loss(self.loss or DEFAULT_LOSS, self.loss_options or {})
         for name, kind in (("loss_options", dict), *dict.fromkeys(_NAMES, tuple).items()):
             if (value := getattr(self, name)) is not None:

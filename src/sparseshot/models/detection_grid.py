@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sparseshot.errors import InputError
-from sparseshot.losses import foreground_logit
+from sparseshot.losses.locations import foreground_logit
 
 _SIZE_LIMIT = 8.0  # exp(8) grid cells: far above any cell, far below overflow
 

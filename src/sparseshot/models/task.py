@@ -1,7 +1,7 @@
 """What a task decides: its network, its targets, its loss beside the logits, and how cells are found.
 
 To add a task, write one module with a class that has the members of :class:`Task`, and name it in
-:data:`sparseshot.models.tasks.TASKS`.
+:data:`sparseshot.models.config.TASKS`.
 
 One forward pass answers three questions: is there a cell, where exactly, and of which kind. The kind of a
 found cell is a *linear head on at most 64 features that the network outputs at the place of the cell*
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sparseshot.errors import InputError
 from sparseshot.images import TissueMask
 from sparseshot.models.finder import Finder, SlideFrame
 
@@ -142,3 +143,25 @@ def target_and_annotated(label: NDArray[np.int16]) -> tuple[NDArray[np.int64], N
     """Split a label map into the target and where it is certain."""
     background = label == CERTAIN_BACKGROUND
     return np.where(background, 0, label).astype(np.int64), (label > 0) | background
+
+
+def make_own_network(name: str, task: Task) -> nn.Module:
+    """Import the module that ``module:function`` names, and return the network that the function makes.
+
+    Args:
+        name: given by the user. A name that is only in a model must not come here: to import is to run code.
+        task: the function's only argument. Its ``out_channels`` and ``stride`` say what the network returns:
+            ``(N, out_channels, rows, cols)`` with a row for every ``stride`` pixels, and for a detector two
+            channels more, the place of the cell within a location.
+    """
+    from sparseshot.losses.registry import find_own  # noqa: PLC0415  a prediction needs no losses
+
+    made = find_own("network", name)
+    if not callable(made):
+        raise InputError(
+            f"network {name!r} is no function; name one that takes the task and returns a network"
+        )
+    network = made(task)
+    if not isinstance(network, nn.Module):
+        raise InputError(f"network {name!r} returned {type(network).__name__}; return a torch.nn.Module")
+    return network

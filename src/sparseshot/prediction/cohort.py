@@ -20,8 +20,7 @@ from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from sparseshot.cells.formats.geoparquet import measurement_names
-from sparseshot.cells.formats.points_csv import with_apostrophe
-from sparseshot.cells.measures.shape_measures import ORIENTATION
+from sparseshot.cells.shape_measures import ORIENTATION
 from sparseshot.cells.table import PALETTE
 from sparseshot.errors import FormatError, SparseshotError, utf8
 from sparseshot.files import replacing
@@ -121,6 +120,8 @@ class Cohort:
 
     def write_table(self, path: Path) -> None:
         """Write a line for each slide."""
+        from sparseshot.cells.formats.points_csv import with_apostrophe  # noqa: PLC0415  of cohorts only
+
         unusual = self.unusual()
         with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)

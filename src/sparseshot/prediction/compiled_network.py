@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from sparseshot.errors import InputError
 from sparseshot.images import Grid
-from sparseshot.models.color import network_input
-from sparseshot.models.inference import evaluating, forward
+from sparseshot.models.inference import evaluating, forward, network_input
 
 EngineName = Literal["auto", "eager", "openvino"]
 NetworkPrecision = Literal["32", "bf16"]

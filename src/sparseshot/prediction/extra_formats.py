@@ -17,7 +17,7 @@ from sparseshot.cells import Cells, write_cells
 from sparseshot.cells.formats.geoparquet import read_places
 from sparseshot.cells.formats.options import optional
 from sparseshot.cells.formats.registry import FORMATS
-from sparseshot.cells.measures.shape_measures import AREA, LENGTH
+from sparseshot.cells.shape_measures import AREA, LENGTH
 from sparseshot.errors import FormatError, InputError, SparseshotError, SparseshotWarning
 from sparseshot.files import replacing
 from sparseshot.images.fingerprint import series_files, series_uid

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.cells.measures.shape_measures import shape_measurements
-from sparseshot.cells.measures.stains import STAINS, Stains, stain_measurements
+from sparseshot.cells.shape_measures import shape_measurements
+from sparseshot.cells.stains import STAINS, Stains, stain_measurements
 from sparseshot.errors import SlideError
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import TileGrid

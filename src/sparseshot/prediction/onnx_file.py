@@ -13,8 +13,7 @@ from torch import nn
 
 from sparseshot.errors import InputError
 from sparseshot.files import replacing
-from sparseshot.models.color import network_input
-from sparseshot.models.inference import evaluating
+from sparseshot.models.inference import evaluating, network_input
 from sparseshot.prediction.model import Model
 
 OPSET = 18

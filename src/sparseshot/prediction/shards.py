@@ -16,7 +16,7 @@ from scipy.spatial import KDTree
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.cells.formats.geoparquet import read_own, read_places, write_with
 from sparseshot.cells.formats.qupath_write import QuPathArchive
-from sparseshot.cells.measures.neighbours import FAR_UM, neighbour_measurements
+from sparseshot.cells.neighbours import FAR_UM, neighbour_measurements
 from sparseshot.errors import DataNotFoundError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.images.slide import Box

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparseshot.cells.measures.stains import STAINS
+from sparseshot.cells.stains import STAINS
 from sparseshot.errors import (
     ClusterError,
     DataNotFoundError,
@@ -20,8 +20,7 @@ from sparseshot.errors import (
 )
 from sparseshot.files import folder_inside, make_folder, safe_name
 from sparseshot.images import open_slide
-from sparseshot.images.fingerprint import one_per_series
-from sparseshot.images.ngff import is_ome_zarr
+from sparseshot.images.fingerprint import is_ome_zarr, one_per_series
 from sparseshot.images.opening import IMAGE_SUFFIXES
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import Slide

@@ -12,8 +12,8 @@ from torch import Tensor
 from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.images.tiles import work_ahead
-from sparseshot.models.color import draw_stain_jitter
 from sparseshot.models.config import TrainSettings
+from sparseshot.models.inference import draw_stain_jitter
 from sparseshot.models.task import Points
 from sparseshot.training.canvas import BlockCache, Canvas
 

@@ -15,11 +15,11 @@ from torch import nn
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
 from sparseshot.files import make_folder
 from sparseshot.losses import EmaTeacher, Hints, make_loss
-from sparseshot.metrics.operating_point.threshold import PRIOR_SPREAD
+from sparseshot.metrics.threshold import PRIOR_SPREAD
 from sparseshot.models.checkpoint import Checkpoint
-from sparseshot.models.color import jittered_network_input
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.device import make_fabric
+from sparseshot.models.inference import jittered_network_input
 from sparseshot.models.model_files import load_start
 from sparseshot.models.task import kind_loss
 from sparseshot.training.canvas import Canvas

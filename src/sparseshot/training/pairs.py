@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.files import read_text
-from sparseshot.images.ngff import is_ome_zarr
+from sparseshot.images.fingerprint import is_ome_zarr
 from sparseshot.images.opening import IMAGE_SUFFIXES
 
 

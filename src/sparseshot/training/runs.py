@@ -24,7 +24,7 @@ from sparseshot.models.config import (
 )
 from sparseshot.models.device import circumstances, find_device, make_fabric, uses_bfloat16
 from sparseshot.models.model_files import check_start, load_model, load_start
-from sparseshot.models.own_network import make_own_network
+from sparseshot.models.task import make_own_network
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.evaluation import Evaluation, evaluate
 from sparseshot.training.held_out import certainty_of, prepare

@@ -94,7 +94,7 @@ def packed(path: Path, **files: bytes) -> Path:
 
 
 def test_bombs_are_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparseshot.cells.formats.archives.FREE_BYTES", 1 << 20)
+    monkeypatch.setattr("sparseshot.cells.formats.options.FREE_BYTES", 1 << 20)
     bomb = b"[" + b" " * (2 << 20)
     path = packed(tmp_path / "bomb.zip", **{"a.json": bomb})
     assert path.stat().st_size < 4000

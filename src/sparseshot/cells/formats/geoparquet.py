@@ -14,9 +14,16 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.archives import FREE_BYTES, MOST_EXPANSION
 from sparseshot.cells.formats.arrow_columns import cells_of_columns, columns_of_cells, floats
-from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions, filled_ids, with_score
+from sparseshot.cells.formats.options import (
+    FREE_BYTES,
+    MOST_EXPANSION,
+    OpenFile,
+    ReadOptions,
+    WriteOptions,
+    filled_ids,
+    with_score,
+)
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of

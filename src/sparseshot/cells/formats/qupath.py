@@ -14,6 +14,7 @@ from sparseshot.cells.formats.geojson import FeatureStream, flat
 from sparseshot.cells.formats.options import (
     LONGEST_ID_BYTES,
     MEMBER,
+    NAME,
     SCORE,
     OpenFile,
     ReadOptions,
@@ -24,9 +25,6 @@ from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, build_outlines
 from sparseshot.cells.rings import Rings, expanded
 from sparseshot.cells.table import GREY, KINDS, Cells
 from sparseshot.errors import FormatError
-
-NAME = "name"
-"""Note of a region that is the name of its annotation in QuPath; the others are its metadata."""
 
 _KINDS = {name: code for code, name in enumerate(KINDS)} | {
     "PathDetectionObject": 0,

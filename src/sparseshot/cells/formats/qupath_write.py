@@ -18,8 +18,7 @@ import orjson
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.options import MEMBER, SCORE, WriteOptions
-from sparseshot.cells.formats.qupath import NAME
+from sparseshot.cells.formats.options import MEMBER, NAME, SCORE, WriteOptions
 from sparseshot.cells.outlines import FARTHEST_PX
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of

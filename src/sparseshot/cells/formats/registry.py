@@ -11,8 +11,7 @@ from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
-from sparseshot.cells.formats.archives import sources
-from sparseshot.cells.formats.options import ReadOptions, WriteOptions, checked
+from sparseshot.cells.formats.options import ReadOptions, WriteOptions, checked, sources
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotWarning, unknown_name

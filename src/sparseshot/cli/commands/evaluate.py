@@ -90,7 +90,7 @@ def evaluate(
 
 
 def _show(result: "Evaluation") -> None:
-    from sparseshot.models.tasks import TASKS
+    from sparseshot.models.config import TASKS
 
     name = TASKS[result.task].score_name
     rows = []

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from sparseshot.experiments.experiment import Experiment, Method, Run, Subject
 from sparseshot.experiments.paper import paper_curve, paper_table
 from sparseshot.experiments.results import POINTS, Point, Result, Results
-from sparseshot.models.tasks import TASKS
+from sparseshot.models.config import TASKS
 
 TASK_WORDS: Mapping[str, str] = {"segment": "segmentation", "detect": "detection"}
 

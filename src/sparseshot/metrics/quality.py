@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_inside
 from sparseshot.errors import counted
+from sparseshot.metrics.counts import Interval
 from sparseshot.metrics.curves import mark_scores, scored_hits
-from sparseshot.metrics.intervals import Interval
-from sparseshot.metrics.operating_point.histogram import THRESHOLDS, ScoreHistogram
 from sparseshot.metrics.overlaps import overlaps_of_outlines
+from sparseshot.metrics.threshold import THRESHOLDS, ScoreHistogram
 
 LEVEL = 0.9
 FEW_CERTAIN = 20

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from sparseshot.errors import InputError
 from sparseshot.metrics import ScoreHistogram, calibrate_threshold, mark_scores
-from sparseshot.metrics.operating_point.histogram import BINS, THRESHOLDS
-from sparseshot.metrics.operating_point.threshold import LEAST_RECALL
+from sparseshot.metrics.threshold import BINS, LEAST_RECALL, THRESHOLDS
 
 Scores = NDArray[np.float64]
 

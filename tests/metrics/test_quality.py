@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.metrics import Evidence, ScoreHistogram, expected_quality, match_points
-from sparseshot.metrics.intervals import Interval
+from sparseshot.metrics.counts import Interval
 
 NOWHERE = np.empty(0, object)
 

@@ -1,1 +1,0 @@
-"""Measurements of cells: the shape of outlines, stains, neighbours."""
