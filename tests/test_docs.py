@@ -197,6 +197,11 @@ def test_the_readme_trains_with_the_loss() -> None:
     assert test.globs["value"].grad_fn is not None
 
 
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 120), ("docs/results.md", 150)])
+def test_pages_that_should_be_short_are(page: str, lines: int) -> None:
+    assert len((ROOT / page).read_text().splitlines()) <= lines
+
+
 @pytest.mark.parametrize("script", ["tables", "starter_tables", "clicks_tables"])
 def test_tables_match_the_raw_metrics(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "docs" / "results"))

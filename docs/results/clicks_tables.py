@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from panels import draw_panels
+from record import HERE, ROOT, raw_runs
 from starter_tables import score, starter_runs
-from tables import HERE, ROOT, raw_runs, write_tables
+from tables import write_tables
 
 from sparseshot.pages import table
 

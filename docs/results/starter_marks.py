@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-from tables import HERE
+from record import HERE
 
 from sparseshot.datasets import load_dataset
 from sparseshot.models.config import STARTER_NAMES, TrainConfig

@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from panels import draw_panels
-from tables import HERE, PLACES, ROOT, raw_runs, write_tables
+from record import HERE, PLACES, ROOT, raw_runs
+from tables import write_tables
 
 from sparseshot.pages import table
 
@@ -35,6 +36,8 @@ def starter_table() -> str:
     rows = []
     for place, title in PLACES.items():
         everything = starter_runs(place, "ce-scratch", 1.0)
+        if not everything:
+            continue
         for method, (name, _) in STARTS.items():
             cells = [_shown(starter_runs(place, method, amount), everything) for amount in AMOUNTS]
             rows.append([title, name, *cells, _shown(everything) if method == "starter" else ""])
@@ -134,7 +137,7 @@ def zero_table() -> str:
         learned = " *" if peers.get(dataset, {}).get("learned") else ""
         rows.append(
             [
-                _ZERO_PLACES.get(place) or PLACES[place],
+                PLACES[place],
                 "left out" if values["left_out"] else "shipped",
                 *(f"{values[point]:.3f}" for point in ("calibrated", "half", "best")),
                 "–" if peer is None else f"{peer:.3f}{learned}",
@@ -168,7 +171,7 @@ def marks_table() -> str:
             own = [r["score"] for r in runs if (r["set"], r["task"], r["marks"]) == (dataset, task, amount)]
             cells.append(f"{fmean(own) - without:+.3f} ({len(own)})" if own else "–")
         place = f"{dataset}-{task}"
-        rows.append([_ZERO_PLACES.get(place) or PLACES[place], f"{without:.3f}", *cells])
+        rows.append([PLACES[place], f"{without:.3f}", *cells])
     names = [f"{amount:.0f} marks" if amount > 1 else f"{amount:.0%}" for amount in amounts]
     return table(["", "no marks", *names], rows)
 
@@ -221,7 +224,6 @@ _OUTLINE_SCORES = {
     "pq": "PQ",
     "aji": "AJI",
 }
-_ZERO_PLACES = {"crchisto-detect": "CRCHisto, F1"}
 _PAGE = ROOT / "docs" / "starter.md"
 TABLES = {
     "starter": (_PAGE, starter_table),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tables import HERE
+from record import HERE
 
 from sparseshot.datasets import load_dataset
 from sparseshot.metrics import Counts, counts_by_class, match_cells

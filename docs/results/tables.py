@@ -1,135 +1,81 @@
-"""Write the tables and figures of README and docs from the raw metrics: ``python docs/results/tables.py``.
+"""Write the tables and numbers of README and docs from record.json: ``python docs/results/tables.py``.
 
-Tables stand in their pages between two comments, ``<!-- table NAME -->`` and ``<!-- end -->``.
+They stand in their pages between two comments, ``<!-- table NAME -->`` and ``<!-- end -->``. What was not run
+is – or left out.
 """
 
 import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from sparseshot.experiments import Results, open_experiment
-from sparseshot.experiments.report.comparisons import Comparison, Row, compare
+import findings
+from record import FRACTIONS, HERE, PLACES, ROOT, comparisons, pair, results, runs_of, score, shares_of
+
+from sparseshot.experiments.report.comparisons import Row, percent
 from sparseshot.experiments.report.sections import paper_table_section
-from sparseshot.experiments.results import POINTS, Result
+from sparseshot.experiments.results import POINTS
 from sparseshot.pages import table
 
-ROOT = Path(__file__).parents[2]
-HERE = Path(__file__).parent
-PLACES = {
-    "tnbc-segment": "TNBC, Dice",
-    "tnbc-detect": "TNBC, F1",
-    "monuseg-segment": "MoNuSeg, Dice",
-    "monuseg-detect": "MoNuSeg, F1",
-    "brca_m2c-detect": "BRCA-M2C, F1",
-    "wbc_zheng-segment": "WBC-Zheng, Dice",
-    "wbc_zheng-detect": "WBC-Zheng, F1",
-}
-"""Data sets and tasks of the tables."""
-
-MAIN_METHODS = {
-    "adaptive": "adaptive exclusive cross-entropy",
-    "ece": "exclusive cross-entropy, as in the paper",
-    "ece-nki": "the same, preset of the authors' package",
-    "ce": "cross-entropy",
-}
-FRACTIONS = (0.05, 0.1, 0.3, 0.6, 1.0)
-"""Fractions of the marks for the adaptive loss."""
-
-
-@cache
-def raw_runs(file: str) -> dict[str, dict[str, Any]]:
-    """Return the runs of a raw metrics file by name."""
-    return {run["name"]: run for run in json.loads((HERE / file).read_text())["runs"]}
-
-
-@cache
-def results(file: str, *experiments: str) -> Results:
-    """Return the results of shipped experiments, with the scores of a raw metrics file."""
-    raw = raw_runs(file)
-    plans = tuple(open_experiment(name, profile="quick") for name in experiments)
-    found = {}
-    for run in (run for plan in plans for run in plan.runs):
-        if (values := raw.get(run.name, {})).get("state") != "done":
-            found[run.name] = Result(run, Path())
-            continue
-        metrics = {"evaluation": values, "exclusive_recall": values.get("exclusive_recall", {})}
-        found[run.name] = Result(run, Path(), metrics=metrics)
-    return Results(plans, found)
-
-
-@cache
-def comparisons() -> dict[str, Comparison]:
-    """Return the comparisons by name, e.g. ``tnbc-segment``."""
-    return {each.name: each for each in compare(results("metrics.json", "results", "adaptive"))}
-
-
-@cache
-def record() -> dict[str, Comparison]:
-    """Return the comparisons of the experiment ``record``; until it was run, those of ``results``."""
-    if not (HERE / "record.json").is_file():
-        return comparisons()
-    return {each.name: each for each in compare(results("record.json", "record"))}
+DOCS = ROOT / "docs"
+SHOWN = (0.1, 0.3, 1.0)
+"""Fractions of the table of all scores."""
 
 
 def shown(place: str, row: Row, fraction: float) -> str:
     """Return the scores of a method at threshold 0.5 / calibrated, and the paper's in parentheses."""
-    if not row.curves["half"].get(fraction):
+    if fraction not in row.curves["half"]:
         return "–"
-    ours = " / ".join(record()[place].show(row, fraction, point) for point in POINTS)
+    ours = " / ".join(comparisons()[place].show(row, fraction, point) for point in POINTS)
     paper = f" ({row.paper[fraction]:.2f})" if fraction in row.paper else ""
     return (ours + paper).replace(" ±", "\xa0±").replace(" (", "\xa0(")  # lines break at the slash alone
 
 
-def runs_of(place: str, method: str, fraction: float) -> list[Result]:
-    """Return the runs of a method, one for each seed."""
-    row = comparisons()[place].row(method) if place in comparisons() else None
-    return list(row.results.get(fraction, ())) if row is not None else []
-
-
-def score(place: str, method: str, fraction: float, point: str) -> float:
-    """Return Dice or F1 at an operating point, the mean over seeds; nan without runs."""
-    runs = runs_of(place, method, fraction)
-    return fmean(run.score(point) for run in runs) if runs else math.nan  # type: ignore[arg-type, misc]
-
-
-def scores(place: str, method: str, fraction: float, *, digits: int = 2) -> str:
-    """Return the scores at threshold 0.5 and at the calibrated one."""
-    values = [score(place, method, fraction, point) for point in ("half", "calibrated")]
-    return "–" if any(map(math.isnan, values)) else " / ".join(f"{value:.{digits}f}" for value in values)
-
-
 def main_table() -> str:
-    """Return the scores of the main methods, for the README."""
-    fractions = (0.1, 0.3, 1.0)
+    """Return what README shows: few marks from random weights, and no marks at all."""
+    zero = json.loads((HERE / "starter-zero.json").read_text())
+    peers = json.loads((HERE / "peers.json").read_text())
+    peers = {row["set"]: row for row in peers if row["program"] == "InstanSeg"}
     rows = []
-    for place, title in list(PLACES.items())[:3]:
-        known = [(row, name) for method, name in MAIN_METHODS.items() if (row := record()[place].row(method))]
-        for number, (row, name) in enumerate(known):
-            cells = [shown(place, row, fraction) for fraction in fractions]
-            rows.append(["" if number else title, name, *cells])
-    return table(["", "", *(f"{f:.0%} of the marks" for f in fractions)], rows, text_columns=2)
+    for place in list(PLACES)[:4]:
+        dataset, task = place.split("-")
+        peer = peers[dataset]["f1" if task == "detect" else "dice"]
+        star = "\xa0\\*" if peers[dataset]["learned"] else ""
+        without = [f"{zero[place]['calibrated']:.2f}", f"{peer:.2f}{star}"]
+        for number, fraction in enumerate((0.1, 0.3)):
+            cells = [pair(place, method, fraction) for method in ("ce", "ece", "adaptive")]
+            ends = ["", ""] if number else without
+            rows.append(["" if number else PLACES[place], percent(fraction), *cells, *ends])
+    header = [
+        "",
+        "marks",
+        "cross-entropy",
+        "exclusive",
+        "adaptive",
+        "starter, no marks",
+        "InstanSeg, no marks",
+    ]
+    return table(header, rows, text_columns=2)
 
 
 def summary_table() -> str:
     """Return the scores of all methods on all data sets."""
-    fractions = (0.1, 0.3, 1.0)
     rows = []
-    for place, title in (PLACES | {"crchisto-detect": "CRCHisto, F1"}).items():
-        for row in record()[place].rows if place in record() else ():
-            cells = [shown(place, row, fraction) for fraction in fractions]
-            if set(cells) != {"–"}:
-                rows.append([title, row.method.title, *cells])
-    return table(["", "method", *(f"{f:.0%} of the marks" for f in fractions)], rows, text_columns=2)
+    for place, title in PLACES.items():
+        known = comparisons()[place].rows if place in comparisons() else ()
+        for row in (row for row in known if set(SHOWN) & row.curves["half"].keys()):
+            cells = [shown(place, row, fraction) for fraction in SHOWN]
+            counts = [n for f in SHOWN if (n := len(runs_of(place, row.method.name, f)))]
+            seeds = "–".join(map(str, dict.fromkeys((min(counts), max(counts)))))
+            is_first = not rows or all(title != earlier[0] for earlier in rows)
+            rows.append([title if is_first else "", row.method.title, seeds, *cells])
+    return table(["", "method", "seeds", *map(percent, SHOWN)], rows, text_columns=2)
 
 
 def adaptive_table() -> str:
-    """Return the adaptive loss beside its baselines."""
-    baselines = {"`ece`": "ece", "`ce`": "ce", "`nnpu`, true share": "nnpu-told", "`oracle`": "oracle"}
+    """Return the adaptive loss beside the paper's and cross-entropy."""
     header = [
         "",
         "marks",
@@ -137,76 +83,92 @@ def adaptive_table() -> str:
         "`adaptive`",
         "at its best threshold",
         "of `ce` with all marks",
-        *baselines,
+        "`ece`",
+        "`ce`",
     ]
     rows = []
     for place, fraction in adaptive_places():
         best = score(place, "adaptive", fraction, "best")
         kept = score(place, "adaptive", fraction, "calibrated") / score(place, "ce", 1.0, "calibrated")
-        own = [str(len(runs_of(place, "adaptive", fraction))), scores(place, "adaptive", fraction, digits=3)]
-        others = [scores(place, method, fraction, digits=3) for method in baselines.values()]
-        rows.append([PLACES[place], f"{fraction:.0%}", *own, f"{best:.3f}", f"{kept:.0%}", *others])
+        own = [
+            str(len(runs_of(place, "adaptive", fraction))),
+            pair(place, "adaptive", fraction),
+            f"{best:.2f}",
+        ]
+        others = [pair(place, method, fraction) for method in ("ece", "ce")]
+        rows.append(
+            [PLACES[place], percent(fraction), *own, "–" if math.isnan(kept) else f"{kept:.0%}", *others]
+        )
     return table(header, rows)
 
 
 def targets_table() -> str:
     """Return what was intended of the adaptive loss from 10 % of the marks on, and where it is not met."""
-    places = [(place, fraction) for place, fraction in adaptive_places() if fraction >= 0.1]
-    targets = {
+    own = ("adaptive", "calibrated")
+    targets: dict[str, Callable[[str, float], float]] = {
         "calibrated, at least 96 % of `ce` with all marks": lambda place, f: (
-            score(place, "adaptive", f, "calibrated") >= 0.96 * score(place, "ce", 1.0, "calibrated")
+            score(place, own[0], f, "calibrated") - 0.96 * score(place, "ce", 1.0, "calibrated")
         ),
         "at 0.5, at most 0.01 below `ece`": lambda place, f: (
-            score(place, "adaptive", f, "half") >= score(place, "ece", f, "half") - 0.01
+            score(place, own[0], f, "half") - score(place, "ece", f, "half") + 0.01
         ),
         "calibrated, at most 0.01 below `ece`": lambda place, f: (
-            score(place, "adaptive", f, "calibrated") >= score(place, "ece", f, "calibrated") - 0.01
+            score(place, own[0], f, "calibrated") - score(place, "ece", f, "calibrated") + 0.01
         ),
         "at 0.5, at most 0.02 below its own best threshold": lambda place, f: (
-            score(place, "adaptive", f, "half") >= score(place, "adaptive", f, "best") - 0.02
+            score(place, own[0], f, "half") - score(place, own[0], f, "best") + 0.02
         ),
     }
+    places = [(place, fraction) for place, fraction in adaptive_places() if fraction >= 0.1]
     rows = []
-    for target, is_met in targets.items():
+    for target, lead in targets.items():
+        leads = {at: lead(*at) for at in places}
+        known = {at: value for at, value in leads.items() if not math.isnan(value)}  # the other was run
         missed: dict[str, list[str]] = {}
-        for place, fraction in places:
-            if not is_met(place, fraction):
-                missed.setdefault(place, []).append(f"{fraction:.0%}")
-        met = len(places) - sum(map(len, missed.values()))
+        for (place, fraction), value in known.items():
+            if value < 0:
+                missed.setdefault(place, []).append(percent(fraction))
+        met = len(known) - sum(map(len, missed.values()))
         where = "; ".join(f"{PLACES[place]} at {', '.join(at)}" for place, at in missed.items())
-        rows.append([target, f"{met} of {len(places)}", where or "–"])
+        rows.append([target, f"{met} of {len(known)}", where or "–"])
     return table(["target, from 10 % of the marks on", "met", "not met"], rows, text_columns=3)
 
 
 def share_table() -> str:
     """Return the estimated and the true share of marks, and in detection z."""
+    fractions = [f for f in FRACTIONS if any(shares_of(place, f) for place in PLACES)]
     rows = []
     for place, title in PLACES.items():
-        estimates = [shares_of(place, fraction) for fraction in FRACTIONS]
+        estimates = [shares_of(place, fraction) for fraction in fractions]
+        if not any(estimates):
+            continue
         pairs = [[_mean(e[end] for e in these) for end in ("found", "true")] for these in estimates]
         rows.append([title, "ĉ / c", *(" / ".join(pair) for pair in pairs)])
         if place.endswith("detect"):
             z = [_mean(e["alpha"] / (1 + e["alpha"]) / e["found"] for e in these) for these in estimates]
             rows.append(["", "z", *z])
-    return table(["", "", *(f"{f:.0%} of the marks" for f in FRACTIONS)], rows, text_columns=2)
+    return table(["", "", *map(percent, fractions)], rows, text_columns=2)
 
 
 def marking_table() -> str:
     """Return the scores with 30 % of the marks, chosen in several ways."""
     rows = []
-    for place, title in PLACES.items():
-        dataset, task = place.split("-")
-        ways = {way: f"{dataset}@{way}-{task}" for way in ("large", "corner", "images", "classes")}
-        ways = {way: name for way, name in ways.items() if name in comparisons()}
-        for way, name in ({"random": place} | ways).items() if ways else ():
-            cells = [scores(name, method, 0.3) for method in ("adaptive", "ce")]
-            rows.append([title, f"`{way}`", *cells])
+    for name, comparison in comparisons("adaptive").items():
+        place, way = f"{comparison.subject.dataset}-{comparison.task}", comparison.subject.marking
+        if way != "random":
+            if all(PLACES[place] != row[0] for row in rows):
+                random = [pair(place, method, 0.3) for method in ("adaptive", "ce")]
+                rows.append([PLACES[place], "`random`", *random])
+            cells = [pair(name, method, 0.3, "adaptive") for method in ("adaptive", "ce")]
+            rows.append([PLACES[place], f"`{way}`", *cells])
+    if not rows:
+        return "Not run with this version: `sparseshot experiment adaptive` runs them."
     return table(["", "marks chosen", "adaptive", "cross-entropy"], rows, text_columns=2)
 
 
 def paper_table_of(name: str) -> str:
     """Return one of the paper's tables, ours beside the paper's numbers."""
-    *_, text = paper_table_section(open_experiment(name, profile="quick"), results("paper-tables.json", name))
+    *_, text = paper_table_section(next(iter(results(name).experiments)), results(name))
     return str(text)
 
 
@@ -215,40 +177,39 @@ def adaptive_places() -> list[tuple[str, float]]:
     return [(place, f) for place in PLACES for f in FRACTIONS if runs_of(place, "adaptive", f)]
 
 
-def shares_of(place: str, fraction: float) -> list[dict[str, float]]:
-    """Return the estimated shares of marks of the adaptive loss, one for each seed."""
-    raw = [raw_runs("metrics.json")[result.run.name] for result in runs_of(place, "adaptive", fraction)]
-    return [run["marked_share"] for run in raw if "marked_share" in run]
-
-
 def _mean(values: Iterable[float]) -> str:
     numbers = list(values)
     return f"{fmean(numbers):.2f}" if numbers else "–"
 
 
-TABLES = {
+TABLES: dict[str, tuple[Path, Callable[[], str]]] = {
     "main": (ROOT / "README.md", main_table),
-    "summary": (ROOT / "docs" / "results.md", summary_table),
-    "adaptive": (ROOT / "docs" / "adaptive.md", adaptive_table),
-    "shares": (ROOT / "docs" / "adaptive.md", share_table),
-    "targets": (ROOT / "docs" / "adaptive.md", targets_table),
-    "marking": (ROOT / "docs" / "adaptive.md", marking_table),
+    "runs": (DOCS / "results.md", findings.runs),
+    "summary": (DOCS / "results.md", summary_table),
+    "differences": (DOCS / "results.md", findings.differences),
+    "tried": (DOCS / "results.md", findings.tried),
+    "shortfall": (DOCS / "results.md", findings.shortfall),
+    "adaptive": (DOCS / "adaptive.md", adaptive_table),
+    "shares": (DOCS / "adaptive.md", share_table),
+    "targets": (DOCS / "adaptive.md", targets_table),
+    "marking": (DOCS / "adaptive.md", marking_table),
+    "weak": (DOCS / "paper-tables.md", findings.weak),
     **{
-        name: (ROOT / "docs" / "paper-tables.md", lambda name=name: paper_table_of(name))
-        for name in ("annealing", "exclusive-recall", "weak-supervision")
+        name: (DOCS / "paper-tables.md", lambda name=name: paper_table_of(name))
+        for name in ("annealing", "weak-supervision", "exclusive-recall")
     },
 }
 
 
 def between(name: str) -> re.Pattern[str]:
     """Return a pattern that finds a table in its page."""
-    return re.compile(rf"(<!-- table {name} -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+    return re.compile(rf"(<!-- table {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
 
 
 def write_tables(tables: Mapping[str, tuple[Path, Callable[[], str]]]) -> None:
     """Write tables into their pages."""
     for name, (page, make) in tables.items():
-        text, count = between(name).subn(lambda m, make=make: m[1] + make() + m[2], page.read_text())
+        text, count = between(name).subn(lambda m, make=make: f"{m[1]}\n{make()}\n{m[2]}", page.read_text())
         assert count == 1, f"{page} has {count} places for the table {name}"
         page.write_text(text)
 

@@ -64,7 +64,8 @@ def build(folder: Path) -> Path:
         small_datasets.hovernet(consep / "Labels" / f"train_{number}.mat", types=(1, 2, 3))
     save(random_detector(threshold=0.8), folder / "run")
     headline = open_experiment("tnbc-headline")
-    write_results(folder / "runs", headline)
+    for name in ("runs", "record"):
+        write_results(folder / name, headline)
     (folder / "docs" / "results").mkdir(parents=True)
     for block in blocks_of(Path(__file__).parents[2] / "docs" / "how-to" / "own-model.md"):
         if file := re.match(r"# (\w+\.(py|toml))\n", block.text):  # a file that a reader writes

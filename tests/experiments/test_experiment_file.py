@@ -1,7 +1,9 @@
 """TOML files become runs; errors name the table and what would be right."""
 
 import re
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.experiments.tiny_data import OWN_DATA, experiment_text, own_experiment, tiny_tnbc
@@ -96,21 +98,25 @@ def test_shipped_files_are_valid(name: str) -> None:
         assert rows == set(paper_table(experiment.paper_table))
 
 
-def test_the_results_file_has_the_runs_of_the_results() -> None:
-    runs = open_experiment("results").runs
+def test_the_record_has_the_losses_of_the_paper_and_three_seeds() -> None:
+    runs = open_experiment("record").runs
     asked = {(run.subject.dataset, run.task, run.method.name, run.fraction, run.seed) for run in runs}
-    tenths = [round(0.1 * k, 1) for k in range(1, 11)]
-    four = ("ece", "ce", "focal", "huber")
-    assert {
-        (dataset, "segment", loss, f, 0) for dataset in ("tnbc", "monuseg") for loss in four for f in tenths
-    } <= asked
-    assert {("brca_m2c", "detect", loss, f, 0) for loss in four for f in (0.1, 0.3, 0.6, 1.0)} <= asked
-    assert {
-        ("tnbc", "segment", loss, f, 0)
-        for loss in ("recalibration", "nnpu", "elr", "annotated-only", "oracle")
-        for f in (0.1, 0.3)
-    } <= asked
-    assert {("tnbc", "segment", "ece", 0.3, 1), ("monuseg", "segment", "ce", 0.1, 1)} <= asked
+    six = ("ece", "ece-nki", "adaptive", "ce", "focal", "huber")
+    places = {("brca_m2c", "detect"), ("crchisto", "detect")}
+    places |= {(name, task) for name in ("tnbc", "monuseg", "wbc_zheng") for task in ("segment", "detect")}
+    for loss, fraction, seed in product(six, (0.1, 0.3, 1.0), (0, 1, 2)):
+        assert {(*place, loss, fraction, seed) for place in places} <= asked
+    others = ("recalibration", "nnpu", "elr", "annotated-only", "oracle")
+    assert {("tnbc", "segment", loss, 0.3, 0) for loss in others} <= asked
+
+
+def test_the_experiments_of_the_results_share_one_folder() -> None:
+    """Runs of one name have the same settings, so that one folder and one JSON hold them all."""
+    names = ("record", "authors-size", "adaptive", "annealing", "weak-supervision", "exclusive-recall")
+    recipes: dict[str, Any] = {}
+    for name in names:
+        for run in open_experiment(name, profile="quick").runs:
+            assert recipes.setdefault(run.name, run.recipe({})) == run.recipe({})
 
 
 def test_another_profile_replaces_that_of_the_file() -> None:

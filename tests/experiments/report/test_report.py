@@ -242,6 +242,9 @@ def test_raw_metrics_are_one_small_file(tmp_path: Path) -> None:
     assert runs["tnbc-segment-ece-0.3-s0"]["half"]["pooled"] == pytest.approx(done.score("half"), abs=1e-4)
     assert runs["tnbc-segment-ce-0.1-s0"]["error"] == "not enough <memory>"
     assert runs["tnbc-segment-ce-1-s0"]["state"] == "missing"
+    assert again["machines"][runs["tnbc-segment-ece-0.3-s0"]["machine"]]["processor"] == "Made CPU"
+    assert again["versions"][runs["tnbc-segment-ece-0.3-s0"]["version"]]["sparseshot"] == "0.1.0"
+    assert "machine" not in runs["tnbc-segment-ce-1-s0"]
     assert len(text) < 1000 * len(runs)
 
 

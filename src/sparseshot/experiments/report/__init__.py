@@ -63,13 +63,19 @@ def write_report(parts: Sequence[Part], page: Path, *, figures: Path | None = No
 
 
 def raw_metrics(results: Results) -> dict[str, Any]:
-    """Return the numbers of every planned run, rounded to four digits."""
+    """Return the numbers of every planned run, rounded to four digits, with its machine and versions."""
     done = [result.metrics for result in results.results.values() if result.metrics is not None]
+    machines, versions = (_distinct(metrics[key] for metrics in done) for key in ("machine", "versions"))
+    runs = [_run(result) for result in results.results.values()]
+    for run, result in zip(runs, results.results.values(), strict=True):
+        if result.metrics is not None:
+            run["machine"] = machines.index(result.metrics["machine"])
+            run["version"] = versions.index(result.metrics["versions"])
     return {
         "experiments": {experiment.name: experiment.title for experiment in results.experiments},
-        "machines": _distinct(metrics["machine"] for metrics in done),
-        "versions": _distinct(metrics["versions"] for metrics in done),
-        "runs": [_run(result) for result in results.results.values()],
+        "machines": machines,
+        "versions": versions,
+        "runs": runs,
     }
 
 

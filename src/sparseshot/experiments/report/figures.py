@@ -22,9 +22,10 @@ COLORS = {
     "focal": "#009E73",
     "huber": "#CC79A7",
     "oracle": "#222222",
+    "ece-nki": "#56B4E9",
 }
 _MARKERS = {"ece": "o", "adaptive": "P", "ce": "s", "focal": "^", "huber": "D", "oracle": "*"}
-_FURTHER = ("#56B4E9", "#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
+_FURTHER = ("#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
 STYLE: Any = {  # the type of its keys differs between versions
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.0,
