@@ -153,6 +153,31 @@ def test_killed_at_any_moment_nothing_is_lost(
     assert summary.counts.keys() == {"Other", "a"}
 
 
+def test_kinds_by_the_cells_around_do_not_depend_on_bands_or_kills(
+    checkpoint: Checkpoint, result: Path, tmp_path: Path
+) -> None:
+    weight = np.random.default_rng(0).normal(size=(2, 12)).astype("f4")
+    head = KindHead(("Other", "a"), weight, np.zeros(2, "f4"), looks_around=True)
+    model = loaded(replace(checkpoint, kinds=head))
+    predict_slide(SLIDE, model, tmp_path / "plain", throughput=SMALL)
+    cells = read_prediction(tmp_path / "plain")
+    found, features = found_with_features(result)
+    np.testing.assert_array_equal(cells.label, head.assign(found, features).label)
+    assert 0 < cells.label.sum() < len(cells)
+    assert not list((tmp_path / "plain").glob("cells/*.npy"))
+
+    def stop(event: Event) -> None:
+        if event.done > 60:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        predict_slide(SLIDE, model, tmp_path / "killed", throughput=SMALL, report=stop)
+    predict_slide(SLIDE, model, tmp_path / "killed", throughput=SMALL)
+    assert files(tmp_path / "killed") == files(tmp_path / "plain")
+    predict_slide(SLIDE, model, tmp_path / "kept", throughput=SMALL, features=True)
+    assert is_result_of(tmp_path / "kept", tmp_path / "plain")
+
+
 def test_damaged_features_are_made_again(checkpoint: Checkpoint, result: Path, tmp_path: Path) -> None:
     folder = copied(result, tmp_path / "copy")
     (folder / "cells/00002.features.npy").write_bytes(b"")

@@ -245,7 +245,7 @@ def _unpacked(content: dict[str, Any]) -> Evidence:
 
 def _packed_kinds(kinds: KindHead) -> dict[str, Any]:
     arrays = {"weight": torch.from_numpy(kinds.weight.copy()), "bias": torch.from_numpy(kinds.bias.copy())}
-    return {"names": list(kinds.names)} | arrays
+    return {"names": list(kinds.names), "looks_around": kinds.looks_around} | arrays
 
 
 def _unpacked_kinds(content: dict[str, Any], features: int) -> KindHead:
@@ -254,9 +254,11 @@ def _unpacked_kinds(content: dict[str, Any], features: int) -> KindHead:
         content["weight"].numpy(),
         content["bias"].numpy(),
     )
+    looks_around = bool(content.get("looks_around"))
+    features *= 1 + looks_around
     if weight.shape != (len(names), features) or bias.shape != (len(names),) or len(set(names)) != len(names):
         raise ValueError("a head of another size")
-    return KindHead(names, weight.astype(np.float32), bias.astype(np.float32))
+    return KindHead(names, weight.astype(np.float32), bias.astype(np.float32), looks_around=looks_around)
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

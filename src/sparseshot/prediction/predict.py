@@ -119,6 +119,7 @@ def predict_slide(
     model = model.on(frame.grid, recorded=None if there is None else there.engine)
     finder = model.finder(frame, TissueMask.everywhere(slide))
     lowest = _lowest_score(model, there, features=features)
+    keeps = lowest is not None or (model.kinds is not None and model.kinds.looks_around)
     recipe = PredictRecipe.resolve(
         slide, model, finder, measuring, only_tissue=only_tissue, region=region, lowest=lowest, kinds=head
     )
@@ -139,10 +140,10 @@ def predict_slide(
         measuring = measuring.on(slide, frame.grid, searched)
         with QuPathArchive.writing(folder / QUPATH, slide.name, decimals=PLACE_DECIMALS) as archive:
             with_neighbours = measuring.level == "all"
-            keeping = None if lowest is None else model.threshold
+            keeping = model.threshold if keeps else None
             writer = ShardWriter(work, manifest, frame, bands, archive, with_neighbours, keeping)
             todo = bands[len(manifest.shards) :]
-            if manifest.keeps_all:
+            if 0 < len(bands) == len(manifest.done.kept):
                 todo = ()
                 writer.replay()
             if todo:
@@ -158,15 +159,18 @@ def predict_slide(
                     measuring=measuring,
                     throughput=throughput,
                     region=region,
-                    keeps_features=lowest is not None,
+                    keeps_features=keeps,
                     cells=writer.cells,
                     report=report,
                 )
                 model.release()  # before all places are in memory
             summary = export(writer, slide, counted, quality=model.quality, measured=measuring.settings())
             archive.finish(frame.no_cells())
-        work.finish(*FILES, own=asdict(writer.manifest.done))
-        sweep(folder, writer.manifest)
+        manifest = writer.manifest
+        if lowest is None:
+            manifest = replace(manifest, done=replace(manifest.done, kept=()))
+        work.finish(*FILES, own=asdict(manifest.done))
+        sweep(folder, manifest)
     return replace(summary, tiles=tiles_in(todo), seconds=work.state.seconds)
 
 

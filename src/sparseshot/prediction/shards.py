@@ -21,6 +21,7 @@ from sparseshot.errors import DataNotFoundError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.images.slide import Box
 from sparseshot.models.finder import SlideFrame
+from sparseshot.models.kind_head import SURROUNDINGS_UM
 from sparseshot.models.windows import Band
 from sparseshot.prediction.manifest import (
     FEATURES,
@@ -74,6 +75,7 @@ class ShardWriter:
         archive: receives the cells of complete shards.
         with_neighbours: whether neighbours are measured.
         threshold: score of a cell, where candidates with features are taken, which are kept; else None.
+            Their kinds are told once the cells around them are known.
     """
 
     work: WorkFolder
@@ -83,7 +85,9 @@ class ShardWriter:
     archive: QuPathArchive
     with_neighbours: bool
     threshold: float | None = None
+    _without_kinds: deque[_Found] = field(default_factory=deque, init=False)
     _waiting: deque[_Found] = field(default_factory=deque, init=False)
+    _features: dict[int, tuple[NDArray[np.float64], Features]] = field(default_factory=dict, init=False)
     _places: dict[int, Cells] = field(default_factory=dict, init=False)
     _boxes: NDArray[np.float64] = field(init=False)
 
@@ -109,32 +113,72 @@ class ShardWriter:
 
     def close(self, band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
         """Take the cells of a band, after those of all bands before it."""
-        if band.index != len(self.manifest.shards) + len(self._waiting):  # an earlier one failed
+        if band.index != self._next_band:  # an earlier one failed
             raise OutputError(
                 self.work.path, f"the shard before {band.index} is missing; run the same command again"
             )
         places = tuple(Broken.of(box, why, self.frame.grid) for box, why in _rows(broken).items())
-        record = None
-        if self.threshold is not None:
-            cells, features = without_features(cells)
-            record = replace(keep(self.work.path, band.index, cells, features), broken=places)
-            cells = self._decided(cells, features)
-        self._take(_Found(band.index, cells, carried, places, record))
+        if self.threshold is None:
+            self._take(_Found(band.index, cells, carried, places, None))
+            return
+        cells, features = without_features(cells)
+        record = replace(keep(self.work.path, band.index, cells, features), broken=places)
+        self._tell_kinds(_Found(band.index, cells, carried, places, record), features)
 
     def replay(self) -> None:
         """Make the shards that are missing of what is kept, instead of by the network."""
         for index, record in enumerate(self.manifest.done.kept):
-            if index == len(self.manifest.shards) + len(self._waiting):
-                cells = self._decided(*kept(self.work.path, record))
-                self._take(_Found(index, cells, cells[:0], record.broken, None))
+            if index == self._next_band:
+                cells, features = kept(self.work.path, record)
+                self._tell_kinds(_Found(index, cells, cells[:0], record.broken, None), features)
 
-    def _decided(self, cells: Cells, features: Features) -> Cells:
-        """Return the cells of the result, with kinds, of candidates."""
+    @property
+    def _next_band(self) -> int:
+        return len(self.manifest.shards) + len(self._waiting) + len(self._without_kinds)
+
+    def _tell_kinds(self, found: _Found, features: Features) -> None:
+        """Tell the kinds of the cells around which all others are known with this band."""
+        cells, own = self._chosen(found.cells, features)
+        self._features[found.band] = cells.xy, own
+        self._without_kinds.append(found._replace(cells=cells))
+        while self._without_kinds and self._last_around(self._without_kinds[0].band) <= found.band:
+            first = self._without_kinds.popleft()
+            kinds = self._with_kinds(first.band, first.cells)
+            self._take(first._replace(cells=replace(kinds, colors=self.frame.colors)))
+
+    def _with_kinds(self, band: int, cells: Cells) -> Cells:
+        head, around = self.frame.kinds, self._around(band, self._reach_um)
+        if head is None:
+            return cells
+        for each in around:
+            if each not in self._features:  # of an earlier start
+                table, own = kept(self.work.path, self.manifest.done.kept[each], outlines=False)
+                table, own = self._chosen(table, own)
+                self._features[each] = table.xy, own
+        xy, features = (
+            np.concatenate(each) for each in zip(*(self._features[k] for k in around), strict=True)
+        )
+        start = sum(len(self._features[each][0]) for each in around if each < band)
+        for each in [each for each in self._features if each < min(around)]:
+            del self._features[each]
+        logits = head.logits(features, xy * self.frame.mpp)
+        return head.named(cells, logits[start : start + len(cells)])
+
+    def _chosen(self, cells: Cells, features: Features) -> tuple[Cells, Features]:
+        """Return the candidates that are cells of the result."""
         assert cells.score is not None
         assert self.threshold is not None
         chosen = cells.score >= np.float32(self.threshold)
-        decided = self.frame.with_kinds(cells[chosen], features[chosen])
-        return replace(decided, colors=self.frame.colors)
+        return cells[chosen], features[chosen]
+
+    @property
+    def _reach_um(self) -> float:
+        """How far the kind of a cell depends on others; negative for a head that looks at one cell only."""
+        looks = self.frame.kinds is not None and self.frame.kinds.looks_around
+        return SURROUNDINGS_UM + 2 * self._outside_um if looks else -1.0
+
+    def _last_around(self, band: int) -> int:
+        return max(self._around(band, self._reach_um))
 
     def _take(self, found: _Found) -> None:
         """Write the bands whose neighbours are known with this one."""
@@ -201,9 +245,11 @@ class ShardWriter:
         return float(_gaps(self._boxes[[first]], self._boxes[second].reshape(2, 2))[0].max())
 
     def _around(self, band: int, reach_um: float) -> list[int]:
-        """Return the bands within a distance of a band, itself included."""
+        """Return the bands within a distance of a band, itself included; itself alone if it is negative."""
         own = self._boxes[band].reshape(2, 2)
-        return np.flatnonzero(_gaps(self._boxes, own).max(axis=1) <= reach_um).tolist()
+        near = _gaps(self._boxes, own).max(axis=1) <= reach_um
+        near[band] = True
+        return np.flatnonzero(near).tolist()
 
     @property
     def _outside_um(self) -> float:

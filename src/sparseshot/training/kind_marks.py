@@ -18,6 +18,7 @@ from sparseshot.models.config import TrainSettings
 from sparseshot.models.device import find_device
 from sparseshot.models.finder import SlideFrame
 from sparseshot.models.inference import features_at
+from sparseshot.models.kind_head import side_by_side
 from sparseshot.models.kinds import MarkedCells, kind_targets, learn_kinds, with_one_spelling
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.held_out import LARGEST_WHOLE_PX, squares_around
@@ -46,14 +47,19 @@ def with_kinds(
     """
     module, kinds = checkpoint.network(network), checkpoint.config.classes
     tables = with_one_spelling([item.marks for item in slides], spelling=kinds)
-    features, targets = [], []
+    features, targets, places = [], [], []
     for item, marks in zip(slides, tables, strict=True):
         for cells, own in found_with_features(module, checkpoint, item):
             features.append(own)
             targets.append(kind_targets(cells, marks, kinds))
+            places.append(cells.xy * item.slide.mpp)
     try:
         head = learn_kinds(
-            np.concatenate(features), np.concatenate(targets), kinds, seed=checkpoint.config.seed
+            np.concatenate(features),
+            np.concatenate(targets),
+            kinds,
+            um=side_by_side(places),
+            seed=checkpoint.config.seed,
         )
     except InputError as error:
         warnings.warn(f"cells are found, but not told apart: {error}", TrainingWarning, stacklevel=2)
@@ -104,11 +110,13 @@ def classify_cells(
             "run that began with it"
         )
     _check_places(slide, cells)
-    marked = MarkedCells.of(cells, replace(marks, mpp=slide.mpp))  # complains before the slide is read
+    placed = replace(cells, mpp=slide.mpp)
+    marked = MarkedCells.of(placed, replace(marks, mpp=slide.mpp))  # complains before the slide is read
     frame = SlideFrame.over(slide, mpp=model.mpp, classes=("cell",))
     network = model.network().to(find_device(device))
     features = features_at(network, model.config.make_task(), slide, frame, cells.xy, report=report)
-    return marked.learn(features, seed=model.config.seed).assign(cells, features)
+    head = marked.learn(features, seed=model.config.seed)
+    return replace(head.assign(placed, features), mpp=cells.mpp)
 
 
 def _check_places(slide: Slide, cells: Cells) -> None:
