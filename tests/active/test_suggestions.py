@@ -1,6 +1,7 @@
 """Where to mark next."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.training.blobs import blobs
 from sparseshot.active import suggest_regions, write_suggestions
 from sparseshot.cells import Cells, read_cells
 from sparseshot.errors import InputError
+from sparseshot.models.kinds import OTHER, KindHead
 from sparseshot.prediction import Model, predict_slide
 from sparseshot.training.annotated import AnnotatedSlide
 
@@ -65,6 +67,50 @@ def test_what_is_unlike_the_marks_comes_first(model: Model) -> None:
     x0, y0, _, _ = suggestions[0].box
     assert min(x0, y0) >= 192
     assert {each.kind for each in suggestions} & {"unlike anything marked", "uncertain"}
+
+
+def of_kinds(bias: tuple[float, ...], *, scale: float = 0.0) -> Model:
+    """A model of kinds a and b, whose logits are the biases and a little of random features."""
+    weight = (scale * np.random.default_rng(0).normal(size=(3, 6))).astype(np.float32)
+    head = KindHead((OTHER, "a", "b"), weight, np.array(bias, np.float32))
+    return Model.load(replace(random_detector(threshold=0.5, kind_features=6), kinds=head), device="cpu")
+
+
+def marked_as(cells: Cells, *label: int) -> Cells:
+    return replace(cells[: len(label)], outline=None, classes=("a", "b"), label=np.array(label, np.int16))
+
+
+def test_kinds_that_are_undecided_are_named() -> None:
+    slide, cells = named("a")
+    item = AnnotatedSlide(slide, marked_as(cells, *[0, 1] * 8))
+    model = of_kinds((-9.0, 0.0, 0.0), scale=1.0)
+    found = suggest_regions(model, [slide], regions=6, side_um=SIDE_UM, learned=[item])
+    undecided = [each.reason for each in found if each.kind == "undecided kinds"]
+    assert undecided
+    assert all(re.fullmatch(r"undecided between a and b: \d+ of \d+ cells?", each) for each in undecided)
+    sure = suggest_regions(of_kinds((-9.0, 0.0, 9.0)), [slide], regions=6, side_um=SIDE_UM, learned=[item])
+    assert "undecided kinds" not in {each.kind for each in sure}
+
+
+def test_a_kind_with_few_marks_is_named_and_other_is_not_one() -> None:
+    slide, cells = named("a")
+    item = AnnotatedSlide(slide, marked_as(cells, *[0] * 30, 1))
+    for bias, is_rare in (((-9.0, 0.0, 0.0), True), ((9.0, 0.0, -9.0), False)):
+        model = of_kinds(bias, scale=1.0 if is_rare else 0.0)
+        found = suggest_regions(model, [slide], regions=6, side_um=SIDE_UM, learned=[item])
+        reasons = [each.reason for each in found if each.kind == "rare class"]
+        assert bool(reasons) == is_rare
+        assert all(each.endswith("are b, of which 1 are marked") for each in reasons)
+
+
+def test_cells_unlike_any_marked_one_come_first() -> None:
+    slide, cells = named("a")
+    slide.pixels[256:, 256:] = np.random.default_rng(0).integers(60, 160, (256, 256, 3))
+    item = AnnotatedSlide(slide, marked_as(cells[(cells.xy < 200).any(axis=1)], *[0, 1] * 25))
+    model = of_kinds((-9.0, 0.0, 9.0))
+    found = suggest_regions(model, [slide], regions=4, side_um=SIDE_UM, learned=[item])
+    assert min(found[0].box[:2]) >= 192
+    assert any(each.reason.startswith("unlike any marked cell: ") for each in found)
 
 
 def test_few_candidates_bound_the_work(model: Model) -> None:

@@ -1,6 +1,8 @@
 """A network's view of a small region: what it finds there, what it doubts, and what the place looks like."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.inference import look_at
+from sparseshot.models.kinds import PROBABILITY
 from sparseshot.prediction.model import Model
 
 _SURE_LOGITS = 2.0
@@ -28,12 +31,18 @@ class Look:
         sure: those well above.
         doubt: expected number of wrong decisions.
         features: mean and spread of the activations before the last layer.
+        cell_features: ``(N, F)`` for the kinds of the cells found.
+        undecided: number of found cells whose kind is undecided, by the two kinds.
+        kind_doubt: expected number of wrong kinds.
     """
 
     found: Cells
     sure: Cells
     doubt: float
     features: NDArray[np.float64]
+    cell_features: NDArray[np.float32]
+    undecided: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    kind_doubt: float = 0.0
 
 
 class RegionScout:
@@ -75,15 +84,42 @@ class RegionScout:
                 box=box,
                 tissue=self.tissue,
             )
-        cells = region.cells
+        cells, features = region.cells_and_features
         score = np.zeros(len(cells)) if cells.score is None else cells.score
         above = _above(score, model.threshold)
+        found = self.frame.with_kinds(cells[above >= 0], features[above >= 0])
+        undecided, kind_doubt = undecided_kinds(found)
         return Look(
-            found=cells[above >= 0],
+            found=found,
             sure=cells[above >= _SURE_LOGITS],
             doubt=float(decision_doubts(score, model.threshold).sum()),
             features=np.asarray(torch.stack(seen).mean(0).double().numpy()),
+            cell_features=features[above >= 0],
+            undecided=undecided,
+            kind_doubt=kind_doubt,
         )
+
+
+def undecided_kinds(cells: Cells) -> tuple[dict[tuple[str, str], int], float]:
+    """Return the numbers of cells undecided between two kinds, and the expected number of wrong kinds.
+
+    A cell is undecided where its most probable kind is less than twice as probable as the next. Cells without
+    probabilities of the kinds of marks are in no doubt.
+
+    >>> p = {"Probability a": [0.9, 0.5, 0.4], "Probability b": [0.1, 0.4, 0.6]}
+    >>> cells = Cells([[0, 0], [1, 1], [2, 2]], classes=("a", "b"), measurements=p)
+    >>> undecided_kinds(cells)
+    ({('a', 'b'): 2}, 1.0)
+    """
+    names = [f"{PROBABILITY} {name}" for name in cells.classes]
+    if len(names) < 2 or not len(cells) or not all(name in cells.measurements for name in names):
+        return {}, 0.0
+    p = np.stack([cells.measurements[name] for name in names], axis=1)
+    first, second = np.sort(np.argsort(-p, axis=1, kind="stable")[:, :2], axis=1).T
+    low, high = np.sort(p, axis=1)[:, -2:].T
+    pairs = Counter(zip(first[high < 2 * low].tolist(), second[high < 2 * low].tolist(), strict=True))
+    undecided = {(cells.classes[a], cells.classes[b]): count for (a, b), count in pairs.items()}
+    return undecided, round(float((1 - high).sum()), 6)
 
 
 def decision_doubts(score: NDArray[np.floating], threshold: float) -> NDArray[np.float64]:

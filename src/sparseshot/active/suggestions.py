@@ -15,11 +15,12 @@ from scipy.spatial import cKDTree
 from sparseshot.active.scout import Look, RegionScout, decision_doubts
 from sparseshot.cells import Cells
 from sparseshot.cells.near import is_near
-from sparseshot.errors import InputError
+from sparseshot.errors import InputError, counted
 from sparseshot.files import write_json
 from sparseshot.images import Box, Grid, Slide, TileGrid, tissue_mask
 from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.models.detect import MATCH_RADIUS_UM
+from sparseshot.models.kinds import OTHER, PROBABILITY
 from sparseshot.models.labelling import SUGGESTED
 from sparseshot.prediction.export import read_shards
 from sparseshot.prediction.manifest import Manifest, slide_identity
@@ -39,6 +40,9 @@ _SLIVER = 0.01
 _FEW_MARKS = 0.1
 """A class is rarely seen if less than this share of the marks is of it."""
 
+_LEAST_MARKED, _USUAL = 10, 0.95
+"""Marked cells that are needed to tell what is unlike them, and the share of them that is not."""
+
 
 @dataclass(frozen=True)
 class Suggestion:
@@ -47,8 +51,8 @@ class Suggestion:
     Attributes:
         slide: name of the slide.
         box: x0, y0, x1, y1 in level-0 pixels.
-        kind: ``uncertain``, ``unlike anything marked``, ``confident cells nobody marked``, ``rare class`` or
-            ``nothing found``.
+        kind: ``uncertain``, ``undecided kinds``, ``cells unlike any mark``, ``unlike anything marked``,
+            ``confident cells nobody marked``, ``rare class`` or ``nothing found``.
         reason: in words.
         gain: expected number of corrections, weighted by how much the region differs from others.
     """
@@ -75,6 +79,7 @@ class _Candidate(NamedTuple):
     look: Look
     confident: int
     rare: tuple[str, int]
+    unlike: int = 0
 
 
 def suggest_regions(
@@ -92,9 +97,10 @@ def suggest_regions(
     """Return regions to mark next, the most useful first.
 
     The network looks at a sample of squares in tissue, so that the time does not grow with the slide. The
-    expected gain is the number of cells that it probably decides wrongly, and a tenth of those that it is
-    sure of. A region is chosen by its gain times its distance, in the features of the network, from what was
-    marked and from the regions chosen before.
+    expected gain is the number of cells that it probably decides wrongly, whether there is one or of which
+    kind it is, the number of those that are of a kind with few marks or unlike any marked cell, and a tenth
+    of those that it is sure of. A region is chosen by its gain times its distance, in the features of the
+    network, from what was marked and from the regions chosen before.
 
     Args:
         model: the model.
@@ -134,10 +140,13 @@ def suggest_regions(
     marked = [(item, xy) for item in learned for xy in item.marks.xy]
     places = [marked[k] for k in random.permutation(len(marked))[:_MARKED_LOOKS]]
     everything, done = sum(map(len, shares)) + len(places), 0
-    known = []
+    known, near_marks = [], []
     for item, xy in places:
         scout = RegionScout(model, item.slide, side_um)
-        known.append(scout.look(scout.around(xy)).features)
+        look = scout.look(scout.around(xy))
+        known.append(look.features)
+        is_marked = is_near(look.found.xy, item.marks.xy, radius=MATCH_RADIUS_UM / item.slide.mpp)
+        near_marks.append(look.cell_features[is_marked])
         done += 1
         report(done, everything)
     seen: list[_Candidate] = []
@@ -148,6 +157,8 @@ def suggest_regions(
             seen.append(_candidate(index, box, look, marks[index], rare))
             done += 1
             report(done, everything)
+    if model.kinds is not None and not model.kinds.is_guess and near_marks:
+        seen = _with_unlike_cells(seen, np.concatenate(near_marks))
     return _chosen(seen, known, slides, [scout.frame.grid for scout in scouts], regions)
 
 
@@ -191,8 +202,22 @@ def _doubt_of_found(folder: Path, scout: RegionScout, tiles: TileGrid) -> NDArra
             column, row = (scout.frame.grid.from_level0(cells.xy) // scout.side_px).astype(np.intp).T
             row, column = np.minimum(row, tiles.rows - 1), np.minimum(column, tiles.columns - 1)
             doubts = decision_doubts(cells.score, scout.model.threshold)
+            doubts += 1 - cells.measurements.get(PROBABILITY, np.ones(len(cells)))  # of the kind
             np.add.at(doubt, row * tiles.columns + column, doubts)
     return doubt
+
+
+def _with_unlike_cells(seen: Sequence[_Candidate], marked: NDArray[np.float32]) -> list[_Candidate]:
+    """Count the cells that are farther from every marked cell, by their features, than marked ones are."""
+    every = np.concatenate([each.look.cell_features for each in seen])
+    if len(marked) < _LEAST_MARKED or not len(every):
+        return list(seen)
+    spread = every.std(axis=0) + 1e-6
+    tree = cKDTree(marked / spread)
+    usual = float(np.quantile(tree.query(marked / spread, k=[2])[0], _USUAL))
+    far = tree.query(every / spread)[0] > usual
+    ends = np.cumsum([len(each.look.cell_features) for each in seen])[:-1]
+    return [each._replace(unlike=int(own.sum())) for each, own in zip(seen, np.split(far, ends), strict=True)]
 
 
 def _rare_classes(classes: Sequence[str], tables: Sequence[Cells]) -> dict[int, int]:
@@ -200,7 +225,8 @@ def _rare_classes(classes: Sequence[str], tables: Sequence[Cells]) -> dict[int, 
     if len(classes) < 2 or not tables:
         return {}
     counts = [sum(cells.counts().get(name, 0) for cells in tables) for name in classes]
-    return {label: count for label, count in enumerate(counts) if count < _FEW_MARKS * sum(counts)}
+    few = _FEW_MARKS * sum(counts)
+    return {k: n for k, n in enumerate(counts) if n < few and classes[k] != OTHER}
 
 
 def _candidate(slide: int, box: Box, look: Look, marks: Cells | None, rare: Mapping[int, int]) -> _Candidate:
@@ -229,13 +255,17 @@ def _chosen(
     doubt = np.array([each.look.doubt for each in seen])
     confident = np.array([float(each.confident) for each in seen])
     rare = np.array([float(each.rare[1]) for each in seen])
-    gain = doubt + _CONFIRMED * confident + rare
+    kinds = np.array([each.look.kind_doubt for each in seen])
+    unlike = np.array([float(each.unlike) for each in seen])
+    gain = doubt + kinds + _CONFIRMED * confident + rare + unlike
     gain += 0.05 * max(gain.max(), 1.0)  # where nothing is found at all, novelty alone decides
     scale = max(float(np.median(novelty)), 1e-9)
     distance, free = novelty / scale, np.ones(len(seen), bool)
     of_slide, boxes = np.array([each.slide for each in seen]), np.array([each.box for each in seen])
     most = math.ceil(1.5 * regions / len(slides))
+    undecided = np.array([float(max(each.look.undecided.values(), default=0)) for each in seen])
     measures = {"doubt": doubt, "confident": confident, "rare": rare}
+    measures |= {"undecided": undecided, "unlike": unlike}
     if len(marked):
         measures["novelty"] = novelty
     chosen: list[Suggestion] = []
@@ -260,6 +290,11 @@ def _reason(own: _Candidate, k: int, measures: Mapping[str, NDArray[np.float64]]
     found = "1 cell was found" if count == 1 else f"{count:,} cells were found"
     texts = {
         "rare": ("rare class", f"a class rarely seen: {own.rare[1]:,} of {count:,} cells are {own.rare[0]}"),
+        "undecided": ("undecided kinds", _undecided(own)),
+        "unlike": (
+            "cells unlike any mark",
+            f"unlike any marked cell: {own.unlike:,} of {counted(count, 'cell')}",
+        ),
         "doubt": ("uncertain", f"uncertain: {found}, and about {own.look.doubt:.1f} decisions are wrong"),
         "novelty": ("unlike anything marked", "unlike anything marked"),
         "confident": (
@@ -276,6 +311,14 @@ def _reason(own: _Candidate, k: int, measures: Mapping[str, NDArray[np.float64]]
         times = measures[name][k] / max(float(np.median(measures[name])), 1e-9)
         reason += f": {times:.1f} times as far from it as most tissue"
     return kind, reason
+
+
+def _undecided(own: _Candidate) -> str:
+    """Return in words between which kinds most cells are undecided."""
+    if not own.look.undecided:
+        return ""
+    (one, other), cells = max(own.look.undecided.items(), key=lambda pair: pair[1])
+    return f"undecided between {one} and {other}: {cells:,} of {counted(len(own.look.found), 'cell')}"
 
 
 def write_suggestions(path: Path, suggestions: Sequence[Suggestion]) -> None:

@@ -34,9 +34,9 @@ _MOST_UNMARKED = 5000
 _MOST_MARKED = 4000
 """Marks of each kind that are learned from."""
 
-_DECAY_OF_ONE_MARK, _DECAYS = 10.0, (0.003, 1.0)
-"""λ times the marks of a kind, and the bounds of λ. These and the next two were chosen on the training and
-validation images of BRCA-M2C."""
+_DECAY_OF_ONE_MARK, _DECAYS = 3.5, (0.003, 4.0)
+"""λ times the marks of a kind over the root of the number of features, and the bounds of λ. These and the
+next two were chosen on the training and validation images of BRCA-M2C, the first on CRCHisto too."""
 
 _MARKS_OF_PRIOR = 20
 """Marks that weigh as much in a threshold as the belief in equal odds."""
@@ -108,7 +108,7 @@ def learn_kinds(
     x, y = chosen.astype(np.float64), target[rows]
     mean, spread = x.mean(axis=0), x.std(axis=0) + _SMALLEST_SPREAD
     x = (x - mean) / spread
-    decay = float(np.clip(_DECAY_OF_ONE_MARK / counts[1:].mean(), *_DECAYS))
+    decay = float(np.clip(_DECAY_OF_ONE_MARK * x.shape[1] ** 0.5 / counts[1:].mean(), *_DECAYS))
     weight, bias = fit(x, y, kinds=len(kinds), decay=decay)
     # Unmarked cells are a sample of all of them, so of the marked ones as small a share stands for all cells.
     share = (y == UNMARKED).sum() / max(1, (target == UNMARKED).sum())
@@ -216,7 +216,9 @@ def _thresholds(
     for kind in range(1, kinds + 1):
         against = every[:, kind] - logsumexp(np.delete(every, kind, axis=1), axis=1)
         marked = target == kind
-        p = calibrate_threshold(expit(against[marked]), expit(against[stands_for_all | (target == CERTAIN_OTHER)])).threshold
+        p = calibrate_threshold(
+            expit(against[marked]), expit(against[stands_for_all | (target == CERTAIN_OTHER)])
+        ).threshold
         marks = int(marked.sum())
         trust, even = marks / (marks + _MARKS_OF_PRIOR), -np.log(kinds)
         thresholds[kind - 1] = even + trust * np.clip(np.log(p / (1 - p)) - even, *_FROM_EVEN)
