@@ -50,6 +50,17 @@ def test_heights_separate_what_the_mask_does_not() -> None:
     assert labels[4, 0] != labels[4, 19]
 
 
+def test_known_seeds_decide_how_many_there_are() -> None:
+    mask = np.ones((9, 30), bool)
+    mask[:, 20:22] = False
+    seeds = np.zeros(mask.shape, np.int32)
+    seeds[4, 3], seeds[4, 15] = 1, 2
+    seeds[4, 20] = 3  # where no cell is seen
+    labels = split(mask, np.full(mask.shape, 200, np.uint8), seeds)
+    assert np.unique(labels[:, :20]).tolist() == [1, 2]
+    assert not labels[:, 20:].any()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_pixels_belong_to_the_seeds_of_a_watershed(seed: int) -> None:
     random = np.random.default_rng(seed)

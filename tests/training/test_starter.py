@@ -13,7 +13,7 @@ from PIL import Image
 from sparseshot.cells import Cells
 from sparseshot.cli import main
 from sparseshot.datasets import Dataset, load_dataset
-from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
+from sparseshot.datasets.synthetic import SyntheticTissue, varied_tissue, write_pyramid
 from sparseshot.errors import InputError
 from sparseshot.images import Box
 from sparseshot.models.config import STARTER_NAMES
@@ -79,6 +79,22 @@ def test_a_starter_learns_from_real_sets_but_not_from_those_left_out(
     assert (kept - begun).abs().max() < 0.02
     with pytest.raises(InputError, match="monuseg is not learned from"):
         make_starter("detect", tmp_path / "c", slides=2, steps=1, without=["monuseg"])
+
+
+def test_a_segmenter_outlines_cells_around_their_points(tmp_path: Path) -> None:
+    tissue = varied_tissue(7, 1, size_px=256, mpp=0.5)
+    every = tissue.cells(outlines=True)
+    item = AnnotatedSlide(tissue, every)
+    starter = load_starter("segment")
+    region = item.look_at(starter.network(), starter.config, threshold=0.5)
+    outline = region.finder.outlines_around(region.window, region.parts, every.xy)  # type: ignore[attr-defined]
+    seen = ~shapely.is_missing(outline)
+    assert seen.mean() > 0.7
+    assert shapely.dwithin(outline[seen], shapely.points(every.xy[seen]), 1.5).all()
+    assert shapely.area(shapely.intersection(outline[seen], every.outline[seen])).sum() > 0.6 * (
+        shapely.area(every.outline[seen]).sum()
+    )
+    assert shapely.area(outline[seen]).sum() == pytest.approx(shapely.union_all(outline[seen]).area)
 
 
 def test_the_starter_predicts_without_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,9 @@ SEED_HEIGHT = 153
 """Height, of 255, from which connected pixels are of one cell."""
 
 
-def split(mask: NDArray[np.bool_], height: NDArray[np.uint8]) -> NDArray[np.int32]:
+def split(
+    mask: NDArray[np.bool_], height: NDArray[np.uint8], seeds: NDArray[np.int32] | None = None
+) -> NDArray[np.int32]:
     """Number the cells of a mask from 1; each is connected by edges, 0 is background.
 
     Connected pixels of at least :data:`SEED_HEIGHT` are the seed of a cell. A lower one belongs to the seed
@@ -25,16 +27,21 @@ def split(mask: NDArray[np.bool_], height: NDArray[np.uint8]) -> NDArray[np.int3
     Args:
         mask: ``(H, W)``.
         height: ``(H, W)`` distance to the border of the cell, 255 at its innermost place.
+        seeds: ``(H, W)`` of all cells, numbered from 1, where they are known; pixels from which none is
+            reached are then background.
 
     >>> split(np.ones((1, 7), bool), np.array([[90, 200, 180, 60, 80, 220, 90]], np.uint8))
     array([[1, 1, 1, 1, 2, 2, 2]], dtype=int32)
     """
     mask = np.pad(mask, 1)
     labels: NDArray[np.int32] = np.zeros(mask.shape, np.int32)
-    count = ndimage.label(mask[1:-1, 1:-1] & (height >= SEED_HEIGHT), output=labels[1:-1, 1:-1])
+    if seeds is None:
+        count = ndimage.label(mask[1:-1, 1:-1] & (height >= SEED_HEIGHT), output=labels[1:-1, 1:-1])
+    else:
+        labels[1:-1, 1:-1] = seeds * mask[1:-1, 1:-1]
     _flood(labels.ravel(), mask.ravel(), np.pad(height, 1).ravel(), labels.shape[1])
     alone = mask & (labels == 0)
-    if alone.any():
+    if seeds is None and alone.any():
         pieces, _ = ndimage.label(alone)
         labels[alone] = pieces[alone] + count
     return labels[1:-1, 1:-1]

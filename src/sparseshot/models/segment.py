@@ -184,15 +184,38 @@ class Segmenter:
                 features[inside] = part[-1].numpy()[:, row, column].T
         return cells, features
 
+    def outlines_around(
+        self, window: Window, parts: Sequence[Part], xy: NDArray[np.float64]
+    ) -> NDArray[np.object_]:
+        """Return the outlines of the cells that are known to be at given places, and None where none is seen.
+
+        Args:
+            window: that holds them.
+            parts: its outputs.
+            xy: ``(N, 2)`` places, in level-0 pixels.
+        """
+        grid, box = self.frame.grid, window.box
+        p, rest = self._joined(window, parts)
+        mask = p >= self.threshold * _STEPS
+        seeds = grid.rasterise(Cells(xy), box, by="instance", radius_px=1.0)
+        labels = split(mask, self._height(mask, rest), seeds)
+        values, _, traced = trace(labels)
+        traced = np.where(shapely.area(traced) * grid.mpp**2 >= self.least_um2, traced, None)
+        outlines = np.full(len(xy), None, object)
+        outlines[values - 1] = self._on_slide(shapely.transform(traced, lambda each: each + box[:2]))
+        return outlines
+
+    def _height(self, mask: NDArray[np.bool_], rest: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        if not self.task.heights:
+            return mask_heights(mask, reach_px=_NEARBY_UM / self.frame.grid.mpp)
+        smooth: NDArray[np.uint8] = ndimage.gaussian_filter(rest[0], _SMOOTHING_PX, truncate=2)
+        return smooth
+
     def _found(self, window: Window, parts: Sequence[Part]) -> Cells:
         grid, box, core = self.frame.grid, window.box, window.core
         p, rest = self._joined(window, parts)
         mask = p >= self.threshold * _STEPS
-        if self.task.heights:
-            height = ndimage.gaussian_filter(rest[0], _SMOOTHING_PX, truncate=2)
-        else:
-            height = mask_heights(mask, reach_px=_NEARBY_UM / grid.mpp)
-        labels = split(mask, height)
+        labels = split(mask, self._height(mask, rest))
         outline = smooth_outlines(labels, hole_px=self.least_um2 / grid.mpp**2)
         bounds = shapely.bounds(outline).reshape(-1, 4) + box[:2] * 2
         middle, extent = (bounds[:, 2:] + bounds[:, :2]) / 2, bounds[:, 2:] - bounds[:, :2]

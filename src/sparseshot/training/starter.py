@@ -23,6 +23,7 @@ from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.models.model_files import load_starter, save_starter
+from sparseshot.models.segment import Segmenter
 from sparseshot.training.annotated import AnnotatedSlide, open_samples
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.evaluation import LADDER
@@ -119,14 +120,15 @@ def make_starter(
     with locked(folder):
         held_out = _synthetic(seed + 1, _HELD_OUT, config.mpp)
         canvases = _canvases(_synthetic(seed, slides, config.mpp), config, 1 - sum(shares.values()))
+        begin = None if start is None else load_starter(task, path=start / f"{task}.safetensors")
         for name, share in shares.items():
-            canvases += _canvases(_scaled(name, data), config, share)
+            canvases += _canvases(_scaled(name, data, begin), config, share)
         checkpoint = train(
             config,
             canvases,
             [part for item in held_out for part in whole(item, config)],
             folder / task,
-            start=None if start is None else load_starter(task, path=start / f"{task}.safetensors"),
+            start=begin,
             report=report,
         )
         chosen_on = [] if data is None else validation_images(task, data, without=left_out)
@@ -141,13 +143,24 @@ def _synthetic(seed: int, count: int, mpp: float) -> list[AnnotatedSlide]:
     return [AnnotatedSlide(slide, slide.cells(outlines=True)) for slide in slides]
 
 
-def _scaled(name: str, root: Path | None) -> Iterable[AnnotatedSlide]:
-    """Return the training images of a set, each at several sizes."""
+def _scaled(name: str, root: Path | None, start: Checkpoint | None = None) -> Iterable[AnnotatedSlide]:
+    """Return the training images of a set, each at several sizes.
+
+    Where the set has points, a segmenter to start from outlines the cells around them.
+    """
     assert root is not None
+    network = None if start is None or start.config.task == "detect" else start.network()
     for sample in load_dataset(name, root, split="train"):
+        cells = sample.cells
+        if cells.outline is None and start is not None and network is not None:
+            (item,) = open_samples([sample])
+            region = item.look_at(network, start.config, threshold=start.threshold or 0.5)
+            assert isinstance(region.finder, Segmenter)
+            outline = region.finder.outlines_around(region.window, region.parts, cells.xy)
+            cells = replace(cells, outline=outline)
         for scale in _SCALES:
             slide = open_slide(sample.image, mpp=sample.mpp * scale, force_mpp=True)
-            yield AnnotatedSlide(slide, replace(sample.cells, mpp=slide.mpp))
+            yield AnnotatedSlide(slide, replace(cells, mpp=slide.mpp))
 
 
 def _canvases(items: Iterable[AnnotatedSlide], config: TrainSettings, share: float) -> list[Canvas]:
