@@ -80,6 +80,12 @@ def test_the_most_informative_runs_come_first(tmp_path: Path) -> None:
     assert HEADLINE[0] == 0.3
 
 
+def test_a_loss_may_be_left_to_the_run() -> None:
+    runs = {run.method.name: run.config() for run in open_experiment("starter").runs}
+    assert runs["starter"].loss is None
+    assert (runs["scratch"].loss, runs["ce-scratch"].loss) == ("adaptive", "ce")
+
+
 def test_an_experiment_survives_json(tmp_path: Path) -> None:
     experiment = read_experiment(written(tmp_path, WHOLE))
     write_json(tmp_path / "plan.json", experiment)

@@ -22,7 +22,7 @@ from sparseshot.models.model_files import load_start
 from sparseshot.prediction.model import Model
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.evaluation import evaluate
-from sparseshot.training.held_out import prepare
+from sparseshot.training.held_out import certainty_of, prepare
 from sparseshot.training.lineage import MarkChanges, Start
 from sparseshot.training.loop import train
 from sparseshot.training.pseudo_labels import find_pseudo_labels, with_pseudo_labels
@@ -81,7 +81,9 @@ def _settings(run: Run, annotation: Annotation, parent: Checkpoint | None, new_m
     config, marks = run.config(), [item.marks for item in annotation.slides]
     if parent is None:
         model = load_start(config.start or STARTER, run.task)
-        start = None if model is None else Start(model)
+        start = None
+        if model is not None:
+            start = Start(model, certainty=certainty_of(model, config, annotation.slides))
     else:
         config = replace(config, start=str(parent.path))
         start = Start(parent, changes=MarkChanges(new=new_marks))

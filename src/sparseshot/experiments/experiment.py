@@ -42,6 +42,10 @@ LOSS_TITLES: Mapping[str, str] = MappingProxyType(
 """Names of the losses in reports."""
 
 
+AUTO = "auto"
+"""Loss that a run chooses by its start, as ``sparseshot train`` does."""
+
+
 def loss_title(loss: str) -> str:
     """Return the name of a loss in reports: its own if it has no other.
 
@@ -190,7 +194,7 @@ class Method:
 
     Attributes:
         name: short, for folders and figures.
-        loss: a name of :data:`sparseshot.losses.LOSSES`.
+        loss: a name of :data:`sparseshot.losses.LOSSES`, or :data:`AUTO`.
         title: shown in reports.
         options: arguments of the loss.
         rounds: trainings in a row; 1 is ordinary training.
@@ -253,7 +257,7 @@ class Run:
                 **self.settings,
                 **self.method.settings,
                 "task": self.task,
-                "loss": self.method.loss,
+                "loss": None if self.method.loss == AUTO else self.method.loss,
                 "loss_options": self.method.options or None,
                 "classes": self.subject.classes or None,
                 "negative_classes": self.subject.negative_classes,

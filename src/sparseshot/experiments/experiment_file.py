@@ -16,6 +16,7 @@ from sparseshot.datasets import CATALOGUE, dataset_info
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, unknown_name
 from sparseshot.experiments.clicks import FIRST_CLICKS
 from sparseshot.experiments.experiment import (
+    AUTO,
     SYNTHETIC,
     Experiment,
     Method,
@@ -28,7 +29,7 @@ from sparseshot.experiments.experiment import (
 from sparseshot.experiments.paper import TABLES, paper_table
 from sparseshot.files import read_toml
 from sparseshot.losses import LOSSES, make_loss
-from sparseshot.models.config import PROFILES, TASKS, TrainConfig, make_config
+from sparseshot.models.config import DEFAULT_LOSS, PROFILES, TASKS, TrainConfig, make_config
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Share = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -214,7 +215,7 @@ def _check_losses(check: _Checker, file: ExperimentFile, named: Collection[str])
         if not re.fullmatch(r"[\w.+-]+", name):
             raise check.error("[losses]", f"{name!r} cannot name a folder; use letters, digits, and . + - _")
         try:
-            make_loss(method.loss, method.options)
+            make_loss(DEFAULT_LOSS if method.loss == AUTO else method.loss, method.options)
             if method.policy:
                 check.known(place, "policy", [method.policy], POLICIES)
             _ = method.weak  # checks rounds and tau

@@ -304,7 +304,10 @@ def _by_start(
             chosen |= few | {"learning_rate": _LOW_RATE}
         elif settings.make_task().paints_marks:
             options = {"teacher_from": TEACHER_FROM}
-        chosen["loss_options"] = options if settings.loss == "adaptive" else {}
+        if settings.loss == DISTILLATION and model.threshold is not None:
+            chosen["loss_options"] = {"threshold": model.threshold}
+        else:
+            chosen["loss_options"] = options if settings.loss == "adaptive" else {}
     return chosen
 
 

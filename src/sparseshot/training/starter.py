@@ -40,12 +40,7 @@ REAL_SETS = ("tnbc", "brca_m2c", "dsb2018", "sbu_miccai")
 _SHARES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
         "detect": {"tnbc": 0.275, "brca_m2c": 0.4, "dsb2018": 0.225, "sbu_miccai": 0.1},
-        "segment": {
-            "tnbc": 0.525,
-            "brca_m2c": 0.125,
-            "dsb2018": 0.225,
-            "sbu_miccai": 0.125,
-        },  # BRCA-M2C has points
+        "segment": {"tnbc": 0.4, "brca_m2c": 0.4, "dsb2018": 0.1, "sbu_miccai": 0.1},
     }
 )
 """Share of the crops of real tissue that each set gets; that of a set that is left out is synthetic."""
