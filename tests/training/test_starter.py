@@ -89,6 +89,7 @@ def test_a_segmenter_outlines_cells_around_their_points(tmp_path: Path) -> None:
     region = item.look_at(starter.network(), starter.config, threshold=0.5)
     outline = region.finder.outlines_around(region.window, region.parts, every.xy)  # type: ignore[attr-defined]
     seen = ~shapely.is_missing(outline)
+    assert every.outline is not None
     assert seen.mean() > 0.7
     assert shapely.dwithin(outline[seen], shapely.points(every.xy[seen]), 1.5).all()
     assert shapely.area(shapely.intersection(outline[seen], every.outline[seen])).sum() > 0.6 * (

@@ -200,9 +200,10 @@ class Segmenter:
         seeds = grid.rasterise(Cells(xy), box, by="instance", radius_px=1.0)
         labels = split(mask, self._height(mask, rest), seeds)
         values, _, traced = trace(labels)
-        traced = np.where(shapely.area(traced) * grid.mpp**2 >= self.least_um2, traced, None)
-        outlines = np.full(len(xy), None, object)
-        outlines[values - 1] = self._on_slide(shapely.transform(traced, lambda each: each + box[:2]))
+        large = shapely.area(traced) * grid.mpp**2 >= self.least_um2
+        outlines: NDArray[np.object_] = np.full(len(xy), None, object)
+        traced = shapely.transform(traced[large], lambda each: each + box[:2])
+        outlines[values[large] - 1] = self._on_slide(traced)
         return outlines
 
     def _height(self, mask: NDArray[np.bool_], rest: NDArray[np.uint8]) -> NDArray[np.uint8]:
