@@ -64,12 +64,8 @@ def differences() -> str:
                         pairs[point].append(ours.mean - paper)
         if pairs["half"]:
             cells = [f"{fmean(d):+.2f}, {min(d):+.2f} to {max(d):+.2f}" for d in pairs.values()]
-            rows.append([_title(method), str(len(pairs["half"])), *cells])
-    return table(["ours less the paper's", "numbers", "at 0.5: mean, range", "calibrated: mean, range"], rows)
-
-
-def _title(method: str) -> str:
-    return next(row.method.title for place in PLACES if (row := row_of(place, method)) is not None)
+            rows.append([f"`{method}`", str(len(pairs["half"])), *cells])
+    return table(["", "numbers", "at 0.5: mean, range", "calibrated: mean, range"], rows)
 
 
 def tried() -> str:

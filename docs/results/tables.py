@@ -70,7 +70,7 @@ def summary_table() -> str:
             counts = [n for f in SHOWN if (n := len(runs_of(place, row.method.name, f)))]
             seeds = "–".join(map(str, dict.fromkeys((min(counts), max(counts)))))
             is_first = not rows or all(title != earlier[0] for earlier in rows)
-            rows.append([title if is_first else "", row.method.title, seeds, *cells])
+            rows.append([title if is_first else "", f"`{row.method.name}`", seeds, *cells])
     return table(["", "method", "seeds", *map(percent, SHOWN)], rows, text_columns=2)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from sparseshot.datasets.catalogue import CATALOGUE, SPLITS, DatasetInfo, dataset_info
-from sparseshot.errors import InputError
+from sparseshot.errors import FormatError, InputError
 
 NINE_OF_THE_PAPER = {
     "consep",
@@ -93,3 +93,31 @@ def test_every_set_tells_where_to_get_it_and_where_to_put_it() -> None:
     assert (
         dataset_info("tnbc").how_to_get("data").startswith("run sparseshot data fetch tnbc, or get it from")
     )
+
+
+OWN = (
+    '[ours]\n{0}\n[[ours.parts]]\nimages = "a/{{name}}.png"\n{1}\n[ours.splits]\nsource = "by patient"\n{2}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            OWN.format("mppp = 0.25", 'labels = ["b"]', ""),
+            "[ours]: there is no key 'mppp'; did you mean 'mpp'?",
+        ),
+        (OWN.format("", "", ""), "[ours.parts.0] has no labels; add labels ="),
+        (OWN.format("", 'labels = ["b"]\nmask = 1', ""), "[ours.parts.0]: there is no key 'mask'"),
+        (OWN.format("", 'labels = "b"', ""), "[ours.parts.0]: labels is 'b'; write it as a list"),
+        (OWN.format("", 'labels = ["b"]', "names = { tarin = [] }"), "key 'tarin': input should be 'train'"),
+        (OWN.format("expected.train.image = 3", 'labels = ["b"]', ""), "Known are images, cells"),
+        ('[ours]\nparts = []\nsplits = { source = "x" }\n', "[ours] has no parts; add [[ours.parts]]"),
+        ("ours = 3\n", "ours: 3 is no table"),
+    ],
+)
+def test_a_wrong_catalogue_file_is_told_in_a_sentence(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "sets.toml").write_text(text)
+    with pytest.raises(FormatError, match=re.escape(problem)) as caught:
+        dataset_info(f"{tmp_path / 'sets.toml'}:ours")
+    assert "keyword argument" not in str(caught.value)

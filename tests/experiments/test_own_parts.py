@@ -8,7 +8,7 @@ import pytest
 from tests.experiments.tiny_data import TINY_SETTINGS, tiny_tnbc
 
 from sparseshot.cli import main
-from sparseshot.errors import CheckpointError, FormatError
+from sparseshot.errors import CheckpointError
 from sparseshot.models.model_files import load_model
 
 MODULE = """
@@ -153,19 +153,3 @@ def test_a_wrong_name_is_found_before_anything_runs(
     path.write_text(path.read_text().replace(old, new))
     assert main(["experiment", str(path), "--dry-run"]) != 0
     assert problem in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ("[slides.splits]", "[slides.split]", r"\[slides\]: there is no key 'split'; did you mean 'splits'"),
-        ('images = "', 'image = "', r"slides\.parts"),
-    ],
-)
-def test_a_wrong_catalogue_is_told_in_words(folder: Path, old: str, new: str, problem: str) -> None:
-    from sparseshot.datasets import dataset_info
-
-    path = folder / "sets.toml"
-    path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(FormatError, match=problem):
-        dataset_info(f"{path}:slides")

@@ -193,14 +193,25 @@ def read_catalogue(path: Path) -> Mapping[str, DatasetInfo]:
     except ValidationError as error:
         first = min(error.errors(), key=lambda each: each["type"] == "missing")
         place, key = ".".join(map(str, first["loc"][:-1])), str(first["loc"][-1])
+        problem = f"{key.strip('[]')} {first['input']!r}: {first['msg'].lower()}"
         if first["type"] == "missing":
             raise FormatError(path, f"[{place}] has no {key}; add {key} = …") from error
-        if first["type"] == "unexpected_keyword_argument" and len(first["loc"]) == 2:
-            keys = [item.name for item in fields(DatasetInfo)]
-            raise FormatError(path, f"[{place}]: {unknown_name('key', key, keys)}") from error
-        raise FormatError(path, f"[{place}] {key}: {first['msg'].lower()}") from error
+        if first["type"] == "unexpected_keyword_argument":
+            kind = _TABLES.get(str(first["loc"][1])) if len(first["loc"]) > 2 else DatasetInfo
+            problem = unknown_name("key", key, [item.name for item in fields(kind or Count)])
+        elif first["type"] in {"tuple_type", "sequence_str"}:
+            problem = f"{key} is {first['input']!r}; write it as a list: […]"
+        elif first["type"] == "dataclass_type":
+            problem = f"{first['input']!r} is no table; docs/how-to/own-model.md has an example"
+        raise FormatError(path, f"[{place}]: {problem}" if place else f"{key}: {problem}") from error
+    for name, info in known.items():
+        if not info.parts:
+            raise FormatError(path, f"[{name}] has no parts; add [[{name}.parts]] with images and labels")
     return MappingProxyType(known)
 
+
+_TABLES: Mapping[str, type[Part | Splits | Archive]] = {"parts": Part, "splits": Splits, "archive": Archive}
+"""The tables of a set, but for those of counts."""
 
 CATALOGUE: Mapping[str, DatasetInfo] = read_catalogue(
     Path(str(files(__package__).joinpath("catalogue.toml")))

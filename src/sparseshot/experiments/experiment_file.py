@@ -115,7 +115,8 @@ class _Checker:
             return self.error(place, f"there is no {key} here; add {key} = …")
         if first["type"] == "unexpected_keyword_argument":
             return self.error(place, unknown_name("key", key, [item.name for item in fields(kind)]))
-        return self.error(place, f"{key} is {first['input']!r}; {first['msg'].lower()}")
+        cure = "write it as a list: […]" if first["type"] == "tuple_type" else first["msg"].lower()
+        return self.error(place, f"{key} is {first['input']!r}; {cure}")
 
 
 def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:

@@ -124,7 +124,7 @@ def _by_openvino(network: nn.Module, *, precision: NetworkPrecision) -> OpenVino
     if next(network.parameters()).device.type != "cpu":
         raise InputError("OpenVINO runs on the CPU; use --device cpu, or --engine eager")
     if find_spec("openvino") is None:
-        raise InputError("OpenVINO is not installed; pip install 'sparseshot[openvino]', or --engine eager")
+        raise InputError('OpenVINO is not installed; pip install "sparseshot[openvino]", or --engine eager')
     openvino = import_openvino()
     side = 2 * int(getattr(network, "alignment_px", 16))
     try:

@@ -54,7 +54,7 @@ def write_onnx(model: Model, path: Path | str) -> OnnxFile:
     """
     missing = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
     if missing:
-        raise InputError(f"{missing[0]} is not installed; pip install 'sparseshot[onnx]'")
+        raise InputError(f'{missing[0]} is not installed; pip install "sparseshot[onnx]"')
     import onnx  # noqa: PLC0415
 
     path, network = Path(path), model.network.cpu()

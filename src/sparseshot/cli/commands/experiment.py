@@ -64,19 +64,25 @@ def experiment(
     experiments = open_experiments(name, profile=profile)
     runs = {run.name: run for each in experiments for run in each.runs}
     wanted = {run.name: run for run in choose(list(runs.values()), only or ())}
+    notes = []
     if name == PAPER and root is not None:  # the sets that are there are run, the others named
         missing = missing_data(list(wanted.values()), root)
         wanted = {name: run for name, run in wanted.items() if run.subject not in missing}
         for subject, cure in missing.items():
             count = sum(run.subject == subject for run in runs.values())
-            echo(f"missing: {subject.title}, {count} runs; {cure}", err=True)
-        echo("missing: TIL, private; BRCA-M2C is used instead", err=True)
+            notes += [
+                f"missing: {subject.title}, {count} runs",
+                *(f"  {part}" for part in cure.split(", and ")),
+            ]
+        notes.append("missing: TIL, private; BRCA-M2C is used instead")
+    if dry_run and as_json:
+        print_json(list(wanted))
+    elif dry_run:
+        print_table((), [[run] for run in wanted])
+        notes.append(f"{len(wanted)} of {len(runs)} runs")
+    for note in notes:
+        echo(note, err=True)
     if dry_run:
-        if as_json:
-            print_json(list(wanted))
-        else:
-            print_table((), [[run] for run in wanted])
-            echo(f"{len(wanted)} of {len(runs)} runs", err=True)
         return
     if out is None:
         raise InputError("choose a folder for the runs: --out DIR")

@@ -38,7 +38,7 @@ def studio(
     """
     options.check_paths(*paths)
     if find_spec("nicegui") is None:
-        raise SparseshotError("the studio needs NiceGUI; install it with: pip install 'sparseshot[studio]'")
+        raise SparseshotError('the studio needs NiceGUI; install it with: pip install "sparseshot[studio]"')
     from sparseshot.studio.project import Project
     from sparseshot.studio.serving import serve
     from sparseshot.studio.studio import Studio
