@@ -244,33 +244,34 @@ def expected_quality(evidence: Evidence, threshold: float) -> ExpectedQuality | 
         return None
     random = np.random.default_rng(0)
     hits = own + random.beta(0.6, 0.4, _DRAWS) * (found - own)
-    scale = _independent(marks, evidence.alike, _LIKENESS_OF_MARKS)
+    scale = independent(marks, evidence.alike, _LIKENESS_OF_MARKS)
     recall = random.beta(scale * hits + 0.5, scale * (marks - hits) + 0.5)
     precision = None
     if cells or certain:
         counts = np.array([right, certain - right, cells - right])
-        scale = _independent(cells, evidence.region_alike, _LIKENESS_OF_CELLS)
+        scale = independent(cells, evidence.region_alike, _LIKENESS_OF_CELLS)
         tp, fp, fn = random.dirichlet(scale * counts + 0.5, _DRAWS).T
         counted = tp / (tp + fn)
         weight = counted.var() / (counted.var() + recall.var()) if marks else 0.0
         recall = weight * recall + (1 - weight) * counted
         precision = tp / (tp + fp) if certain >= FEW_CERTAIN else None
     return ExpectedQuality(
-        recall=_expected(recall),
-        precision=None if precision is None else _expected(precision),
-        f1=None if precision is None else _expected(2 * precision * recall / (precision + recall)),
-        cells_per_found=None if precision is None else _expected(precision / recall),
+        recall=expected(recall),
+        precision=None if precision is None else expected(precision),
+        f1=None if precision is None else expected(2 * precision * recall / (precision + recall)),
+        cells_per_found=None if precision is None else expected(precision / recall),
         marks=marks + cells,
         certain=certain if precision is not None else 0,
         threshold=threshold,
     )
 
 
-def _independent(count: int, alike: int, likeness: float) -> float:
+def independent(count: int, alike: int, likeness: float) -> float:
     """Return the share of some marks that counts as independent."""
     return 1 / (1 + likeness * (alike / count - 1)) if count else 1.0
 
 
-def _expected(draws: NDArray[np.float64]) -> Expected:
+def expected(draws: NDArray[np.float64]) -> Expected:
+    """Return the median of draws, and their 90 % interval."""
     low, middle, high = np.quantile(draws, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
     return Expected(float(middle), float(low), float(high))

@@ -18,6 +18,7 @@ from sparseshot.cells.table import GREY, PALETTE
 from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.metrics import Evidence, Interval, ScoreHistogram
+from sparseshot.metrics.kind_quality import KindEvidence
 from sparseshot.metrics.threshold import BINS
 from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.kinds import KindHead
@@ -245,7 +246,9 @@ def _unpacked(content: dict[str, Any]) -> Evidence:
 
 def _packed_kinds(kinds: KindHead) -> dict[str, Any]:
     arrays = {"weight": torch.from_numpy(kinds.weight.copy()), "bias": torch.from_numpy(kinds.bias.copy())}
-    return {"names": list(kinds.names), "looks_around": kinds.looks_around} | arrays
+    evidence = None if kinds.evidence is None else kinds.evidence.as_json()
+    facts = {"names": list(kinds.names), "looks_around": kinds.looks_around, "evidence": evidence}
+    return facts | arrays
 
 
 def _unpacked_kinds(content: dict[str, Any], features: int) -> KindHead:
@@ -258,7 +261,14 @@ def _unpacked_kinds(content: dict[str, Any], features: int) -> KindHead:
     features *= 1 + looks_around
     if weight.shape != (len(names), features) or bias.shape != (len(names),) or len(set(names)) != len(names):
         raise ValueError("a head of another size")
-    return KindHead(names, weight.astype(np.float32), bias.astype(np.float32), looks_around=looks_around)
+    held_out = content.get("evidence")
+    return KindHead(
+        names,
+        weight.astype(np.float32),
+        bias.astype(np.float32),
+        looks_around=looks_around,
+        evidence=None if held_out is None else KindEvidence.from_json(names, held_out),
+    )
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

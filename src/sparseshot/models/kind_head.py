@@ -12,6 +12,7 @@ from sparseshot.cells import Cells
 from sparseshot.cells.buckets import Buckets, sorted_keys
 from sparseshot.cells.table import GREY
 from sparseshot.compiled import compiled
+from sparseshot.metrics.kind_quality import KindEvidence
 
 OTHER = "Other"
 """Class of found cells of no marked kind."""
@@ -116,6 +117,7 @@ class KindHead:
         colors: of the kinds, as ``#rrggbb``; empty for those that the cells have.
         is_guess: nobody marked these kinds. Cells keep their class, and the probabilities are measurements.
         looks_around: the second half of the weights is of the mean features of the cells around.
+        evidence: what held-out marks say about the kinds; None if they are too few.
     """
 
     names: tuple[str, ...]
@@ -124,6 +126,7 @@ class KindHead:
     colors: tuple[str, ...] = ()
     is_guess: bool = False
     looks_around: bool = False
+    evidence: KindEvidence | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the head as JSON holds it."""
@@ -133,6 +136,7 @@ class KindHead:
             "weight": self.weight.astype(float).tolist(),
             "bias": self.bias.astype(float).tolist(),
             "looks_around": self.looks_around,
+            "evidence": None if self.evidence is None else self.evidence.as_json(),
         }
 
     @classmethod
@@ -142,7 +146,10 @@ class KindHead:
         weight, bias = np.array(content["weight"], np.float32), np.array(content["bias"], np.float32)
         if weight.ndim != 2 or len(names) != len(weight) or bias.shape != (len(names),):
             raise ValueError("a head of another size")
-        return cls(names, weight, bias, colors, looks_around=bool(content.get("looks_around")))
+        held_out = content.get("evidence")
+        evidence = None if held_out is None else KindEvidence.from_json(names, held_out)
+        looks_around = bool(content.get("looks_around"))
+        return cls(names, weight, bias, colors, looks_around=looks_around, evidence=evidence)
 
     def logits(
         self, features: NDArray[np.floating], um: NDArray[np.float64] | None = None

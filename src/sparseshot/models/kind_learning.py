@@ -23,6 +23,7 @@ from scipy.special import expit, logsumexp, softmax
 from sparseshot.errors import InputError, TrainingWarning
 from sparseshot.losses.schedules import Sigmoid
 from sparseshot.metrics import calibrate_threshold
+from sparseshot.metrics.kind_quality import FEWEST, PLACE_UM, KindEvidence
 from sparseshot.models.kind_head import OTHER, KindHead, with_surroundings
 
 CERTAIN_OTHER, UNMARKED, UNKNOWN_KIND = 0, -1, -2
@@ -51,7 +52,6 @@ when it was chosen, so that scores there are not blind to it."""
 _STEPS, _NEWTON_STEPS, _LARGEST_STEP = 6, 2, 4.0
 _SMALLEST_SPREAD = 1e-6
 
-_FEW_MARKS = 5
 _LEAST_AUC = 0.6
 """Area under the ROC curve of held-out marks below which two kinds are told apart hardly better than by
 chance."""
@@ -108,13 +108,13 @@ def learn_kinds(
     x, y = chosen.astype(np.float64), target[rows]
     mean, spread = x.mean(axis=0), x.std(axis=0) + _SMALLEST_SPREAD
     x = (x - mean) / spread
-    decay = float(np.clip(_DECAY_OF_ONE_MARK * x.shape[1] ** 0.5 / counts[1:].mean(), *_DECAYS))
+    decay = _decay(x, counts[1:])
     weight, bias = fit(x, y, kinds=len(kinds), decay=decay)
     # Unmarked cells are a sample of all of them, so of the marked ones as small a share stands for all cells.
     share = (y == UNMARKED).sum() / max(1, (target == UNMARKED).sum())
     stands = (y == UNMARKED) | (random.random(len(y)) < share)
     bias -= _thresholds(x @ weight + bias, y, stands)
-    _warn_of_likeness(x, y, kinds, decay, random)
+    evidence = _held_out(x, y, kinds, _places(um, rows), random)
     _warn_of_extremes((x @ weight + bias)[y == UNMARKED], kinds)
     weight /= spread[:, None]
     bias -= mean @ weight
@@ -123,6 +123,7 @@ def learn_kinds(
         np.concatenate([np.zeros((1, x.shape[1])), weight.T]).astype(np.float32),
         np.append(0, bias).astype(np.float32),
         looks_around=um is not None,
+        evidence=evidence,
     )
 
 
@@ -143,42 +144,68 @@ def _learnable(
             f"no cell was found near the marks of {', '.join(missing)}: this class is not learned; mark the "
             "centres of its nuclei"
         )
-    few = [f"{name} ({count})" for name, count in zip(kinds, counts, strict=True) if 0 < count < _FEW_MARKS]
+    few = [f"{name} ({count})" for name, count in zip(kinds, counts, strict=True) if 0 < count < FEWEST]
     if few:
-        warn(f"few marks to tell a kind by: {', '.join(few)}; mark at least {_FEW_MARKS} of each")
+        warn(f"few marks to tell a kind by: {', '.join(few)}; mark at least {FEWEST} of each")
     number = {kinds.index(name) + 1: k + 1 for k, name in enumerate(kept)}
     new = np.array([0, *(number.get(k + 1, UNKNOWN_KIND) for k in range(len(kinds)))])
     return np.where(target > 0, new[np.maximum(target, 0)], target), tuple(kept)
 
 
-def _warn_of_likeness(
+def _decay(x: NDArray[np.float64], counts: NDArray[np.integer]) -> float:
+    """Return λ for the numbers of marks of the kinds."""
+    return float(np.clip(_DECAY_OF_ONE_MARK * x.shape[1] ** 0.5 / counts.mean(), *_DECAYS))
+
+
+def _places(um: NDArray[np.float64] | None, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the number of the square that each cell lies in; without places each cell is one."""
+    if um is None:
+        return np.arange(len(rows))
+    squares = np.floor(um[rows] / PLACE_UM).astype(np.int64)
+    return np.asarray(np.unique(squares, axis=0, return_inverse=True)[1]).ravel()
+
+
+def _held_out(
     x: NDArray[np.float64],
     y: NDArray[np.integer],
     kinds: Sequence[str],
-    decay: float,
+    place: NDArray[np.intp],
     random: np.random.Generator,
-) -> None:
-    """Warn of kinds that held-out marks do not separate."""
-    counts = np.bincount(y[y >= 0], minlength=len(kinds) + 1)
-    if len(kinds) < 2 or counts[1:].min() < _FEW_MARKS or counts[1:].max() > _MANY_MARKS:
-        return
-    few = np.append(np.flatnonzero(y == UNMARKED)[::4], np.flatnonzero(y >= 0))
-    x, y = x[few], y[few]
-    fold = np.where(y >= 0, random.integers(_FOLDS, size=len(y)), -1)
+) -> KindEvidence | None:
+    """Hold out the marks of some places after the other; warn of kinds that they do not separate.
+
+    Returns:
+        The evidence; None where marks are too few, or in too few places.
+    """
+    marks = [_some(np.flatnonzero(y == kind), _MANY_MARKS, random) for kind in range(len(kinds) + 1)]
+    if max(map(len, marks[1:])) < FEWEST:
+        return None
+    rows = np.concatenate([np.flatnonzero(y == UNMARKED)[::4], *marks])
+    x, y = x[rows], y[rows]
+    place = np.unique(place[rows], return_inverse=True)[1]
+    of_marks, rank = np.unique(place[y >= 0]), np.zeros(place.max() + 1, np.intp)
+    rank[random.permutation(of_marks)] = np.arange(len(of_marks))
+    fold = np.where(y >= 0, rank[place] % _FOLDS, -1)
     held = np.zeros((len(y), len(kinds)))
     for k in range(_FOLDS):
-        present = np.bincount(y[(y >= 0) & (fold != k)], minlength=len(kinds) + 1)[1:]
+        own = fold != k
+        present = np.bincount(y[(y >= 0) & own], minlength=len(kinds) + 1)[1:]
         if not present.all():
-            return
-        weight, bias = fit(x[fold != k], y[fold != k], kinds=len(kinds), decay=decay)
-        held[fold == k] = x[fold == k] @ weight + bias
+            return None
+        weight, bias = fit(x[own], y[own], kinds=len(kinds), decay=_decay(x, present))
+        bias -= _thresholds(x[own] @ weight + bias, y[own], y[own] == UNMARKED)
+        held[~own] = x[~own] @ weight + bias
     for one, other in itertools.combinations(range(len(kinds)), 2):
+        first, second = y == one + 1, y == other + 1
         score = held[:, one] - held[:, other]
-        if _auc(score[y == one + 1], score[y == other + 1]) < _LEAST_AUC:
+        if min(first.sum(), second.sum()) >= FEWEST and _auc(score[first], score[second]) < _LEAST_AUC:
             warn(
                 f"the marks of {kinds[one]} and {kinds[other]} look alike to the model, which tells them "
                 "apart hardly better than by chance; check the marks, mark more, or learn both as one class"
             )
+    known = y >= 0
+    given = _probabilities(held[known]).argmax(axis=1)
+    return KindEvidence.of((OTHER, *kinds), y[known], given, place[known])
 
 
 def _auc(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
@@ -188,7 +215,7 @@ def _auc(high: NDArray[np.float64], low: NDArray[np.float64]) -> float:
 
 def _warn_of_extremes(logits: NDArray[np.float64], kinds: Sequence[str]) -> None:
     """Warn of kinds that no unmarked cell is of, and of one that nearly all are of."""
-    if len(logits) < _FEW_MARKS:
+    if len(logits) < FEWEST:
         return
     shares = np.bincount(_probabilities(logits).argmax(axis=1), minlength=len(kinds) + 1) / len(logits)
     if absent := [name for name, share in zip(kinds, shares[1:], strict=True) if share == 0]:

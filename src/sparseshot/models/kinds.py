@@ -41,6 +41,7 @@ __all__ = [
     "KindHead",
     "MarkedCells",
     "fit",
+    "is_any_cell",
     "kind_targets",
     "learn_kinds",
     "named_kinds",
@@ -54,6 +55,11 @@ _GENERIC = re.compile(r"(any |all )?(cells?|nucle(us|i)|annotations?|marks?|uncl
 """Names that say "this is a cell", and not which."""
 
 
+def is_any_cell(name: str) -> bool:
+    """Return whether a class names no kind, as "cell" and "nucleus"."""
+    return _GENERIC.fullmatch(name.strip()) is not None
+
+
 def named_kinds(tables: Sequence[Cells], *, leave_out: Collection[str] = ()) -> tuple[str, ...]:
     """Return the kinds that marks name; classes as "cell" or "nucleus", and "Other", name none.
 
@@ -62,11 +68,7 @@ def named_kinds(tables: Sequence[Cells], *, leave_out: Collection[str] = ()) -> 
     """
     counts = [cells.counts() for cells in tables]
     names = dict.fromkeys(name for table in counts for name, count in table.items() if count)
-    return tuple(
-        name
-        for name in names
-        if not _GENERIC.fullmatch(name.strip()) and name != OTHER and name not in leave_out
-    )
+    return tuple(name for name in names if not is_any_cell(name) and name != OTHER and name not in leave_out)
 
 
 def with_one_spelling(tables: Sequence[Cells], *, spelling: Sequence[str] = ()) -> list[Cells]:
@@ -116,11 +118,7 @@ def kind_targets(
         shapely.prepare(region)
         target[shapely.contains_xy(region, *found.xy.T)] = CERTAIN_OTHER
     of_class = [
-        kinds.index(name) + 1
-        if name in kinds
-        else UNKNOWN_KIND
-        if _GENERIC.fullmatch(name.strip())
-        else CERTAIN_OTHER
+        kinds.index(name) + 1 if name in kinds else UNKNOWN_KIND if is_any_cell(name) else CERTAIN_OTHER
         for name in marks.classes
     ]
     said = np.array([*of_class, UNKNOWN_KIND])[marks.label]  # the last one is for no class

@@ -68,6 +68,10 @@ class CohortSlide:
         for name, count in summary.counts.items() if len(summary.counts) > 1 else ():
             numbers[f"{name}: cells"] = float(count)
             numbers[f"{name}: per mm²"] = summary.per_mm2(count)
+        percents = {"": summary.positive, **summary.positive.get("classes", {})} if summary.positive else {}
+        for name, share in percents.items():
+            if share["percent"] is not None:
+                numbers[f"{name}: positive %" if name else "positive %"] = share["percent"]
         return numbers | {f"median {name}": float(each[_MEDIAN]) for name, each in self.quantiles.items()}
 
 

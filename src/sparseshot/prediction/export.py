@@ -16,6 +16,8 @@ from sparseshot.files import read_json, write_json
 from sparseshot.images import Box, Slide
 from sparseshot.images.tissue import TissueMask
 from sparseshot.metrics import ExpectedQuality
+from sparseshot.metrics.kind_quality import KindEvidence
+from sparseshot.metrics.quality import Expected
 from sparseshot.pages import Parts, Picture, code, escape, table, write_page
 from sparseshot.prediction.manifest import Broken, Manifest
 from sparseshot.prediction.shards import ShardWriter
@@ -59,6 +61,7 @@ class PredictionSummary:
         broken: places that could not be read.
         quality: what is expected of the model, in words, and the expected number of cells; empty if unknown.
         measured: what was measured of each cell, and with which stains.
+        positive: number and percentage of positive cells, and the criterion; empty if they are not scored.
         tiles: looked at by this call.
         seconds: taken by this call.
         skipped: whether it was finished before.
@@ -72,6 +75,7 @@ class PredictionSummary:
     broken: tuple[Broken, ...] = ()
     quality: Mapping[str, Any] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)
+    positive: Mapping[str, Any] = field(default_factory=dict)
     tiles: int = 0
     seconds: float = 0.0
     skipped: bool = False
@@ -81,6 +85,14 @@ class PredictionSummary:
         """All of them."""
         return sum(self.counts.values())
 
+    @property
+    def positive_text(self) -> str:
+        """The share of positive cells in words; empty if they are not scored."""
+        if not self.positive or not self.positive["cells"]:
+            return ""
+        numbers = f"{self.positive['positive']:,} of {self.positive['cells']:,} cells"
+        return f"{self.positive['percent']:.1f} % ({numbers}, by a {self.positive['criterion']})"
+
     def per_mm2(self, count: int) -> float:
         """Return a count for each mm² of tissue; 0 where there is none."""
         return count / self.tissue_mm2 if self.tissue_mm2 else 0.0
@@ -88,7 +100,11 @@ class PredictionSummary:
     def write(self) -> None:
         """Write the summary into its folder."""
         classes = {
-            name: {"cells": count, "per_mm2": round(self.per_mm2(count), 2)}
+            name: {
+                "cells": count,
+                "per_mm2": round(self.per_mm2(count), 2),
+                "share": round(count / max(1, self.cells), 4),
+            }
             for name, count in self.counts.items()
         }
         content = {
@@ -101,19 +117,37 @@ class PredictionSummary:
             "unreadable_places": len(self.broken),
             "expected": dict(self.quality),
             "measured": dict(self.measured),
-        }
+        } | ({"positive": dict(self.positive)} if self.positive else {})
         write_json(self.folder / SUMMARY, content)
 
 
-def expected_on_slide(quality: ExpectedQuality | None, found: int) -> dict[str, Any]:
-    """Return what is expected of a prediction, as the summary holds it; empty if it is unknown."""
+def expected_on_slide(
+    quality: ExpectedQuality | None, found: Mapping[str, int], kinds: KindEvidence | None = None
+) -> dict[str, Any]:
+    """Return what is expected of a prediction, as the summary holds it; empty if it is unknown.
+
+    Args:
+        quality: of finding.
+        found: number of cells of each class.
+        kinds: what held-out marks say about them.
+    """
+    of_kinds: dict[str, Any] = {}
+    if kinds is not None and (sentence := kinds.sentence()):
+        shares = {"recall": kinds.recall(), "shares": kinds.shares(found)}
+        rounded = {
+            name: {kind: [round(each, 4) for each in share] for kind, share in own.items()}
+            for name, own in shares.items()
+        }
+        of_kinds = {"kinds": {"sentence": sentence, **rounded, "marks": kinds.marks}}
     if quality is None:
-        return {}
+        return of_kinds
     known = {name: getattr(quality, name) for name in _SHARES}
-    shares = {name: [round(each, 4) for each in share] for name, share in known.items() if share is not None}
-    cells = quality.cells(found)
+    shares_found = {
+        name: [round(each, 4) for each in share] for name, share in known.items() if share is not None
+    }
+    cells = quality.cells(sum(found.values()))
     counted = {} if cells is None else {"cells": list(cells)}
-    return {"sentence": quality.sentence(), **counted, **shares, "marks": quality.marks}
+    return {"sentence": quality.sentence(), **counted, **shares_found, "marks": quality.marks} | of_kinds
 
 
 def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
@@ -130,6 +164,7 @@ def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
             broken=manifest.broken,
             quality=dict(content.get("expected", {})),
             measured=dict(content.get("measured", {})),
+            positive=dict(content.get("positive", {})),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(path, f"cannot be read ({error}); predict the slide again with --force") from None
@@ -161,11 +196,10 @@ def export(
     tissue: TissueMask,
     *,
     quality: ExpectedQuality | None,
-    measured: Mapping[str, Any],
 ) -> PredictionSummary:
     """Write everything that is made of all shards, but for the archive."""
     writer.complete()
-    folder, frame, recipe = writer.work.path, writer.frame, writer.manifest.identity
+    folder, frame, recipe = writer.work.path, writer.shown, writer.manifest.identity
     density = Density.over(frame.size, frame.mpp, frame.classes)
     overview = Overview(slide)
     places = [read_places(folder / each.file.name, measurements=False) for each in writer.manifest.shards]
@@ -177,15 +211,17 @@ def export(
         near = [number for number, part in enumerate(places) if inside(part.xy, box).any()]
         cells = [read_own(folder / writer.manifest.shards[number].file.name) for number in near]
         shown.append((box, Cells.concatenate([each[inside(each.xy, box)] for each in cells])))
+    counts = dict(zip(frame.classes, density.counts.sum(axis=(1, 2)).tolist(), strict=True))
     summary = PredictionSummary(
         slide=slide.name,
         folder=folder,
-        counts=dict(zip(frame.classes, density.counts.sum(axis=(1, 2)).tolist(), strict=True)),
+        counts=counts,
         tissue_mm2=tissue.area_mm2,
         threshold=recipe["threshold"],
         broken=writer.manifest.broken,
-        quality=expected_on_slide(quality, int(density.counts.sum())),
-        measured=measured,
+        quality=expected_on_slide(quality, counts, None if frame.kinds is None else frame.kinds.evidence),
+        measured=writer.measuring.settings(),
+        positive=writer.measuring.positive(counts),
     )
     summary.write()
     with ThreadPoolExecutor(1, thread_name_prefix="density") as beside:
@@ -223,12 +259,25 @@ def make_slide_page(
         "slide": f"{width:,} × {height:,} pixels of {slide.mpp:g} µm",
         "tissue": f"{summary.tissue_mm2:,.{2 if summary.tissue_mm2 >= 1 else 4}f} mm²",
         "expected": summary.quality.get("sentence"),
+        "kinds": summary.quality.get("kinds", {}).get("sentence"),
+        "positive": summary.positive_text,
         "threshold": f"{summary.threshold:.3f}",
         "unreadable places": str(len(summary.broken)),
         "model": f"{model['task']} at {model['mpp']:g} µm, fingerprint {model['fingerprint'][:12]}",
         "predicted": f"{date.today()}, sparseshot {__version__}",
     }
-    counts = [[escape(name), f"{n:,}", f"{summary.per_mm2(n):,.0f}"] for name, n in summary.counts.items()]
+    expected = summary.quality.get("kinds", {}).get("shares", {})
+    counts = [
+        [
+            escape(name),
+            f"{n:,}",
+            f"{summary.per_mm2(n):,.0f}",
+            f"{100 * n / max(1, summary.cells):.1f} %",
+            *([f"{Expected(*expected[name]).shown()}"] if expected else []),
+        ]
+        for name, n in summary.counts.items()
+    ]
+    titles = ["class", "cells", "per mm²", "share", *(["expected share"] if expected else [])]
     close_ups: Parts = [
         row for number, each in enumerate(cells_in) if (row := _close_up(slide, number, *each))
     ]
@@ -242,7 +291,7 @@ def make_slide_page(
     density = (summary.folder / DENSITY_PICTURE).read_bytes  # it may not be drawn yet
     return [
         f"# {escape(slide.name)}",
-        table(["class", "cells", "per mm²"], counts),
+        table(titles, counts),
         table(["", ""], [[name, escape(value)] for name, value in facts.items() if value], text_columns=2),
         "## Overview",
         Picture(

@@ -410,7 +410,8 @@ def _differs_by_kinds(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bo
 
     def finding(recipe: Mapping[str, Any]) -> dict[str, Any]:
         rest = {name: each for name, each in recipe.items() if name not in {"threshold", "kinds"}}
-        return rest | {"model": {**recipe["model"], "classes": None}}
+        measured = {name: each for name, each in recipe["measured"].items() if name != "positive_od"}
+        return rest | {"model": {**recipe["model"], "classes": None}, "measured": measured}
 
     return there != wanted and finding(there) == finding(wanted)
 

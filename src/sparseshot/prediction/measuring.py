@@ -10,13 +10,20 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells
 from sparseshot.cells.shape_measures import shape_measurements
 from sparseshot.cells.stains import STAINS, Stains, stain_measurements
-from sparseshot.errors import SlideError
+from sparseshot.errors import InputError, SlideError
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import TileGrid
 from sparseshot.images.tissue import TissueMask
+from sparseshot.models.finder import SlideFrame
+from sparseshot.models.kinds import is_any_cell
 from sparseshot.models.windows import Window
 
 Level = Literal["none", "basic", "all"]
+
+POSITIVE, NEGATIVE = "Positive", "Negative"
+POSITIVE_OD = 0.2
+"""Default of QuPath for the mean optical density of DAB in a nucleus."""
+_QUPATH_COLORS = [(112, 112, 225), (250, 62, 62)]
 
 _SAMPLES, _SAMPLE_PX = 25, 256
 """Number and side of the squares of tissue from which stains are estimated."""
@@ -30,11 +37,22 @@ class Measuring:
         level: nothing; shape and stains; or also the neighbours.
         stains: the stains of the slide.
         estimated: adapt the vectors of the stains to each slide.
+        positive_od: mean optical density of the second stain from which on a cell is positive; None: cells
+            are not scored.
     """
 
     level: Level = "all"
     stains: Stains = field(default_factory=lambda: STAINS["he"])
     estimated: bool = False
+    positive_od: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.positive_od is None:
+            return
+        if self.level == "none":
+            raise InputError("whether a cell is positive is measured; leave out --measure none")
+        if "DAB" not in self.stains.names:
+            raise InputError("--positive scores DAB; give --stains hdab")
 
     def on(self, slide: Slide, grid: Grid, tissue: TissueMask) -> Self:
         """Return what is measured on a slide, with estimated stains if requested."""
@@ -47,7 +65,8 @@ class Measuring:
         if self.level == "none":
             return {"level": self.level}
         stains = dict(zip(self.stains.names, map(list, self.stains.vectors), strict=True))
-        return {"level": self.level, "stains": stains, "estimated": self.estimated}
+        scored = {} if self.positive_od is None else {"positive_od": self.positive_od}
+        return {"level": self.level, "stains": stains, "estimated": self.estimated} | scored
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
@@ -56,7 +75,49 @@ class Measuring:
             return cls("none")
         (one, first), (other, second) = settings["stains"].items()
         stains = Stains((one, other), (tuple(first), tuple(second)))
-        return cls(settings["level"], stains, settings["estimated"])
+        return cls(settings["level"], stains, settings["estimated"], settings.get("positive_od"))
+
+    def shown(self, frame: SlideFrame) -> SlideFrame:
+        """Return the frame of a result, in which each class is in two if cells are scored.
+
+        They are named as QuPath names them: ``Negative`` and ``Positive``, or ``Tumour: Negative``.
+        """
+        if self.positive_od is None:
+            return frame
+        names, colors = [], []
+        for name, color in zip(frame.classes, frame.colors, strict=True):
+            plain = is_any_cell(name)
+            names += [state if plain else f"{name}: {state}" for state in (NEGATIVE, POSITIVE)]
+            red, green, blue = ((255 + part) // 2 for part in color)
+            colors += _QUPATH_COLORS if plain else [(red, green, blue), color]
+        return replace(frame, classes=tuple(names), colors=tuple(colors))
+
+    def scored(self, cells: Cells, frame: SlideFrame) -> Cells:
+        """Return the cells of a result, positive or negative if they are scored.
+
+        Args:
+            cells: measured, with their kinds.
+            frame: of :meth:`shown`.
+        """
+        if self.positive_od is None:
+            return replace(cells, colors=frame.colors)
+        (column,) = [name for name in cells.measurements if name.endswith(f"{self.stains.names[1]} OD mean")]
+        positive = cells.measurements[column] >= np.float32(self.positive_od)
+        label = np.where(cells.label < 0, -1, 2 * cells.label + positive).astype(np.int16)
+        return replace(cells, classes=frame.classes, label=label, colors=frame.colors)
+
+    def positive(self, counts: Mapping[str, int]) -> dict[str, Any]:
+        """Return how many cells are positive, as a summary holds it; empty if they are not scored."""
+        if self.positive_od is None:
+            return {}
+        numbers = list(counts.values())  # of each class negative, then positive
+        names = [name.removesuffix(NEGATIVE).removesuffix(": ") for name in list(counts)[::2]]
+        shares = {
+            name: _share(p, n + p) for name, n, p in zip(names, numbers[::2], numbers[1::2], strict=True)
+        }
+        criterion = f"mean {self.stains.names[1]} optical density of at least {self.positive_od:g}"
+        of_kinds = {name: share for name, share in shares.items() if name}
+        return {"criterion": criterion, **_share(sum(numbers[1::2]), sum(numbers)), "classes": of_kinds}
 
     def measured(self, cells: Cells, window: Window, tiles: Sequence[NDArray[np.uint8]], grid: Grid) -> Cells:
         """Return the cells of a window with shape and stains.
@@ -79,6 +140,11 @@ class Measuring:
 
 
 DEFAULT_MEASURING = Measuring()
+
+
+def _share(positive: int, cells: int) -> dict[str, Any]:
+    percent = round(100 * positive / cells, 2) if cells else None
+    return {"positive": positive, "cells": cells, "percent": percent}
 
 
 def _joined(window: Window, tiles: Sequence[NDArray[np.uint8]]) -> tuple[NDArray[np.uint8], Box]:

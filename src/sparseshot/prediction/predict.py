@@ -139,9 +139,8 @@ def predict_slide(
             begin_anew(work, manifest, was_prediction=was_prediction)
         measuring = measuring.on(slide, frame.grid, searched)
         with QuPathArchive.writing(folder / QUPATH, slide.name, decimals=PLACE_DECIMALS) as archive:
-            with_neighbours = measuring.level == "all"
             keeping = model.threshold if keeps else None
-            writer = ShardWriter(work, manifest, frame, bands, archive, with_neighbours, keeping)
+            writer = ShardWriter(work, manifest, frame, bands, archive, measuring, keeping)
             todo = bands[len(manifest.shards) :]
             if 0 < len(bands) == len(manifest.done.kept):
                 todo = ()
@@ -164,8 +163,8 @@ def predict_slide(
                     report=report,
                 )
                 model.release()  # before all places are in memory
-            summary = export(writer, slide, counted, quality=model.quality, measured=measuring.settings())
-            archive.finish(frame.no_cells())
+            summary = export(writer, slide, counted, quality=model.quality)
+            archive.finish(writer.shown.no_cells())
         manifest = writer.manifest
         if lowest is None:
             manifest = replace(manifest, done=replace(manifest.done, kept=()))

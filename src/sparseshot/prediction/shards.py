@@ -34,6 +34,7 @@ from sparseshot.prediction.manifest import (
     Shard,
     shard_name,
 )
+from sparseshot.prediction.measuring import Measuring
 from sparseshot.work import File, WorkFolder
 
 _CONTEXT_UM = 500.0
@@ -73,7 +74,7 @@ class ShardWriter:
         frame: of the slide.
         bands: all of them.
         archive: receives the cells of complete shards.
-        with_neighbours: whether neighbours are measured.
+        measuring: what is measured of each cell; here its neighbours, and whether it is positive.
         threshold: score of a cell, where candidates with features are taken, which are kept; else None.
             Their kinds are told once the cells around them are known.
     """
@@ -83,7 +84,7 @@ class ShardWriter:
     frame: SlideFrame
     bands: Sequence[Band]
     archive: QuPathArchive
-    with_neighbours: bool
+    measuring: Measuring
     threshold: float | None = None
     _without_kinds: deque[_Found] = field(default_factory=deque, init=False)
     _waiting: deque[_Found] = field(default_factory=deque, init=False)
@@ -91,11 +92,16 @@ class ShardWriter:
     _places: dict[int, Cells] = field(default_factory=dict, init=False)
     _boxes: NDArray[np.float64] = field(init=False)
 
+    @property
+    def shown(self) -> SlideFrame:
+        """The frame of the result."""
+        return self.measuring.shown(self.frame)
+
     def __post_init__(self) -> None:
         corners = [[window.core for window in band.windows] for band in self.bands]
         boxes = [[*np.min(each, axis=0)[:2], *np.max(each, axis=0)[2:]] for each in corners]
         self._boxes = np.array(boxes, float).reshape(-1, 4) * self.frame.grid.mpp
-        if self.with_neighbours and 0 < len(self.manifest.shards) < len(self.bands):
+        if (self.measuring.level == "all") and 0 < len(self.manifest.shards) < len(self.bands):
             for index in self._around(len(self.manifest.shards), _CONTEXT_UM):
                 if index < len(self.manifest.shards):
                     self._places[index] = self._read_places(index)
@@ -144,7 +150,7 @@ class ShardWriter:
         while self._without_kinds and self._last_around(self._without_kinds[0].band) <= found.band:
             first = self._without_kinds.popleft()
             kinds = self._with_kinds(first.band, first.cells)
-            self._take(first._replace(cells=replace(kinds, colors=self.frame.colors)))
+            self._take(first._replace(cells=kinds))
 
     def _with_kinds(self, band: int, cells: Cells) -> Cells:
         head, around = self.frame.kinds, self._around(band, self._reach_um)
@@ -182,9 +188,10 @@ class ShardWriter:
 
     def _take(self, found: _Found) -> None:
         """Write the bands whose neighbours are known with this one."""
-        band, cells, carried = found.band, found.cells, found.carried
-        self._waiting.append(found)
-        if self.with_neighbours:
+        band, carried = found.band, found.carried
+        cells = self.measuring.scored(found.cells, self.shown)
+        self._waiting.append(found._replace(cells=cells))
+        if self.measuring.level == "all":
             self._places[band] = replace(cells, outline=None, measurements={})
         while self._waiting and self._last_needed(self._waiting[0].band) <= band:
             self._write(self._waiting.popleft(), carried, decided=band)
@@ -208,7 +215,7 @@ class ShardWriter:
 
     def _write(self, found: _Found, carried: Cells, *, decided: int) -> None:
         cells, is_complete = found.cells, True
-        if self.with_neighbours:
+        if self.measuring.level == "all":
             columns = self._certain_neighbours(found.band, carried, decided=decided)
             is_complete = columns is not None
             cells = replace(cells, measurements={**cells.measurements, **(columns or {})})
@@ -257,12 +264,12 @@ class ShardWriter:
 
     def _last_needed(self, band: int) -> int:
         """Return the last band in which a cell of a band may have a neighbour that counts."""
-        if not self.with_neighbours:
+        if self.measuring.level != "all":
             return band
         return max(self._around(band, FAR_UM + 2 * self._outside_um))
 
     def _neighbours(self, cells: Cells) -> dict[str, NDArray[np.float32]]:
-        return neighbour_measurements(cells.xy, cells.label, classes=self.frame.classes, mpp=self.frame.mpp)
+        return neighbour_measurements(cells.xy, cells.label, classes=self.shown.classes, mpp=self.shown.mpp)
 
     def _certain_neighbours(
         self, band: int, carried: Cells, *, decided: int

@@ -67,6 +67,7 @@ class PredictRequest:
         measure: what is measured of each cell.
         stains: name of the stains.
         estimate_stains: adapt the stains to each slide.
+        positive_od: optical density of DAB from which on a cell is positive; None: cells are not scored.
         tile_px: largest side of a tile.
         batch: tiles per forward pass; None to let the device decide.
         threads: number of threads that read ahead.
@@ -88,6 +89,7 @@ class PredictRequest:
     measure: Level = "all"
     stains: str = "he"
     estimate_stains: bool = False
+    positive_od: float | None = None
     tile_px: int = TILE_PX
     batch: int | None = None
     threads: int = 2
@@ -104,6 +106,11 @@ class PredictRequest:
     def open(self, path: Path) -> PyramidSlide:
         """Open a slide by its pixel size."""
         return open_slide(path, mpp=self.mpp, force_mpp=self.force_mpp)
+
+    @property
+    def measuring(self) -> Measuring:
+        """What is measured of each cell."""
+        return Measuring(self.measure, STAINS[self.stains], self.estimate_stains, self.positive_od)
 
     @property
     def throughput(self) -> Throughput:
@@ -132,7 +139,7 @@ class PredictRequest:
                 model,
                 slide_folder_inside(out, slide, taken),
                 throughput=self.throughput,
-                measuring=Measuring(self.measure, STAINS[self.stains], self.estimate_stains),
+                measuring=self.measuring,
                 only_tissue=not self.everywhere,
                 region=region,
                 features=self.features,

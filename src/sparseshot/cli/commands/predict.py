@@ -56,6 +56,12 @@ def predict(
     estimate_stains: Annotated[
         bool, Option("--estimate-stains", help="Adapt the colours of the stains to each slide.")
     ] = False,
+    positive: Annotated[
+        bool, Option("--positive", help="Tell positive from negative cells by their DAB; with --stains hdab.")
+    ] = False,
+    positive_od: Annotated[
+        float, Option(min=0, max=5, help="Mean optical density of DAB from which on a cell is positive.")
+    ] = 0.2,
     features: Annotated[
         bool,
         Option(
@@ -120,12 +126,13 @@ def predict(
         measure=measure,
         stains=stains,
         estimate_stains=estimate_stains,
+        positive_od=positive_od if positive else None,
         tile_px=tile_px,
         batch=batch,
         threads=threads,
         force=force,
     )
-    request.load()  # now, because an error in it concerns all slides
+    _ = request.load(), request.measuring  # now, because an error in them concerns all slides
     if is_starter:
         complain(
             "warning",
@@ -241,6 +248,9 @@ def _show(outcomes: "list[Outcome]") -> None:
         density = f"{summary.per_mm2(summary.cells):,.0f}"
         rows.append((summary.cells, density, seconds, state, summary.folder))
     print_table(("cells", "per mm²", "time", "", "folder"), rows)
+    for outcome in outcomes:
+        if outcome.summary is not None and outcome.summary.positive_text:
+            echo(f"{outcome.summary.slide}: positive {outcome.summary.positive_text}")
     sentences = {each.summary.quality.get("sentence") for each in outcomes if each.summary} - {None}
     for sentence in sentences:
         echo(f"on slides like the marked ones {sentence}")
@@ -265,4 +275,5 @@ def _entry(outcome: "Outcome") -> dict[str, object]:
         "cells_per_mm2": summary.per_mm2(summary.cells),
         "unreadable": summary.broken,
         "expected": summary.quality,
+        **({"positive": summary.positive} if summary.positive else {}),
     }

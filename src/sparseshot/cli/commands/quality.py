@@ -1,7 +1,7 @@
 """``sparseshot quality``: how good a model is expected to be, without ground truth."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
@@ -9,6 +9,9 @@ from sparseshot.cli import options
 from sparseshot.cli.app import app
 from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.errors import DataNotFoundError, InputError
+
+if TYPE_CHECKING:
+    from sparseshot.prediction.export import PredictionSummary
 
 
 @app.command(rich_help_panel=options.TRAINING)
@@ -20,6 +23,8 @@ def quality(
     as_json: options.Json = False,
 ) -> None:
     """Estimate recall from held-out marks, and with exhaustive regions precision, F1 and the number of cells.
+
+    For a model of kinds, also how many of the cells of each kind are recognised.
 
     Example: `sparseshot quality run found`
 
@@ -50,19 +55,31 @@ def quality(
         summary = read_summary(folder, manifest)
         there = None if evidence is None else expected_quality(evidence, summary.threshold)
         entry = {"slide": summary.slide, "folder": folder, "threshold": summary.threshold}
-        entry |= {"found": summary.cells, "expected": expected_on_slide(there, summary.cells)}
+        entry |= {
+            "found": summary.cells,
+            "expected": expected_on_slide(there, summary.counts) | _of_kinds(summary),
+        }
         entries.append(entry)
     own = None if evidence is None or threshold is None else expected_quality(evidence, threshold)
+    kinds = None if checkpoint.kinds is None else checkpoint.kinds.evidence
     if as_json:
-        print_json({"model": run, "quality": own, "slides": entries})
+        told = {} if kinds is None else {"kinds": {"recall": kinds.recall(), "marks": kinds.marks}}
+        print_json({"model": run, "quality": own, "slides": entries} | told)
         return
     if own is None:
         echo("unknown: no mark was held out or none is found, or an earlier version trained this model")
     else:
         echo(f"on slides like the marked ones {own.sentence()}")
+    if kinds is not None and (sentence := kinds.sentence()):
+        echo(sentence)
     if entries:
         rows = [_row(entry) for entry in entries]
         print_table(("found", "expected cells", "90 % interval", "slide"), rows)
+
+
+def _of_kinds(summary: "PredictionSummary") -> dict[str, Any]:
+    """Return what a result says of its kinds, which may have been learned since."""
+    return {"kinds": summary.quality["kinds"]} if "kinds" in summary.quality else {}
 
 
 def _row(entry: dict[str, Any]) -> tuple[object, ...]:
