@@ -25,6 +25,7 @@ from sparseshot.images import Grid
 from sparseshot.metrics import Counts, exclusive_counts, exclusive_recall
 from sparseshot.models.checkpoint import Checkpoint, versions
 from sparseshot.models.device import circumstances
+from sparseshot.models.kinds import OTHER
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.evaluation import evaluate
 from sparseshot.training.pictures import picture_row
@@ -132,19 +133,23 @@ def exclusive_recalls(
     thresholds = {"half": 0.5}
     if checkpoint.threshold is not None:
         thresholds["calibrated"] = checkpoint.threshold
-    recalls: dict[str, dict[str, float]] = {name: {} for name in checkpoint.classes}
+    classes = [name for name in checkpoint.classes if checkpoint.kinds is None or name != OTHER]
+    recalls: dict[str, dict[str, float]] = {name: {} for name in classes}
     for kind, threshold in thresholds.items():
-        own, other = ({name: Counts() for name in checkpoint.classes} for _ in range(2))
+        own, other = ({name: Counts() for name in classes} for _ in range(2))
         for known in images:
-            found = known.look_at(network, checkpoint.config, threshold=threshold).cells
+            region = known.look_at(network, checkpoint.config, threshold=threshold)
+            found = region.cells
+            if checkpoint.kinds is not None:
+                found = checkpoint.kinds.assign(*region.cells_and_features)
             truth = replace(known.cells, mpp=known.slide.mpp)
             # A file of marks names only the classes that occur in it.
-            truth = truth.with_classes(dict.fromkeys((*truth.classes, *checkpoint.classes)))
-            for index, name in enumerate(checkpoint.classes):
-                one, two = exclusive_counts(truth, found[found.label == index], of_class=name)
+            truth = truth.with_classes(dict.fromkeys((*truth.classes, *classes)))
+            for name in classes:
+                one, two = exclusive_counts(truth, found.of_class(name), of_class=name)
                 own[name] += one
                 other[name] += two
-        for name in checkpoint.classes:
+        for name in classes:
             recalls[name][kind] = exclusive_recall(own[name], other[name])
     return recalls
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.experiments.report.comparisons import compare
+from sparseshot.experiments.report.kinds import kinds_section
 from sparseshot.experiments.report.sections import (
     comparison_section,
     exclusion_section,
@@ -38,6 +39,7 @@ def make_report(results: Results, *, restricted_images: bool = False) -> Parts:
     for experiment in results.experiments:
         if experiment.paper_table is not None:
             parts += paper_table_section(experiment, results)
+    parts += kinds_section(results)
     parts += exclusion_section(comparisons)
     parts += marked_share_section(comparisons)
     parts += panel_section(comparisons, restricted=restricted_images)
@@ -109,6 +111,7 @@ def _run(result: Result) -> dict[str, Any]:
         entry |= {point: metrics["evaluation"][point] for point in ("half", "calibrated", "best")}
         entry |= {
             "exclusive_recall": metrics["exclusive_recall"],
+            "kinds": metrics["evaluation"].get("kinds"),
             "marked_share": result.marked_share(),
             "marks": metrics["training"]["marks"],
             "rounds": [_round(each) for each in metrics.get("rounds", [])],
