@@ -33,3 +33,12 @@ def test_the_reference_has_every_public_name_in_markdown(site: Path) -> None:
             assert re.search(rf'id="sparseshot\.{package}\.(\w+\.)*{name}"', page), f"{name} is missing"
         assert not re.search(r":(func|class|meth|data|mod):|\.\. math::", page)
     assert not list(site.rglob("*.py"))
+
+
+def test_docs_and_studio_have_one_mark_and_one_accent() -> None:
+    studio = ROOT / "src" / "sparseshot" / "studio"
+    assert (studio / "mark.svg").read_bytes() == (ROOT / "docs" / "pictures" / "mark.svg").read_bytes()
+    site = (ROOT / "docs" / "site.css").read_text()
+    accents = re.findall(r"--accent: (#\w+)", (studio / "studio.css").read_text())
+    assert len(accents) == 2, "of the light page and of the dark one"
+    assert all(accent in site for accent in accents)

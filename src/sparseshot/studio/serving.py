@@ -43,7 +43,7 @@ def serve(
     for name in ("nicegui", "uvicorn.error"):
         logging.getLogger(name).addFilter(_without_escapes)
     api = make_api(studio)
-    css = Path(__file__).with_name("studio.css").read_text(encoding="utf-8")
+    css, mark = (Path(__file__).with_name(name).read_text("utf-8") for name in ("studio.css", "mark.svg"))
 
     @ui.page("/", title="sparseshot studio")
     def page(slide: str = "") -> None:
@@ -51,7 +51,7 @@ def serve(
         StudioPage(studio.project, slide)
 
     ui.run_with(
-        api, title="sparseshot studio", favicon="🔬", show_welcome_message=False, reconnect_timeout=30
+        api, title="sparseshot studio", favicon=mark, show_welcome_message=False, reconnect_timeout=30
     )
     address = address_of(host, port) + (f"?token={token}" if token else "")
     say(address)
