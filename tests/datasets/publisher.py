@@ -13,18 +13,13 @@ class Publisher:
 
     Attributes:
         content: the file.
-        etag: changes when the file does; None sends none.
-        ranges: whether it can send a part.
-        cuts: for each request to come, after how many bytes it breaks off.
+        cut: after how many bytes the connection breaks off; None: never.
         status: what it answers with.
         requests: the headers of the requests that came.
     """
 
     content: bytes = b""
-    etag: str | None = '"first"'
-    modified: str | None = None
-    ranges: bool = True
-    cuts: list[int] = field(default_factory=list)
+    cut: int | None = None
     status: int = 200
     requests: list[dict[str, str]] = field(default_factory=list)
     address: str = ""
@@ -34,29 +29,10 @@ class Publisher:
         if self.status != 200:
             request.send_error(self.status)
             return
-        begin = self._begin(request)
-        if begin and begin >= len(self.content):
-            request.send_response(416)
-            request.send_header("Content-Range", f"bytes */{len(self.content)}")
-            request.send_header("Content-Length", "0")
-            request.end_headers()
-            return
-        body = self.content[begin:]
-        request.send_response(206 if begin else 200)
-        if begin:
-            request.send_header("Content-Range", f"bytes {begin}-{len(self.content) - 1}/{len(self.content)}")
-        request.send_header("Content-Length", str(len(body)))
-        if self.etag:
-            request.send_header("ETag", self.etag)
-        if self.modified:
-            request.send_header("Last-Modified", self.modified)
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(self.content)))
         request.end_headers()
-        request.wfile.write(body[: self.cuts.pop(0)] if self.cuts else body)
-
-    def _begin(self, request: BaseHTTPRequestHandler) -> int:
-        asked = request.headers.get("Range")
-        same = request.headers.get("If-Range") in {self.etag, self.modified}
-        return int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.ranges and same else 0
+        request.wfile.write(self.content[: self.cut])
 
 
 @contextmanager

@@ -54,17 +54,6 @@ def test_the_archive_may_be_kept_and_is_then_not_downloaded_again(
     assert not (tmp_path / "tnbc.zip").exists()
 
 
-def test_an_interrupted_transfer_is_resumed_by_the_next_call(
-    tnbc: DatasetInfo, publisher: Publisher, tmp_path: Path
-) -> None:
-    publisher.cuts = [700, 0, 0]
-    with pytest.raises(DataNotFoundError, match="700 bytes are kept"):
-        fetch(tnbc, tmp_path)
-    fetch(tnbc, tmp_path)
-    assert publisher.requests[-1]["Range"] == "bytes=700-"
-    assert (tmp_path / FILES[0]).exists()
-
-
 def test_a_mirror_is_held_to_the_same_checksum(
     tnbc: DatasetInfo, publisher: Publisher, tmp_path: Path
 ) -> None:

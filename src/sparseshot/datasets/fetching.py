@@ -1,28 +1,29 @@
-"""Fetching a data set from its publisher, with a checksum; an interrupted transfer is resumed."""
+"""Fetching a data set from its publisher, with a checksum; archives are unpacked inside their folder only."""
 
 import hashlib
-import json
-import os
-from collections.abc import Callable, Mapping
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from pathlib import Path
 from ssl import SSLError
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from sparseshot import __version__
 from sparseshot.datasets.catalogue import DatasetInfo
 from sparseshot.datasets.layout import find_layout
-from sparseshot.datasets.unpack import is_archive, unpack
-from sparseshot.errors import DataNotFoundError, FormatError, InputError
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
+from sparseshot.files import replacing
 
 OnBytes = Callable[[int, int | None], None]
 """Called with the bytes received and, where the server states it, the size of the file."""
 
 _CHUNK = 2**18
-_ATTEMPTS = 3
 _TIMEOUT_S = 60
 
 
@@ -78,7 +79,7 @@ def fetch(
             )
     else:
         sums = download(address or info.archive.address, archive, md5=info.archive.md5, progress=progress)
-    if not is_archive(archive):
+    if not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
         if not given:
             archive.unlink()
         asked = " (the publisher may ask for a login)" if info.archive.login else ""
@@ -102,128 +103,78 @@ class Checksums(NamedTuple):
     sha256: str
 
 
-class _BrokenOffError(Exception):
-    """The connection ended before the file did."""
-
-
 def download(
     address: str, target: Path | str, *, md5: str | None = None, progress: OnBytes | None = None
 ) -> Checksums:
-    """Download ``address`` to ``target`` and return its checksums.
-
-    The bytes are collected in ``target`` + ``.part``, which is renamed when it is complete and verified. An
-    interrupted transfer is resumed, at once or by the next call, if the server supports it and its file has
-    not changed (the ETag or date of the first attempt is stored beside the bytes).
-    """
-    target = Path(target)
+    """Download ``address`` to ``target`` and return its checksums; a transfer that fails leaves nothing."""
+    target, done = Path(target), 0
     if not address.startswith(("http://", "https://")):
         raise InputError(f"cannot download {address!r}; give an address that begins with https://")
-    part = target.with_name(target.name + ".part")
-    for attempt in range(_ATTEMPTS):
-        try:
-            _transfer(address, part, progress or (lambda done, total: None))  # noqa: ARG005
-            break
-        except (_BrokenOffError, HTTPException, URLError, ConnectionError, TimeoutError, SSLError) as error:
-            if attempt == _ATTEMPTS - 1 or (isinstance(error, HTTPError) and error.code < 500):
-                raise _failed(address, target, part, error) from error
-    sums = checksums(part)
-    if md5 is not None and sums.md5 != md5:
-        _discard(part)
-        raise FormatError(
-            target,
-            f"the file from {address} has the MD5 {sums.md5}, the publisher's is {md5}; it was removed. "
-            "Try again; if that does not help, the publisher changed the file",
-        )
-    part.replace(target)
-    _note(part).unlink(missing_ok=True)
+    request = Request(address, headers={"User-Agent": f"sparseshot/{__version__}"})
+    try:
+        with (
+            urlopen(request, timeout=_TIMEOUT_S) as response,
+            replacing(target) as temporary,
+            temporary.open("wb") as file,
+        ):
+            length = response.headers.get("Content-Length", "")
+            total = int(length) if length.isdigit() else None
+            while chunk := response.read(_CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(done, total)
+            if total is not None and done != total:
+                raise ConnectionError(f"{done:,} of {total:,} bytes received")
+            file.flush()
+            sums = checksums(temporary)
+            if md5 not in {None, sums.md5}:
+                raise FormatError(
+                    target,
+                    f"the file from {address} has the MD5 {sums.md5}, the publisher's is {md5}; it was "
+                    "removed. Try again; if that does not help, the publisher changed the file",
+                )
+    except (HTTPException, URLError, ConnectionError, TimeoutError, SSLError) as error:
+        cure = "try again later"
+        if isinstance(error, HTTPError) and error.code in {401, 403, 404, 410}:
+            cure = "the publisher moved it or asks for a login; get it with a browser"
+        reason = error.reason if isinstance(error, URLError) else error
+        raise DataNotFoundError(
+            target, f"cannot get {address} ({reason or type(error).__name__}); {cure}"
+        ) from error
     return sums
 
 
 def checksums(path: Path) -> Checksums:
     """Return the hashes of a file."""
-    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            md5.update(chunk)
-            sha256.update(chunk)
-    return Checksums(md5.hexdigest(), sha256.hexdigest())
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    return Checksums(md5, sha256)
 
 
-def _transfer(address: str, part: Path, progress: OnBytes) -> None:
-    begin, validator = _resumable(address, part)
-    headers = {"User-Agent": f"sparseshot/{__version__}", "Accept-Encoding": "identity"}
-    if begin:
-        # If-Range: the rest of the same file, or all of it if the file has changed.
-        headers |= {"Range": f"bytes={begin}-", "If-Range": validator}
+def unpack(archive: Path, folder: Path) -> list[Path]:
+    """Unpack a zip or tar file into a folder; return the new entries.
+
+    Files are unpacked into a temporary folder and moved when all are there, so a failure leaves nothing
+    behind. Names that lead out of the folder stay inside it or are refused, and so are links and devices, by
+    the library. The extra files of macOS (``__MACOSX``) are left out.
+    """
     try:
-        response = urlopen(Request(address, headers=headers), timeout=_TIMEOUT_S)
-    except HTTPError as error:
-        if error.code != 416 or not begin:
-            raise
-        if error.headers.get("Content-Range") == f"bytes */{begin}":
-            return  # the file was complete already
-        _discard(part)
-        raise _BrokenOffError("the partial file is larger than the server's") from error
-    with response:
-        begin, total = _extent(response, begin)
-        _keep_note(address, part, response.headers)
-        with part.open("r+b" if begin else "wb") as file:
-            file.truncate(begin)
-            file.seek(begin)
-            done = begin
-            progress(done, total)
-            while chunk := response.read(_CHUNK):
-                file.write(chunk)
-                done += len(chunk)
-                progress(done, total)
-            file.flush()
-            os.fsync(file.fileno())
-    if total is not None and done != total:
-        raise _BrokenOffError(f"{done:,} of {total:,} bytes received")
-
-
-def _extent(response: HTTPResponse, asked: int) -> tuple[int, int | None]:
-    """Return the first byte of the response, and the size of the whole file where stated."""
-    if response.status == 206:
-        unit_range, _, whole = response.headers.get("Content-Range", "").partition("/")
-        if unit_range.startswith(f"bytes {asked}-"):
-            return asked, int(whole) if whole.isdigit() else None
-        raise _BrokenOffError(f"asked from byte {asked}, got {unit_range or 'no Content-Range'}")
-    length = response.headers.get("Content-Length", "")
-    return 0, int(length) if length.isdigit() else None
-
-
-def _note(part: Path) -> Path:
-    return part.with_name(part.name + ".json")
-
-
-def _resumable(address: str, part: Path) -> tuple[int, str]:
-    """Return the number of bytes received before, and the validator of the server's file."""
-    try:
-        note = json.loads(_note(part).read_text(encoding="utf-8"))
-        size = part.stat().st_size
-        validator = note["validator"] if note["address"] == address else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0, ""
-    return (size, validator) if isinstance(validator, str) and validator else (0, "")
-
-
-def _keep_note(address: str, part: Path, headers: Mapping[str, Any]) -> None:
-    etag = headers.get("ETag") or ""
-    # A weak ETag does not guarantee the same bytes.
-    validator = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified") or ""
-    _note(part).write_text(json.dumps({"address": address, "validator": validator}), encoding="utf-8")
-
-
-def _discard(part: Path) -> None:
-    part.unlink(missing_ok=True)
-    _note(part).unlink(missing_ok=True)
-
-
-def _failed(address: str, target: Path, part: Path, error: Exception) -> DataNotFoundError:
-    here = part.stat().st_size if part.exists() else 0
-    cure = f"{here:,} bytes are kept; run the same command again to resume" if here else "try again later"
-    if isinstance(error, HTTPError) and error.code in {401, 403, 404, 410}:
-        cure = "the publisher moved it or asks for a login; get it with a browser"
-    reason = error.reason if isinstance(error, URLError) else error
-    return DataNotFoundError(target, f"cannot get {address} ({reason or type(error).__name__}); {cure}")
+        with tempfile.TemporaryDirectory(prefix=".unpack-", dir=folder) as temporary:
+            if zipfile.is_zipfile(archive):
+                with zipfile.ZipFile(archive) as packed:
+                    packed.extractall(temporary)
+            else:
+                with tarfile.open(archive) as packed:
+                    packed.extractall(temporary, filter="data")
+            items = sorted(item for item in Path(temporary).iterdir() if item.name != "__MACOSX")
+            for item in items:
+                if (folder / item.name).exists():
+                    raise OutputError(folder / item.name, "exists already; move it away, or unpack elsewhere")
+            return [Path(shutil.move(item, folder / item.name)) for item in items]
+    except OutputError:
+        raise
+    except Exception as error:  # a damaged archive can raise anything
+        raise FormatError(archive, f"cannot be unpacked ({error}); download it again") from error

@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 
 from sparseshot.cli import options
-from sparseshot.cli.app import App, app, resumable
+from sparseshot.cli.app import App, app
 from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.terminal import progress_bars
 
@@ -92,7 +92,7 @@ def fetch_dataset(
     keep_archive: Annotated[bool, Option("--keep-archive", help="Keep the downloaded archive.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Download and unpack a data set, or say where to get it. An interrupted transfer is resumed.
+    """Download and unpack a data set, or say where to get it.
 
     Example: `sparseshot data fetch tnbc --out data/tnbc`
     """
@@ -107,7 +107,7 @@ def fetch_dataset(
         echo(f"To check that it is complete: sparseshot data check {info.name} --root {out}")
         return
     echo(f"{info.title}: {info.licence}; cite {info.citation}", err=as_json)
-    with resumable(), progress_bars(in_bytes=True) as begin:
+    with progress_bars(in_bytes=True) as begin:
         progress = begin(f"fetching {info.title}")
         fetched = fetch(info, out, address=address, keep_archive=keep_archive, progress=progress)
     if as_json:
