@@ -7,7 +7,7 @@
     OUT/truth.parquet         all of its cells
     OUT/marks.geojson         the marked cells, for QuPath
     OUT/runs/RUN/             the run of a loss, as in any experiment
-    OUT/runs/RUN/candidates/  prediction at the lowest threshold, from which every other follows
+    OUT/runs/RUN/half/        prediction at threshold 0.5
     OUT/runs/RUN/found/       prediction at the calibrated threshold: QuPath file, density map, counts
     OUT/runs/RUN/cells.parquet  the same cells as one GeoParquet file
     OUT/numbers.json          all numbers of the page
@@ -31,17 +31,16 @@ from sparseshot.experiments.results import TRAINING, Result, run_folder
 from sparseshot.experiments.running import run_experiment
 from sparseshot.files import locked, read_as, write_json
 from sparseshot.images import open_slide
-from sparseshot.metrics import Matching, f1_score, match_cells, scored_hits
+from sparseshot.metrics import Matching, match_cells
 from sparseshot.models.detect import MATCH_RADIUS_UM
-from sparseshot.models.finder import LOWEST_SCORE
 from sparseshot.prediction import Measuring, Model, predict_slide, read_prediction
 from sparseshot.terminal import Begin, no_progress
 from sparseshot.training import train_run
 from sparseshot.work import Report, WorkFolder, ignore
 from sparseshot.work.folder import RECIPE
 
-CURVE_THRESHOLDS = np.append(LOWEST_SCORE, np.arange(2, 99) / 100)
-"""Thresholds of the F1 curve."""
+PREDICTIONS = {"half": "half", "calibrated": "found"}
+"""Folders of the predictions of a run, by their operating points."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) ->
         report = begin("page", 1, note="drawing")
         numbers = _numbers(folder, results, seconds=time.perf_counter() - start, resumed=resumed)
         write_json(folder.numbers, numbers)
-        write_page(make_page(folder, numbers, results), folder.page)
+        write_page(make_page(folder, numbers), folder.page)
         report(1)
     return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=False)
 
@@ -210,9 +209,9 @@ def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -
     checkpoint = train_run(request.config, request.data, folder / TRAINING, report=report)
     trained = time.perf_counter()
     with open_slide(demo.slide) as slide:
-        everything = Model.load(checkpoint, threshold=LOWEST_SCORE)
-        predict_slide(slide, everything, folder / "candidates", measuring=Measuring("none"))
-        predict_slide(slide, Model.load(checkpoint), folder / "found")
+        half = Model.load(checkpoint, threshold=0.5)
+        predict_slide(slide, half, folder / PREDICTIONS["half"], measuring=Measuring("none"))
+        predict_slide(slide, Model.load(checkpoint), folder / PREDICTIONS["calibrated"])
     write_cells(read_prediction(folder / "found"), folder / "cells.parquet")
     assert checkpoint.threshold is not None, "there are always marks to hold out"
     truth = read_cells(demo.truth)
@@ -225,7 +224,6 @@ def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -
     return {
         "config": json.loads(checkpoint.config.to_json()),
         "evaluation": {"best": None, **scores},
-        "f1": _f1_curve(folder, truth).tolist(),
         "exclusive_recall": {},
         "training": {"images": 1, "marks": int(marked.sum())},
         "seconds": {"training": trained - start, "all": time.perf_counter() - start},
@@ -234,13 +232,7 @@ def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -
 
 def matched(folder: Path, point: str, truth: Cells) -> tuple[Cells, Matching]:
     """Return the cells that a run predicts at an operating point, matched with the true ones."""
-    if point == "calibrated":
-        cells = read_prediction(folder / "found")
-    else:
-        # Suppression keeps the highest scores first, so candidates above a threshold are what is found there.
-        cells = read_prediction(folder / "candidates")
-        assert cells.score is not None
-        cells = cells[cells.score >= np.float32(0.5)]  # the precision of stored scores
+    cells = read_prediction(folder / PREDICTIONS[point])
     return cells, match_cells(truth, cells, radius_um=MATCH_RADIUS_UM)
 
 
@@ -256,14 +248,6 @@ def _scores(cells: Cells, matching: Matching, marked: NDArray[np.bool_]) -> dict
         "missed": counts.fn,
         "false": counts.fp,
     }
-
-
-def _f1_curve(folder: Path, truth: Cells) -> NDArray[np.float64]:
-    candidates = read_prediction(folder / "candidates")
-    assert candidates.score is not None
-    assert truth.mpp is not None
-    hits = scored_hits(truth.xy, candidates.xy, candidates.score, radius=MATCH_RADIUS_UM / truth.mpp)
-    return f1_score(*hits.counts_at(CURVE_THRESHOLDS).T)
 
 
 def _numbers(folder: DemoFolder, results: list[Result], *, seconds: float, resumed: bool) -> dict[str, Any]:

@@ -1,22 +1,17 @@
 """The page of the demo: numbers, pictures and next steps, as one HTML file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from sparseshot.cells import Cells, read_cells
-from sparseshot.experiments.demo import CURVE_THRESHOLDS, DemoFolder, matched
-from sparseshot.experiments.report.figures import COLORS, STYLE, as_svg, draw_exclusion
-from sparseshot.experiments.report.sections import cost_parts
-from sparseshot.experiments.results import Result
+from sparseshot.experiments.demo import DemoFolder, matched
 from sparseshot.images import Box, Slide, open_slide
-from sparseshot.pages import Part, Parts, Picture, code, escape, table
+from sparseshot.pages import Part, Parts, Picture, code, table
 from sparseshot.prediction.slide_pictures import (
     Density,
     Overview,
@@ -27,13 +22,10 @@ from sparseshot.prediction.slide_pictures import (
     jpeg,
 )
 from sparseshot.terminal import duration
-from sparseshot.training.logs import numbers_of
 
 _COLORS = {"found": (0, 168, 102), "missed": (245, 163, 0), "false": (18, 56, 255)}
 _SHAPES: tuple[Shape, ...] = ("ring", "dot", "cross")
 """They differ too, for readers who cannot tell the colours apart."""
-_OTHER_COLOR = "#009E73"
-_CHART_INCHES = (5.2, 3.2)
 _OVERVIEW_PX, _CLOSE_PX = 1000, 560
 _POINTS = ("half", "calibrated")
 
@@ -42,7 +34,7 @@ _INTRODUCTION = """# Every cell, from sparse marks
 A synthetic slide has {cells:,} cells, and {marks:,} of them ({share:.0%}) are marked. The same network was
 trained on these marks with each loss, and then predicted the whole slide. A cell is found if a prediction
 lies within 3 µm of it, one for one. "Recall, unmarked" is the share of the cells without a mark that are
-found."""
+found. All of this took {time}."""
 
 _QUICK = "**This is the quick demo. It shows that everything works, not how well.**"
 
@@ -63,15 +55,15 @@ In your own PyTorch code:
     loss = criterion(logits, target, progress=step / steps)   # 0 in the target: not marked"""
 
 
-def make_page(folder: DemoFolder, numbers: Mapping[str, Any], results: Sequence[Result]) -> Parts:
-    """Return the page; ``numbers`` is the content of ``numbers.json``, with a result for each loss."""
+def make_page(folder: DemoFolder, numbers: Mapping[str, Any]) -> Parts:
+    """Return the page; ``numbers`` is the content of ``numbers.json``."""
     return [
-        _INTRODUCTION.format(**numbers, share=numbers["marks"] / numbers["cells"]),
+        _INTRODUCTION.format(
+            **numbers, share=numbers["marks"] / numbers["cells"], time=duration(numbers["seconds"])
+        ),
         *([_QUICK] if numbers["quick"] else []),
         _scores(numbers),
         *_slide_section(folder, numbers),
-        *_chart_section(numbers, results),
-        *_speed_section(numbers, results),
         "## Files",
         _files(folder),
         _NEXT.format(loss=folder.plan.losses[-1]),
@@ -174,51 +166,6 @@ def _whole(slide: Slide, cells: Cells) -> bytes:
 
 def _closely(slide: Slide, box: Box, cells: Cells) -> bytes:
     return draw_cells(slide, box, cells[inside(cells.xy, box)], side_px=_CLOSE_PX, shapes=_SHAPES)
-
-
-def _chart_section(numbers: Mapping[str, Any], results: Sequence[Result]) -> Parts:
-    caption = "F1 over the threshold. Squares: 0.5; circles: calibrated"
-    parts: Parts = ["## Thresholds and exclusion", Picture("f1.svg", caption, _draw_f1(numbers, results))]
-    for result in results:
-        if any(numbers_of(result.log, "excluded")):
-            caption = f"{escape(result.run.method.title).capitalize()}: excluded during training"
-            drawn = draw_exclusion({result.run.fraction: result.log})
-            parts.append(Picture(f"{result.run.method.name}-exclusion.svg", caption, drawn))
-    return parts
-
-
-def _draw_f1(numbers: Mapping[str, Any], results: Sequence[Result]) -> bytes:
-    """Draw F1 over the threshold, with the two operating points; SVG."""
-    with rc_context(STYLE):
-        canvas = Figure(figsize=_CHART_INCHES, layout="constrained")
-        axis = canvas.subplots()
-        axis.axvline(0.5, color="#9aa3ad", lw=1, ls=":")
-        for result in results:
-            assert result.metrics is not None
-            color = COLORS.get(result.run.method.name, _OTHER_COLOR)
-            own = numbers["losses"][result.run.method.name]
-            axis.plot(CURVE_THRESHOLDS, result.metrics["f1"], color=color, lw=2, label=own["title"])
-            for point, marker in zip(_POINTS, "so", strict=True):
-                x, y = own[point]["threshold"], own[point]["f1"]
-                line = axis.plot(x, y, marker, color=color, markeredgecolor="white", markersize=9, zorder=3)
-                line[0].set_clip_on(False)
-        axis.set_xlabel("threshold")
-        axis.set_ylabel("F1")
-        axis.set_xlim(0, 1)
-        axis.set_ylim(0, 1)
-        canvas.legend(loc="outside upper left", ncols=len(numbers["losses"]), fontsize=8.5)
-        return as_svg(canvas)
-
-
-def _speed_section(numbers: Mapping[str, Any], results: Sequence[Result]) -> Parts:
-    began = "the rest, after an interruption," if numbers["resumed"] else "everything"
-    return [
-        "## Speed",
-        *cost_parts(results),
-        f"From the first pixel to this page, {began} took {duration(numbers['seconds'])}; the losses were "
-        f"trained at the same time. Slide: {numbers['slide_px'][0]:,} × {numbers['slide_px'][1]:,} pixels at "
-        f"{numbers['mpp']:g} µm.",
-    ]
 
 
 def _files(folder: DemoFolder) -> str:

@@ -210,7 +210,7 @@ def provenance_section(results: Results) -> Parts:
         states = [result.state for result in results.of(experiment)]
         parts.append(f"{code(_command(experiment))}: {states.count('done')} of {len(states)} runs.")
     if done := results.in_state("done"):
-        parts += cost_parts(done)
+        parts += [_machines(done), _costs(done)]
     if failed := results.in_state("failed"):
         rows = [[code(result.run.name), escape(result.failure)] for result in failed]
         parts += ["### Failed runs", table(["run", "error"], rows, text_columns=2)]
@@ -234,11 +234,6 @@ def _command(experiment: Experiment) -> str:
     if any(run.subject.own is None for run in experiment.runs):
         words += ["--root", "DATA"]
     return shlex.join([*words, "--out", "DIR"])
-
-
-def cost_parts(done: Sequence[Result]) -> Parts:
-    """Return time, memory, machines and versions of finished runs."""
-    return [_machines(done), _costs(done)]
 
 
 def _machines(done: Sequence[Result]) -> str:
