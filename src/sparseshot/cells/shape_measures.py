@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.rings import rings_of
@@ -35,7 +36,6 @@ def shape_measurements(outlines: NDArray[Any], mpp: float) -> dict[str, NDArray[
         outlines: ``(N,)`` shapes in level-0 pixels, or None.
         mpp: µm per level-0 pixel.
 
-    >>> import shapely
     >>> measured = shape_measurements(np.array([shapely.box(0, 0, 40, 20)]), mpp=0.5)
     >>> {name.removeprefix("Nucleus: "): round(float(column[0]), 3) for name, column in measured.items()}
     ... # doctest: +NORMALIZE_WHITESPACE
@@ -45,7 +45,7 @@ def shape_measurements(outlines: NDArray[Any], mpp: float) -> dict[str, NDArray[
     outlines = np.asarray(outlines, dtype=object)
     shapes = rings_of(outlines)
     area, length, xx, yy, xy = _moments(*shapes).T
-    hull = _hull_areas(*shapes)
+    hull = shapely.area(shapely.convex_hull(outlines))
     middle, spread = (xx + yy) / 2, np.hypot((xx - yy) / 2, xy)
     large, small = middle + spread, np.maximum(middle - spread, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -101,39 +101,3 @@ def _moments(xy: Any, rings: Any, polygons: Any, outlines: Any) -> Any:
         out[i, 2], out[i, 3] = sums[3] / area - x * x, sums[4] / area - y * y
         out[i, 4] = sums[5] / area - x * y
     return out
-
-
-@compiled
-def _hull_areas(xy: Any, rings: Any, polygons: Any, outlines: Any) -> Any:
-    """Return the area of the convex hull of each outline, by monotone chains (Andrew 1979)."""
-    count = len(outlines) - 1
-    areas = np.full(count, np.nan)
-    for i in range(count):
-        first, last = rings[polygons[outlines[i]]], rings[polygons[outlines[i + 1]]]
-        if last - first < 4:
-            continue
-        x, y = xy[first:last, 0] - xy[first, 0], xy[first:last, 1] - xy[first, 1]
-        order = np.argsort(y, kind="mergesort")  # stable: by x, and by y where x is equal
-        order = order[np.argsort(x[order], kind="mergesort")]
-        lower, upper = np.empty(len(x), np.int64), np.empty(len(x), np.int64)
-        low, high = 0, 0
-        for k in order:
-            while low > 1 and _turn(x, y, lower[low - 2], lower[low - 1], k) <= 0:
-                low -= 1
-            while high > 1 and _turn(x, y, upper[high - 2], upper[high - 1], k) >= 0:
-                high -= 1
-            lower[low], upper[high] = k, k
-            low, high = low + 1, high + 1
-        area = 0.0
-        for k in range(low - 1):
-            area += x[lower[k]] * y[lower[k + 1]] - x[lower[k + 1]] * y[lower[k]]
-        for k in range(high - 1):
-            area -= x[upper[k]] * y[upper[k + 1]] - x[upper[k + 1]] * y[upper[k]]
-        areas[i] = abs(area) / 2
-    return areas
-
-
-@compiled
-def _turn(x: Any, y: Any, a: int, b: int, c: int) -> Any:
-    """Return a positive number if a, b, c turn left."""
-    return (x[b] - x[a]) * (y[c] - y[a]) - (y[b] - y[a]) * (x[c] - x[a])

@@ -1,7 +1,6 @@
 """Several predicted slides at a glance: a table of their numbers, a page, and which are unlike the others."""
 
 import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,28 +11,20 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tifffile
-from matplotlib import colormaps, rc_context
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.ndimage import gaussian_filter
 
 from sparseshot.cells.formats.geoparquet import measurement_names
 from sparseshot.cells.shape_measures import ORIENTATION
-from sparseshot.cells.table import PALETTE
 from sparseshot.errors import FormatError, SparseshotError, utf8
 from sparseshot.files import replacing
 from sparseshot.pages import Part, Parts, Picture, escape, table, write_page
-from sparseshot.prediction.export import DENSITY_MAP, OVERVIEW, PAGE, PredictionSummary, read_summary
+from sparseshot.prediction.export import OVERVIEW, PAGE, PredictionSummary, read_summary
 from sparseshot.prediction.manifest import Manifest, predictions_in
-from sparseshot.prediction.slide_pictures import BLUR_BINS, jpeg
+from sparseshot.prediction.slide_pictures import jpeg
 from sparseshot.prediction.slides import Outcome
 
 COHORT_TABLE = "cohort.csv"
-
-QUANTILES = (5.0, 25.0, 50.0, 75.0, 95.0)
-_MEDIAN = QUANTILES.index(50.0)
 
 FEWEST_SLIDES = 5
 """With fewer slides, none is called unusual."""
@@ -50,11 +41,11 @@ class CohortSlide:
 
     Attributes:
         summary: its counts.
-        quantiles: of each measurement, those of :data:`QUANTILES`.
+        medians: of each measurement.
     """
 
     summary: PredictionSummary
-    quantiles: Mapping[str, NDArray[np.float64]]
+    medians: Mapping[str, float]
 
     @property
     def values(self) -> dict[str, float]:
@@ -72,7 +63,7 @@ class CohortSlide:
         for name, share in percents.items():
             if share["percent"] is not None:
                 numbers[f"{name}: positive %" if name else "positive %"] = share["percent"]
-        return numbers | {f"median {name}": float(each[_MEDIAN]) for name, each in self.quantiles.items()}
+        return numbers | {f"median {name}": each for name, each in self.medians.items()}
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,7 @@ class Cohort:
     def of(cls, outcomes: Sequence[Outcome]) -> "Cohort":
         """Read the measurements of predicted slides, one column of one slide at a time."""
         slides = [
-            CohortSlide(each.summary, _quantiles(each.summary.folder)) for each in outcomes if each.summary
+            CohortSlide(each.summary, _medians(each.summary.folder)) for each in outcomes if each.summary
         ]
         return cls(slides, [(each.path, each.error) for each in outcomes if each.error])
 
@@ -164,8 +155,8 @@ def _short(value: float | None) -> str:
     )
 
 
-def _quantiles(folder: Path) -> dict[str, NDArray[np.float64]]:
-    return {name: np.percentile(values, QUANTILES) for name, values in _measured(folder) if len(values)}
+def _medians(folder: Path) -> dict[str, float]:
+    return {name: float(np.median(values)) for name, values in _measured(folder) if len(values)}
 
 
 def _measured(folder: Path) -> Iterator[tuple[str, NDArray[np.floating]]]:
@@ -191,9 +182,6 @@ def _measured(folder: Path) -> Iterator[tuple[str, NDArray[np.floating]]]:
 COHORT_PAGE = "cohort.html"
 _THUMBNAIL_PX = 300
 _ACROSS = 3
-_SHOWN = ("Area µm^2", "Circularity", "Hematoxylin OD mean", "Eosin OD mean", "DAB OD mean", "within 50 µm")
-"""Ends of the names of the measurements whose distributions are drawn; all are in the table."""
-_COLORS = tuple("#" + bytes(color).hex() for color in PALETTE)
 
 
 def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
@@ -235,9 +223,6 @@ def make_cohort_page(cohort: Cohort) -> Parts:
     """Return the page; it links to the folders of the slides beside it."""
     slides, unusual = cohort.slides, cohort.unusual()
     total, area = sum(each.summary.cells for each in slides), sum(each.summary.tissue_mm2 for each in slides)
-    maps = [_density(each) for each in slides]
-    pooled = np.concatenate([each[each > 0] for each in maps])
-    top = float(np.quantile(pooled, 0.995)) if len(pooled) else 1.0
     parts: Parts = [
         f"# {len(slides)} slides",
         f"{total:,} cells on {area:,.1f} mm² of tissue. All numbers are in [{COHORT_TABLE}]({COHORT_TABLE}).",
@@ -246,17 +231,7 @@ def make_cohort_page(cohort: Cohort) -> Parts:
         "## Unusual slides",
         *_unusual(cohort),
         "## Slides",
-        *_gallery(slides, maps, top),
-        "*Left the slide with its cells, right the density on one scale for all slides, from black (none) to "
-        f"yellow ({top:,.0f} cells per mm² or more).*",
-        "## Distributions",
-        Picture(
-            "numbers.svg",
-            "Cells per mm², and measurements, of the slides by their numbers above. Lines reach from the 5th "
-            "to the 95th percentile of the cells of a slide, boxes from the 25th to the 75th; the dot is the "
-            "median.",
-            partial(_draw_distributions, slides),
-        ),
+        *_gallery(slides),
     ]
     if cohort.failed:
         errors = [f"- {escape(path.name)}: {escape(error)}" for path, error in cohort.failed]
@@ -319,12 +294,10 @@ def _unusual(cohort: Cohort) -> list[str]:
     ]
 
 
-def _gallery(
-    slides: Sequence[CohortSlide], maps: Sequence[NDArray[np.float32]], top: float
-) -> Iterator[Part]:
+def _gallery(slides: Sequence[CohortSlide]) -> Iterator[Part]:
     pictures = [
-        Picture(f"{k}.jpg", f"{k + 1}. {_link(slide)}", partial(_thumbnail, slide, maps[k], top))
-        for k, slide in enumerate(slides)
+        Picture(f"{k}.jpg", f"{k}. {_link(slide)}", partial(_thumbnail, slide))
+        for k, slide in enumerate(slides, 1)
     ]
     across = min(_ACROSS, len(pictures))
     for start in range(0, len(pictures), across):
@@ -332,60 +305,9 @@ def _gallery(
         yield (*row, *[None] * (across - len(row)))
 
 
-def _density(slide: CohortSlide) -> NDArray[np.float32]:
-    """Return cells per mm² of all classes, smoothed as in the picture of the slide."""
-    per_mm2 = tifffile.imread(slide.summary.folder / DENSITY_MAP)
-    flat: NDArray[np.float32] = per_mm2.reshape(-1, *per_mm2.shape[-2:]).sum(axis=0)
-    smooth: NDArray[np.float32] = gaussian_filter(flat, BLUR_BINS)
-    return smooth
-
-
-def _thumbnail(slide: CohortSlide, density: NDArray[np.float32], top: float) -> bytes:
-    """Return the slide with its cells beside its density; JPEG."""
+def _thumbnail(slide: CohortSlide) -> bytes:
+    """Return the slide with its cells; JPEG."""
     with Image.open(slide.summary.folder / OVERVIEW) as file:
         overview = file.convert("RGB")
-    scale = _THUMBNAIL_PX / max(overview.size)
-    size = (max(1, round(overview.width * scale)), max(1, round(overview.height * scale)))
-    colors = colormaps["inferno"](np.clip(density / top, 0, 1), bytes=True)[..., :3]
-    both = Image.new("RGB", (2 * _THUMBNAIL_PX + 8, _THUMBNAIL_PX), "white")
-    for k, image in enumerate((overview, Image.fromarray(np.ascontiguousarray(colors)))):
-        small = image.resize(size, Image.Resampling.BILINEAR if k else Image.Resampling.BOX)
-        place = k * (_THUMBNAIL_PX + 8) + (_THUMBNAIL_PX - size[0]) // 2, (_THUMBNAIL_PX - size[1]) // 2
-        both.paste(small, place)
-    return jpeg(both)
-
-
-def _draw_distributions(slides: Sequence[CohortSlide]) -> bytes:
-    """Draw cells per mm² by class, and the distributions of some measurements; SVG."""
-    names = [
-        name
-        for end in _SHOWN
-        for name in dict.fromkeys(n for s in slides for n in s.quantiles)
-        if name.endswith(end)
-    ]
-    classes = list(dict.fromkeys(name for slide in slides for name in slide.summary.counts))
-    place = np.arange(len(slides))
-    with rc_context(
-        {"svg.hashsalt": "sparseshot", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False}
-    ):
-        figure = Figure(figsize=(2.1 * (1 + len(names)), 0.9 + 0.22 * len(slides)), layout="constrained")
-        axes = figure.subplots(1, 1 + len(names), sharey=True, squeeze=False)[0]
-        left = np.zeros(len(slides))
-        for k, name in enumerate(classes):
-            width = np.array([slide.summary.per_mm2(slide.summary.counts.get(name, 0)) for slide in slides])
-            axes[0].barh(place, width, left=left, height=0.7, color=_COLORS[k % len(_COLORS)])
-            left += width
-        axes[0].set_title("cells per mm²", fontsize=8)
-        for axis, name in zip(axes[1:], names, strict=True):
-            spread = np.array(
-                [slide.quantiles.get(name, np.full(len(QUANTILES), np.nan)) for slide in slides]
-            )
-            axis.hlines(place, spread[:, 0], spread[:, 4], color="#9aa3ad", lw=1)
-            axis.hlines(place, spread[:, 1], spread[:, 3], color="#0072B2", lw=5, alpha=0.5)
-            axis.plot(spread[:, 2], place, "o", color="#0072B2", ms=3.5)
-            axis.set_title(name.rpartition(": ")[2], fontsize=8)
-        axes[0].set_yticks(place, [str(k + 1) for k in place])
-        axes[0].invert_yaxis()
-        file = io.BytesIO()
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": "sparseshot"})
-    return file.getvalue()
+    overview.thumbnail((_THUMBNAIL_PX, _THUMBNAIL_PX))
+    return jpeg(overview)
