@@ -1,6 +1,7 @@
 """Reading small files, writing so that a reader never sees half of a file, locking and naming folders."""
 
 import errno
+import fcntl
 import glob
 import os
 import re
@@ -67,7 +68,7 @@ def replacing(path: Path | str) -> Iterator[Path]:
                     with target.open("wb") as output:
                         shutil.copyfileobj(file, output)
                     return
-        temporary.replace(target)  # closed, as Windows demands
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -111,10 +112,8 @@ def _remove_leftovers(folder: Path, pattern: str) -> None:
 def _lock(handle: int) -> bool:
     """Lock an open file; False if another process holds the lock, or if there are no locks here."""
     try:
-        import fcntl  # noqa: PLC0415  not on Windows
-
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
+    except OSError:
         return False
     return True
 
@@ -192,18 +191,13 @@ def make_folder(path: Path) -> None:
 def locked(folder: Path, *, wait_s: float = 1.0) -> Iterator[None]:
     """Lock a folder, created if missing, against other processes until the block ends or the process dies.
 
-    Without effect on Windows and on file systems without locks.
+    Without effect on file systems without locks.
 
     Args:
         folder: to lock.
         wait_s: how long to wait for another process that has it; it may only look, as :func:`is_locked` does.
     """
     make_folder(folder)
-    try:
-        import fcntl  # noqa: PLC0415  missing on Windows
-    except ImportError:
-        yield
-        return
     path = folder / ".lock"
     end = time.monotonic() + wait_s
     while True:
@@ -232,14 +226,10 @@ def locked(folder: Path, *, wait_s: float = 1.0) -> Iterator[None]:
 def is_locked(folder: Path) -> bool:
     """Return whether another process holds the lock of a folder; False where there are no locks."""
     try:
-        import fcntl  # noqa: PLC0415  missing on Windows
-
         with (folder / ".lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except (ImportError, OSError):
-        pass
+    except OSError as error:  # no lock, or none on this file system
+        return isinstance(error, BlockingIOError)
     return False
 
 

@@ -1,6 +1,7 @@
 """One run: train, evaluate, draw panels, write metrics."""
 
 import json
+import resource
 import sys
 import time
 import warnings
@@ -156,12 +157,8 @@ def exclusive_recalls(
 
 def peak_memory_bytes() -> dict[str, int]:
     """Return the peak memory of this process and of a GPU, where known."""
-    peaks = {}
-    if sys.platform != "win32":
-        import resource  # noqa: PLC0415  not on Windows
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        peaks["process"] = peak if sys.platform == "darwin" else peak * 1024  # Linux counts in KiB
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peaks = {"process": peak if sys.platform == "darwin" else peak * 1024}  # Linux counts in KiB
     if torch.cuda.is_available():
         peaks["gpu"] = torch.cuda.max_memory_allocated()
     return peaks

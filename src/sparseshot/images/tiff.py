@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -100,17 +99,12 @@ class _SharedFile:
     """A file that several threads can read at once; closed at the latest when it is collected."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._descriptor = os.open(path, os.O_RDONLY)
         self.close = weakref.finalize(self, os.close, self._descriptor)
         self.size = os.fstat(self._descriptor).st_size
-        self._lock = Lock()
 
     def read(self, offset: int, count: int) -> bytes:
-        if hasattr(os, "pread"):
-            return os.pread(self._descriptor, count, offset)
-        with self._lock:
-            os.lseek(self._descriptor, offset, os.SEEK_SET)
-            return os.read(self._descriptor, count)
+        return os.pread(self._descriptor, count, offset)
 
 
 @dataclass(frozen=True)

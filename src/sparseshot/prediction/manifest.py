@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 """Recipe and state of a prediction by sparseshot 0.2.0."""
 SHARDS, UNDECIDED, UNFINISHED = "cells", "undecided", "unfinished"
 """The folder of shards, and the states of those that are removed at the end: see :func:`shard_name`."""
-FOUND, FEATURES = "found", "features"
+CANDIDATES, FEATURES = "found", "features"
 """States of the files that ``--features`` keeps: all candidates of a band, and their features."""
 
 
@@ -36,7 +36,7 @@ def shard_name(band: int, state: str = "") -> str:
     Args:
         band: its index.
         state: empty for the result, :data:`UNDECIDED` for cells that the next band decides,
-            :data:`UNFINISHED` for cells whose neighbours are only known at the end, :data:`FOUND` or
+            :data:`UNFINISHED` for cells whose neighbours are only known at the end, :data:`CANDIDATES` or
             :data:`FEATURES`.
 
     >>> shard_name(3), shard_name(3, UNDECIDED)

@@ -24,8 +24,8 @@ from sparseshot.models.finder import SlideFrame
 from sparseshot.models.kind_head import SURROUNDINGS_UM
 from sparseshot.models.windows import Band
 from sparseshot.prediction.manifest import (
+    CANDIDATES,
     FEATURES,
-    FOUND,
     UNDECIDED,
     UNFINISHED,
     Broken,
@@ -343,7 +343,7 @@ def without_features(cells: Cells) -> tuple[Cells, Features]:
 
 def keep(folder: Path, band: int, cells: Cells, features: Features) -> Kept:
     """Write the found cells of a band, and their features."""
-    table, numbers = shard_name(band, FOUND), shard_name(band, FEATURES)
+    table, numbers = shard_name(band, CANDIDATES), shard_name(band, FEATURES)
     write_cells(cells, folder / table)
     with replacing(folder / numbers) as temporary, temporary.open("wb") as file:
         np.save(file, features, allow_pickle=False)

@@ -330,11 +330,8 @@ def default_slots() -> int:
     """Return how many jobs this machine should run at a time: one for each GPU, else for each core."""
     if gpus := _gpus():
         return gpus
-    slots = _cores()
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        slots = min(slots, memory // MEMORY_PER_JOB)
-    return max(1, slots)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(_cores(), memory // MEMORY_PER_JOB))
 
 
 def worker_environment(slot: int, slots: int) -> dict[str, str]:
