@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from benchmarks.timing import print_table, seconds_in_turns
-from sparseshot.cells.suppression import suppress
+from sparseshot.cells.suppression import settle
 from sparseshot.metrics import match_points, scored_hits
 
 Points = NDArray[np.float64]
@@ -105,7 +105,7 @@ def suppression_ratios() -> None:
         tree = cKDTree(xy)
         seconds = seconds_in_turns(
             {
-                "suppress": partial(suppress, xy, score, radius=radius),
+                "suppress": partial(settle, xy, score, radius=radius, edge_y=np.inf),
                 "pairs": partial(tree.query_pairs, radius, output_type="ndarray"),
             },
             rounds=5,
@@ -128,7 +128,7 @@ def cpu_seconds(run: Callable[[], object], *, rounds: int) -> float:
 def growth() -> None:
     runs: dict[str, Callable[[Points, Points], object]] = {
         "match_points": lambda truth, found: match_points(truth, found, radius=RADIUS_PX),
-        "suppress": lambda truth, found: suppress(truth, found[:, 0], radius=RADIUS_PX),
+        "suppress": lambda truth, found: settle(truth, found[:, 0], radius=RADIUS_PX, edge_y=np.inf),
     }
     rows = []
     for name, run in runs.items():
@@ -148,7 +148,7 @@ def peak_gib(name: str, n: int) -> float:
     if name == "match_points":
         match_points(truth, found_of(truth), radius=RADIUS_PX)
     else:
-        suppress(truth, truth[:, 0] % 1, radius=RADIUS_PX)
+        settle(truth, truth[:, 0] % 1, radius=RADIUS_PX, edge_y=np.inf)
     # Not getrusage: its peak is inherited from the process that started this one.
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return int(peak[1]) / 2**20 if peak else math.nan

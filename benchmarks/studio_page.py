@@ -12,9 +12,9 @@ import numpy as np
 from tests.studio.chromium import StudioTab, chromium, running_studio, spread
 
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
-from sparseshot.images import open_slide
+from sparseshot.images import Box, open_slide
+from sparseshot.models.inference import look_at
 from sparseshot.prediction import Model
-from sparseshot.prediction.predict import predict_area
 
 _WARM_UP_S = 20.0
 _FLOOD_S = 60
@@ -65,7 +65,10 @@ def _slides(folder: Path) -> list[tuple[Path, tuple[float, float], list[tuple[fl
     real = Path(os.environ.get("SPARSESHOT_DATA", "../shared/data"), "slides", "CMU-1-Small-Region.svs")
     if real.is_file():
         with open_slide(real) as slide:  # the surest of what the starter finds
-            cells = predict_area(slide, Model.load("starter", device="cpu"), (200, 1200, 1160, 1920))
+            model = Model.load("starter", device="cpu")
+            frame, at = model.frame(slide), model.threshold
+            box = Box(*(round(each) for each in frame.grid.from_level0((200, 1200, 1160, 1920))))
+            cells = look_at(model.network, model.task, slide, frame, threshold=at, box=box).cells
         assert cells.score is not None
         found.append((real, (680.0, 1560.0), cells.xy[np.argsort(-cells.score)][:150]))
     rng = np.random.default_rng(0)

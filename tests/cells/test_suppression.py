@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from sparseshot.cells.buckets import checked_points
-from sparseshot.cells.suppression import DROPPED, KEPT, OPEN, settle, suppress
+from sparseshot.cells.suppression import DROPPED, KEPT, OPEN, settle
 from sparseshot.errors import InputError
 
 Points = NDArray[np.float64]
+
+
+def suppress(xy: Points, score: NDArray[np.floating], *, radius: float) -> NDArray[np.bool_]:
+    """Decide all points at once."""
+    return np.asarray(settle(xy, score, radius=radius, edge_y=np.inf) == KEPT)
 
 
 def slowly(xy: Points, score: NDArray[np.floating], radius: float) -> NDArray[np.bool_]:
@@ -173,26 +177,3 @@ def test_a_point_whose_place_is_taken_is_dropped_even_at_the_edge() -> None:
     xy = np.array([[0.0, 5.0], [0.0, 7.5]])
     assert settle(xy, np.array([0.9, 0.1]), radius=3.0, edge_y=8.5).tolist() == [KEPT, DROPPED]
     assert settle(xy, np.array([0.1, 0.9]), radius=3.0, edge_y=8.5).tolist() == [OPEN, OPEN]
-
-
-@pytest.mark.parametrize("radius", [0.5, 3.0, 200.0])
-def test_bands_keep_what_all_points_at_once_keep(radius: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparseshot.cells.suppression._BAND_POINTS", 50)
-    random = np.random.default_rng(0)
-    xy, score = random.uniform(0, 100, (2000, 2)), random.integers(0, 50, 2000) / 50  # many equal scores
-    at_once = settle(xy, score, radius=radius, edge_y=np.inf) == KEPT
-    np.testing.assert_array_equal(suppress(xy, score, radius=radius), at_once)
-
-
-def test_points_are_checked_once_for_all_bands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparseshot.cells.suppression._BAND_POINTS", 50)
-    checked: list[int] = []
-
-    def watched(xy: Points, name: str) -> Points:
-        checked.append(len(xy))
-        return checked_points(xy, name)
-
-    monkeypatch.setattr("sparseshot.cells.suppression.checked_points", watched)
-    random = np.random.default_rng(0)
-    suppress(random.uniform(0, 100, (1000, 2)), random.random(1000), radius=1.0)
-    assert checked == [1000]

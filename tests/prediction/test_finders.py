@@ -13,7 +13,7 @@ from tests.prediction.agreement import check_same_cells
 from tests.prediction.networks import ArraySlide, darkness_model, random_detector
 
 from sparseshot.cells import Cells
-from sparseshot.cells.suppression import suppress
+from sparseshot.cells.suppression import KEPT, settle
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images import TissueMask
 from sparseshot.images.slide import Box, Grid, Slide
@@ -127,9 +127,8 @@ def test_tiles_find_what_the_whole_image_holds(tissue_slide: SyntheticTissue, de
     sure = score >= detector.threshold
     everything = in_reading_order(frame.cells(raw.xy[sure] * 2, label=raw.label[sure] - 1, score=score[sure]))
     assert everything.score is not None
-    expected = everything[
-        suppress(everything.xy, everything.score, radius=MATCH_RADIUS_UM / tissue_slide.mpp)
-    ]
+    radius = MATCH_RADIUS_UM / tissue_slide.mpp
+    expected = everything[settle(everything.xy, everything.score, radius=radius, edge_y=np.inf) == KEPT]
     assert len(expected) < len(everything)
     everywhere = TissueMask.everywhere(tissue_slide)
     check_same_cells(detected(tissue_slide, detector, 128, batch=2, tissue=everywhere), expected)
@@ -144,7 +143,8 @@ def test_what_is_written_is_what_was_decided_on(tissue_slide: SyntheticTissue, d
     assert cells.score is not None
     assert (np.round(cells.score.astype(np.float64), 4) >= detector.threshold).all()
     np.testing.assert_array_equal(cells.xy, np.round(cells.xy, 2))
-    assert suppress(cells.xy, cells.score, radius=MATCH_RADIUS_UM / tissue_slide.mpp).all()
+    state = settle(cells.xy, cells.score, radius=MATCH_RADIUS_UM / tissue_slide.mpp, edge_y=np.inf)
+    assert (state == KEPT).all()
     assert (cells.xy >= 0).all()
     assert (cells.xy <= tissue_slide.size).all()
 

@@ -13,10 +13,10 @@ from sparseshot.cells import Cells
 from sparseshot.errors import InputError
 from sparseshot.models.checkpoint import Checkpoint, fingerprint
 from sparseshot.models.config import TrainSettings
+from sparseshot.models.inference import look_at
 from sparseshot.models.kinds import OTHER
 from sparseshot.models.model_files import load_model
 from sparseshot.prediction import Model
-from sparseshot.prediction.predict import predict_area
 from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.kind_marks import classify_cells, for_finding, with_kinds
 from sparseshot.training.lineage import Start
@@ -104,7 +104,8 @@ def test_a_model_with_kinds_assigns_them_and_survives_its_file(tmp_path: Path) -
     assert learned.kinds is not None
     assert again.kinds.looks_around
     np.testing.assert_array_equal(again.kinds.assign(*found).label, learned.kinds.assign(*found).label)
-    seen = predict_area(slide, Model.load(again, threshold=0.5, device="cpu"), (0, 0, *slide.size))
+    loaded = Model.load(again, threshold=0.5, device="cpu")
+    seen = look_at(loaded.network, loaded.task, slide, loaded.frame(slide), threshold=0.5).cells
     assert "Probability a" in seen.measurements
 
 

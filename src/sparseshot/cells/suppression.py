@@ -10,32 +10,6 @@ DROPPED, KEPT, OPEN = 0, 1, 2
 """State of a point: dropped for another one, kept, or still depending on points not yet seen."""
 
 
-_BAND_POINTS = 50_000
-"""Points that are settled at a time: few enough for the cache of a processor."""
-
-
-def suppress(xy: NDArray[np.float64], score: NDArray[np.floating], *, radius: float) -> NDArray[np.bool_]:
-    """Return which points greedy non-maximum suppression keeps, as :func:`settle` decides, band by band.
-
-    >>> suppress(np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]]), np.array([0.7, 0.8, 0.9]), radius=3)
-    array([ True, False,  True])
-    """
-    xy, radius = checked_points(xy, "xy"), checked_radius(radius)
-    score = checked_scores(score, points=len(xy))
-    downwards = np.argsort(xy[:, 1])
-    y = xy[downwards, 1]
-    kept, open_, start = np.zeros(len(xy), np.bool_), downwards[:0], 0
-    while start < len(xy):
-        # A band is far wider than the radius, so that few points stay open.
-        stop = max(start + _BAND_POINTS, int(np.searchsorted(y, y[start] + 10 * radius)))
-        band = np.concatenate([open_, downwards[start:stop]])
-        edge_y = y[stop] if stop < len(xy) else np.inf
-        state = _states(xy[band], score[band], radius, edge_y)
-        kept[band[state == KEPT]] = True
-        open_, start = band[state == OPEN], stop
-    return kept
-
-
 def settle(
     xy: NDArray[np.float64], score: NDArray[np.floating], *, radius: float, edge_y: float
 ) -> NDArray[np.int8]:
@@ -67,13 +41,7 @@ def settle(
     [1, 0, 0, 1]
     """
     xy, radius = checked_points(xy, "xy"), checked_radius(radius)
-    return _states(xy, checked_scores(score, points=len(xy)), radius, edge_y)
-
-
-def _states(
-    xy: NDArray[np.float64], score: NDArray[np.float64], radius: float, edge_y: float
-) -> NDArray[np.int8]:
-    """Decide points that are checked, as :func:`settle` does."""
+    score = checked_scores(score, points=len(xy))
     # A little wider than the radius, so that no rounding puts a neighbour two buckets away.
     grid = Buckets.over(xy, side=1.001 * radius)
     place, keys = sorted_keys(grid.keys(xy))

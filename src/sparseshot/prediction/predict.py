@@ -19,7 +19,7 @@ from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import work_ahead
 from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Finder, SlideFrame
-from sparseshot.models.inference import PIECE_PX, TILE_PX, WindowOutputs, look_at, window_outputs
+from sparseshot.models.inference import PIECE_PX, TILE_PX, WindowOutputs, window_outputs
 from sparseshot.models.kinds import KindHead
 from sparseshot.models.windows import Band, plan
 from sparseshot.prediction.export import FILES, QUPATH, PredictionSummary, export, read_summary
@@ -298,16 +298,6 @@ def rekind_slide(
         kinds=kinds,
         report=report,
     )
-
-
-def predict_area(slide: Slide, model: Model, area: tuple[float, float, float, float]) -> Cells:
-    """Find the cells in x0, y0, x1, y1 in level-0 pixels at once, on tissue and glass alike."""
-    frame = model.frame(slide)
-    x0, y0, x1, y1 = (int(each) for each in frame.grid.from_level0(area))
-    box = Box(x0, y0, x1 + 1, y1 + 1).meet(frame.grid.box)
-    if not (box.width and box.height):
-        return frame.no_cells()
-    return look_at(model.network, model.task, slide, frame, threshold=model.threshold, box=box).cells
 
 
 def tiles_in(bands: Sequence[Band]) -> int:

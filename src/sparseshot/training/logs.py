@@ -7,7 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from sparseshot.files import make_folder, replacing
+from sparseshot.losses import excluded_share
+from sparseshot.training.crops import CropBatch
 from sparseshot.work.folder import BOARD, LOG
 
 COLUMNS = (
@@ -64,6 +68,31 @@ class RunLog:
     def close(self) -> None:
         """Flush."""
         self._board.close()
+
+
+def exclusion_values(excluded: Tensor | None, batch: CropBatch) -> dict[str, float | None]:
+    """Return the excluded share of the unannotated locations and, with a truth, its precision and recall.
+
+    Precision is the share of excluded locations inside an unmarked cell, recall the share of the
+    locations inside unmarked cells that were excluded. The true marked share is that of the batch.
+    """
+    if excluded is None:
+        return {}
+    share = excluded_share(excluded, batch.target, annotated=batch.annotated)
+    if batch.truth is None:
+        return {"excluded": share}
+    hidden = ~batch.annotated & (batch.target >= 0) & (batch.truth > 0)
+    return {
+        "excluded": share,
+        "exclusion_precision": _share(hidden, excluded),
+        "exclusion_recall": _share(excluded, hidden),
+        "true_marked_share": _share(batch.target > 0, batch.truth > 0),
+    }
+
+
+def _share(part: Tensor, whole: Tensor) -> float | None:
+    total = int(whole.sum())
+    return None if total == 0 else float((part & whole).sum()) / total
 
 
 def read_log(path: Path) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from torch import nn
 
 from sparseshot.errors import CheckpointError, InputError, OutputError, SparseshotError
 from sparseshot.files import make_folder
-from sparseshot.losses import EmaTeacher, Hints, make_loss
+from sparseshot.losses import EmaTeacher, Hints, make_loss, warn_of_runaway
 from sparseshot.metrics.threshold import PRIOR_SPREAD
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainSettings
@@ -24,9 +24,8 @@ from sparseshot.models.model_files import load_start
 from sparseshot.models.task import kind_loss
 from sparseshot.training.canvas import Canvas
 from sparseshot.training.crops import CropBatch, CropSource
-from sparseshot.training.exclusion_watch import ExclusionWatch
 from sparseshot.training.held_out import HeldOut, gather_evidence
-from sparseshot.training.logs import RunLog, progress_note
+from sparseshot.training.logs import RunLog, exclusion_values, progress_note
 from sparseshot.work import Event, Report, ignore
 from sparseshot.work.folder import BEST, LAST, MODEL, difference
 
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 _LARGEST_GRADIENT = 5.0
+_RUNAWAY = 0.9
+"""Share of the unannotated locations above which exclusion reinforces itself."""
 _KIND_WEIGHT = 0.5
 _HOLD_WEIGHT = 0.1
 _HALFWAY_MARKS = 60
@@ -143,7 +144,7 @@ class _Run:
         self.fabric = fabric
         self.network, self.optimizer = fabric.setup(module, optimizer)
         self.network.train()
-        self.watch = ExclusionWatch()
+        self.ran_away = False
         self.teacher: EmaTeacher | None = None
         if "teacher_logits" in self.criterion.wants:
             self.teacher = EmaTeacher(self.module, decay=self.criterion.teacher_decay)
@@ -204,7 +205,11 @@ class _Run:
             "loss": value,
             "learning_rate": float(self.schedule.get_last_lr()[0]),
         }
-        return log_values | self.criterion.log_values() | self.watch.log_values(excluded, batch)
+        shares = exclusion_values(excluded, batch)
+        if (shares.get("excluded") or 0.0) > _RUNAWAY and not self.ran_away:
+            self.ran_away = True
+            warn_of_runaway(shares["excluded"] or 0.0, limit=_RUNAWAY)
+        return log_values | self.criterion.log_values() | shares
 
     def validate(self, held_out: Sequence[HeldOut], folder: Path) -> dict[str, float | None]:
         """Choose the threshold from held-out marks, and keep the weights unless earlier ones were better.
