@@ -21,7 +21,7 @@ from sparseshot.metrics import Evidence, Interval, ScoreHistogram
 from sparseshot.metrics.kind_quality import KindEvidence
 from sparseshot.metrics.threshold import BINS
 from sparseshot.models.config import SCRATCH, TrainSettings
-from sparseshot.models.kinds import KindHead
+from sparseshot.models.kind_head import KindHead
 from sparseshot.models.labelling import Labelling
 from sparseshot.models.task import make_own_network
 

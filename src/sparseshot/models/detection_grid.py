@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sparseshot.errors import InputError
-from sparseshot.losses.locations import foreground_logit
 
 _SIZE_LIMIT = 8.0  # exp(8) grid cells: far above any cell, far below overflow
 
@@ -155,4 +154,8 @@ def foreground_probability(logits: Tensor) -> Tensor:
     >>> foreground_probability(torch.zeros(1, 4))
     tensor([0.7500])
     """
+    if logits.shape[1] == 1:
+        return torch.sigmoid(logits[:, 0])
+    from sparseshot.losses import foreground_logit  # noqa: PLC0415  a prediction of one class needs no loss
+
     return torch.sigmoid(foreground_logit(logits))

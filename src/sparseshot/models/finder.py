@@ -13,7 +13,7 @@ from sparseshot.cells import Cells
 from sparseshot.cells.table import KINDS, PALETTE
 from sparseshot.images.slide import Box, Grid, Slide, warn_if_coarse
 from sparseshot.metrics import AreaCounts, ScoredHits
-from sparseshot.models.kinds import KindHead
+from sparseshot.models.kind_head import KindHead
 from sparseshot.models.windows import Window, WindowLayout
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import TileGrid
 from sparseshot.images.tissue import TissueMask
 from sparseshot.models.finder import SlideFrame
-from sparseshot.models.kinds import is_any_cell
 from sparseshot.models.windows import Window
 
 Level = Literal["none", "basic", "all"]
@@ -84,6 +83,8 @@ class Measuring:
         """
         if self.positive_od is None:
             return frame
+        from sparseshot.models.kinds import is_any_cell  # noqa: PLC0415  of DAB only
+
         names, colors = [], []
         for name, color in zip(frame.classes, frame.colors, strict=True):
             plain = is_any_cell(name)

@@ -17,7 +17,7 @@ from sparseshot.models.checkpoint import Checkpoint, fingerprint
 from sparseshot.models.device import Precision, find_device, uses_bfloat16
 from sparseshot.models.finder import Finder, SlideFrame
 from sparseshot.models.inference import forward
-from sparseshot.models.kinds import KindHead
+from sparseshot.models.kind_head import KindHead
 from sparseshot.models.model_files import load_model
 from sparseshot.models.task import Task
 from sparseshot.prediction.compiled_network import (

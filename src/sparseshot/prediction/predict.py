@@ -20,7 +20,7 @@ from sparseshot.images.tiles import work_ahead
 from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Finder, SlideFrame
 from sparseshot.models.inference import PIECE_PX, TILE_PX, WindowOutputs, window_outputs
-from sparseshot.models.kinds import KindHead
+from sparseshot.models.kind_head import KindHead
 from sparseshot.models.windows import Band, plan
 from sparseshot.prediction.export import FILES, QUPATH, PredictionSummary, export, read_summary
 from sparseshot.prediction.manifest import (
