@@ -26,6 +26,8 @@ FROM_RUNS = ("tnbc-segment-ece-exclusion.svg", "tnbc-segment-panels.jpg")
 def draw_task(task: str) -> bytes:
     """Draw all data sets of a task, a column each, with the two operating points as rows."""
     places = [place for place in PLACES if place.endswith(task) and place in comparisons()]
+    if not places:
+        return nothing()
     with rc_context(STYLE):
         canvas = Figure(figsize=(max(5.2, 2.6 * len(places)), 5.2), layout="constrained")
         axes = canvas.subplots(2, len(places), sharex=True, sharey=True, squeeze=False)
@@ -51,6 +53,13 @@ def draw_task(task: str) -> bytes:
         return as_svg(canvas)
 
 
+def nothing() -> bytes:
+    """Return the figure of runs that are missing."""
+    canvas = Figure(figsize=(5.2, 0.6))
+    canvas.text(0.5, 0.5, "not run yet", ha="center", va="center")
+    return as_svg(canvas)
+
+
 def main(folder: Path | None) -> None:
     """Write the figures."""
     for task in ("segment", "detect"):
@@ -60,9 +69,8 @@ def main(folder: Path | None) -> None:
         for place in PLACES
         if place in comparisons()
     }
-    (HERE / "marked-share.svg").write_bytes(
-        draw_shares({title: each for title, each in shares.items() if each})
-    )
+    shares = {title: each for title, each in shares.items() if each}
+    (HERE / "marked-share.svg").write_bytes(draw_shares(shares) if shares else nothing())
     if folder is not None:
         found = compare(Results.read(folder))
         pictures = pictures_of([*exclusion_section(found), *panel_section(found, restricted=False)])

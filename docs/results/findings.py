@@ -122,10 +122,14 @@ def _operating_point() -> str:
             others += [other.mean] if (other := spread(place, "adaptive", 0.1, "half")) is not None else []
     if not parts:
         return "**Threshold 0.5, 10\xa0% of the marks:** not run yet."
-    return (
-        f"**Threshold 0.5, 10\xa0% of the marks.** `ece` (the paper): {'; '.join(parts)}. Its recall is "
-        f"{min(recalls):.2f} to {max(recalls):.2f}. `adaptive` has {min(others):.2f} to {max(others):.2f}."
-    )
+    text = f"**Threshold 0.5, 10\xa0% of the marks.** `ece` (the paper): {'; '.join(parts)}. Its recall is "
+    text += f"{_range(recalls)}."
+    return text + (f" `adaptive` has {_range(others)}." if others else "")
+
+
+def _range(values: list[float]) -> str:
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _against_cross_entropy() -> str:
@@ -148,6 +152,8 @@ def _against_cross_entropy() -> str:
         for method in ("ece", "ece-nki", "adaptive")
         if not counts[method, "half"].endswith(" of 0")
     ]
+    if not shown:
+        return "**Beside cross-entropy**: two seeds of both were not run yet."
     return (
         "**Beside cross-entropy at the same threshold**, 30\xa0% of the marks or fewer, by more than the "
         f"standard error of the difference: {'; '.join(shown)}. A lead at 0.5 that is gone after calibration "
@@ -190,13 +196,17 @@ def _errors() -> str:
         if f == 0.1
         for run in runs_of(place, row.method.name, f)
     ]
-    width = fmean((each["high"] - each["low"]) / 2 for each in few if each.get("high") is not None)
+    widths = [(each["high"] - each["low"]) / 2 for each in few if each.get("high") is not None]
     text = "**Errors.** "
     if errors:
         text += f"Over seeds the standard error, calibrated, is {fmean(errors):.3f} on average, at most "
         text += f"{max(errors):.3f}. "
-    text += "The choice of test images is another, which no table shows: the bootstrap over them has a mean "
-    return text + f"half-width of {width:.2f} at 10\xa0% of the marks."
+    if widths:
+        text += (
+            "The choice of test images is another, which no table shows: the bootstrap over them has a mean "
+        )
+        text += f"half-width of {fmean(widths):.2f} at 10\xa0% of the marks."
+    return text if errors or widths else f"{text}No run is done yet."
 
 
 def _all_scores() -> list[tuple[str, Any, float]]:

@@ -44,10 +44,10 @@ def main_table() -> str:
         peer = peers[dataset]["f1" if task == "detect" else "dice"]
         star = "\xa0\\*" if peers[dataset]["learned"] else ""
         without = [f"{zero[place]['calibrated']:.2f}", f"{peer:.2f}{star}"]
-        for number, fraction in enumerate((0.1, 0.3)):
-            cells = [pair(place, method, fraction) for method in ("ce", "ece", "adaptive")]
-            ends = ["", ""] if number else without
-            rows.append(["" if number else PLACES[place], percent(fraction), *cells, *ends])
+        scores = {f: [pair(place, method, f) for method in ("ce", "ece", "adaptive")] for f in (0.1, 0.3)}
+        known = {percent(f): cells for f, cells in scores.items() if set(cells) != {"–"}} or {"–": ["–"] * 3}
+        for number, (marks, cells) in enumerate(known.items()):
+            rows.append(["" if number else PLACES[place], marks, *cells, *(["", ""] if number else without)])
     header = [
         "",
         "marks",
