@@ -18,7 +18,7 @@ from sparseshot.datasets.synthetic import varied_tissue
 from sparseshot.errors import InputError
 from sparseshot.files import locked
 from sparseshot.images import open_slide
-from sparseshot.metrics import f1_score
+from sparseshot.metrics import AreaCounts, f1_score
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.finder import LOWEST_SCORE
@@ -51,6 +51,7 @@ _HELD_OUT = 16
 _SCALES = (0.8, 0.9, 1.0, 1.12, 1.25)
 """A real image is learned at several sizes, because magnification differs from scanner to scanner."""
 
+_OUTLINE_LADDER = np.linspace(0.3, 0.7, 9)
 _RATE_GOING_ON = 1.5e-3
 _UNSURE_UM = 7.0
 """How far a nucleus that is marked by a point may extend."""
@@ -179,16 +180,25 @@ def validation_images(
 
 
 def best_threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlide]]) -> float:
-    """Return the threshold at which the mean score of the sets is highest."""
+    """Return the threshold at which the mean score of the sets is highest: F1, or PQ of outlines."""
     network, config = checkpoint.network(), checkpoint.config
+    ladder = _OUTLINE_LADDER if config.make_task().paints_marks else LADDER
     curves = []
     for images in sets:
-        counts = np.zeros((len(LADDER), 3), np.int64)
+        counts, areas = np.zeros((len(ladder), 3), np.int64), [AreaCounts()] * len(ladder)
         for item in images:
             region = item.look_at(network, config, threshold=LOWEST_SCORE)
             truth = config.labelling.positives(item.cells)
             core = region.window.core
             every = np.ones((core.height, core.width), np.bool_)
-            counts += region.finder.hits(region.window, region.parts, truth, every).counts_at(LADDER)
-        curves.append(f1_score(*counts.T))
-    return round(float(np.clip(LADDER[np.argmax(np.mean(curves, axis=0))], 0.01, 0.99)), 3)
+            if ladder is LADDER:
+                hits = region.finder.hits(region.window, region.parts, truth, every)
+                counts += hits.counts_at(ladder)
+                continue
+            for k, threshold in enumerate(ladder.tolist()):
+                areas[k] += (
+                    region.finder.area_counts(region.window, region.parts, truth, every, threshold=threshold)
+                    or AreaCounts()
+                )
+        curves.append(f1_score(*counts.T) if ladder is LADDER else [area.panoptic_quality for area in areas])
+    return round(float(np.clip(ladder[np.argmax(np.mean(curves, axis=0))], 0.01, 0.99)), 3)
