@@ -39,7 +39,9 @@ def raw(file: str) -> dict[str, Any]:
 
 @cache
 def raw_runs(file: str = RECORD) -> dict[str, dict[str, Any]]:
-    """Return the runs of a raw metrics file by name."""
+    """Return the runs of a raw metrics file by name; none if nothing was run."""
+    if not (HERE / file).exists():
+        return {}
     return {run["name"]: run for run in raw(file)["runs"]}
 
 
