@@ -29,7 +29,7 @@ def draw_task(task: str) -> bytes:
     if not places:
         return nothing()
     with rc_context(STYLE):
-        canvas = Figure(figsize=(max(5.2, 2.6 * len(places)), 5.2), layout="constrained")
+        canvas = Figure(figsize=(max(6.8, 2.6 * len(places)), 5.2), layout="constrained")
         axes = canvas.subplots(2, len(places), sharex=True, sharey=True, squeeze=False)
         for column, place in enumerate(places):
             comparison = comparisons()[place]
