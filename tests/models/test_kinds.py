@@ -121,6 +121,45 @@ def test_marks_say_what_they_are_made_for() -> None:
     assert kind_targets(found, marks, ["a"]).tolist() == expected
 
 
+def test_two_classes_on_one_cell_are_told_and_the_nearer_counts() -> None:
+    found = Cells([[0, 0], [50, 0]], mpp=0.5)
+    marks = Cells([[3, 0], [1, 0], [50, 0], [51, 0]], classes=("a", "b"), label=[0, 1, 0, 0], mpp=0.5)
+    with pytest.warns(TrainingWarning, match=r"1 mark on cells that are marked as another class.*\(3, 0\)"):
+        assert kind_targets(found, marks, ["a", "b"]).tolist() == [2, 1]
+
+
+def test_kinds_of_places_are_learned_from_the_cells_around() -> None:
+    random = np.random.default_rng(0)
+    um = random.random((2000, 2)) * (1000, 200)
+    kind = (um[:, 0] > 500).astype(int)  # left and right
+    x = random.normal(size=(2000, 4)) + 0.5 * kind[:, None]
+    target = np.full(2000, UNMARKED)
+    for k in (0, 1):
+        target[random.choice(np.flatnonzero(kind == k), 40, replace=False)] = k + 1
+    right = []
+    for places in (None, um):
+        head = learn_kinds(x, target, ["a", "b"], um=places)
+        right.append((head.logits(x, places)[:, 1:].argmax(axis=1) == kind).mean())
+    assert right[1] > 0.95 > right[0] + 0.1
+    with pytest.raises(ValueError, match="give their places"):
+        head.logits(x)
+
+
+def test_held_out_marks_tell_what_is_recognised() -> None:
+    x, kind = population(1000, 600, 600, apart=2.0)
+    target = marked(kind, {1: 100, 2: 100})
+    head = learn_kinds(x, target, ["a", "b"])
+    assert head.evidence is not None
+    recall, given = head.evidence.recall(), head.logits(x).argmax(axis=1)
+    assert recall.keys() == {"a", "b"}
+    for k, share in enumerate(recall.values(), 1):
+        true = (given[(kind == k) & (target == UNMARKED)] == k).mean()
+        assert share.low - 0.03 < true < share.high + 0.03
+    few = marked(kind, {1: 3})
+    with warnings.catch_warnings(action="ignore"):
+        assert learn_kinds(x, few, ["a"]).evidence is None
+
+
 def test_a_mark_inside_an_outline_is_of_that_cell() -> None:
     found = Cells([[10, 10]], outline=[shapely.box(0, 0, 20, 20)], mpp=1.0)
     assert kind_targets(found, Cells([[18, 18]], classes=("a",), mpp=1.0), ["a"]).tolist() == [1]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import shapely
 import torch
+from PIL import Image
 from tests.training.blobs import ArraySlide, blobs, tiny_config, tiny_request
 
 from sparseshot.cells import Cells
@@ -21,6 +22,7 @@ from sparseshot.training.annotated import AnnotatedSlide, TrainingData
 from sparseshot.training.kind_marks import classify_cells, for_finding, with_kinds
 from sparseshot.training.lineage import Start
 from sparseshot.training.recipe import TrainRequest, resolve
+from sparseshot.training.runs import train_run
 
 pytestmark = pytest.mark.filterwarnings("ignore::sparseshot.errors.TrainingWarning")
 
@@ -86,6 +88,27 @@ def test_rejected_cells_and_regions_do_not_teach_finding() -> None:
     item = for_finding(AnnotatedSlide(blobs(0)[0], cells), settings)
     assert item.marks.counts() == {"a": 15, "Rejected": 0}
     assert not len(item.marks.regions)
+
+
+def test_kinds_never_disturb_finding(tmp_path: Path) -> None:
+    slide, _ = blobs(0)
+    Image.fromarray(slide.pixels).save(tmp_path / "a.png")
+    replace(marks("a", "b")[:24], mpp=0.5).write(tmp_path / "a.geojson")
+    (tmp_path / "before").mkdir()
+    start().save(tmp_path / "before" / "model.pt")
+    data = TrainingData(pairs=((tmp_path / "a.png", tmp_path / "a.geojson"),), mpp=0.5)
+    trained = [
+        train_run(
+            tiny_request("detect", start=str(tmp_path / "before" / "model.pt"), classes=classes),
+            data,
+            tmp_path / str(number),
+        )
+        for number, classes in enumerate((None, ()))
+    ]
+    assert [each.kinds is None for each in trained] == [False, True]
+    assert trained[0].threshold == trained[1].threshold
+    for name, weight in trained[0].weights.items():
+        assert torch.equal(weight, trained[1].weights[name]), name
 
 
 def test_a_model_with_kinds_assigns_them_and_survives_its_file(tmp_path: Path) -> None:

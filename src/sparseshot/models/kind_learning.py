@@ -113,8 +113,9 @@ def learn_kinds(
     # Unmarked cells are a sample of all of them, so of the marked ones as small a share stands for all cells.
     share = (y == UNMARKED).sum() / max(1, (target == UNMARKED).sum())
     stands = (y == UNMARKED) | (random.random(len(y)) < share)
-    bias -= _thresholds(x @ weight + bias, y, stands)
-    evidence = _held_out(x, y, kinds, _places(um, rows), random)
+    thresholds = _thresholds(x @ weight + bias, y, stands)
+    bias -= thresholds
+    evidence = _held_out(x, y, kinds, _places(um, rows), random, decay=decay, thresholds=thresholds)
     _warn_of_extremes((x @ weight + bias)[y == UNMARKED], kinds)
     weight /= spread[:, None]
     bias -= mean @ weight
@@ -171,8 +172,14 @@ def _held_out(
     kinds: Sequence[str],
     place: NDArray[np.intp],
     random: np.random.Generator,
+    *,
+    decay: float,
+    thresholds: NDArray[np.float64],
 ) -> KindEvidence | None:
     """Hold out the marks of some places after the other; warn of kinds that they do not separate.
+
+    Regularisation and thresholds stay those of the head, because a change of them would be taken for one of
+    the marks.
 
     Returns:
         The evidence; None where marks are too few, or in too few places.
@@ -180,7 +187,7 @@ def _held_out(
     marks = [_some(np.flatnonzero(y == kind), _MANY_MARKS, random) for kind in range(len(kinds) + 1)]
     if max(map(len, marks[1:])) < FEWEST:
         return None
-    rows = np.concatenate([np.flatnonzero(y == UNMARKED)[::4], *marks])
+    rows = np.concatenate([np.flatnonzero(y == UNMARKED)[::2], *marks])
     x, y = x[rows], y[rows]
     place = np.unique(place[rows], return_inverse=True)[1]
     of_marks, rank = np.unique(place[y >= 0]), np.zeros(place.max() + 1, np.intp)
@@ -192,9 +199,8 @@ def _held_out(
         present = np.bincount(y[(y >= 0) & own], minlength=len(kinds) + 1)[1:]
         if not present.all():
             return None
-        weight, bias = fit(x[own], y[own], kinds=len(kinds), decay=_decay(x, present))
-        bias -= _thresholds(x[own] @ weight + bias, y[own], y[own] == UNMARKED)
-        held[~own] = x[~own] @ weight + bias
+        weight, bias = fit(x[own], y[own], kinds=len(kinds), decay=decay)
+        held[~own] = x[~own] @ weight + bias - thresholds
     for one, other in itertools.combinations(range(len(kinds)), 2):
         first, second = y == one + 1, y == other + 1
         score = held[:, one] - held[:, other]
