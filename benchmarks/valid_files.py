@@ -36,7 +36,6 @@ Valid = list[tuple[Path, Callable[[Path], object]]]
 CELL_FILES = (
     "qupath.geojson", "packed.geojson.gz", "archive.zip", "cells.parquet", "cells.coco.json",
     "imagescope.xml", "cells.asap.xml", "points.csv", "points.tsv", "mask.png", "mask.tif", "mask.npy",
-    "hovernet.mat", "crchisto_detection.mat",
 )  # fmt: skip
 JOURNAL = "marks.jsonl"
 _CONFIG = TrainSettings(task="detect", width=1, depth=1)

@@ -1,7 +1,6 @@
 """Slides with the cells people marked on them, and what a run is trained on."""
 
 import hashlib
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -180,13 +179,9 @@ class TrainingData:
                     files[str(marks)] = hashlib.file_digest(file, "sha256").hexdigest()
         return files
 
-    def to_json(self) -> str:
-        """Return the fields as JSON."""
-        return json.dumps(vars(self), indent=1, default=str)
-
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read what :meth:`to_json` returned."""
+        """Read the ``source.json`` of a run of version 0.2."""
         try:
             values = read_json(path)
             root = None if values["root"] is None else Path(values["root"])

@@ -380,7 +380,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes, 
 
 FORMATS = [
     "a.geojson", "a.geojson.gz", "a.zip", "a.parquet", "a.coco.json", "a.xml", "a.asap.xml",
-    "a.csv", "a.png", "a.tif", "a.npy", "a.mat", "a_detection.mat",
+    "a.csv", "a.png", "a.tif", "a.npy",
 ]  # fmt: skip
 
 

@@ -123,7 +123,7 @@ label_images = hnp.arrays(
 )
 
 
-@pytest.mark.parametrize("name", ["mask.png", "mask.tif", "mask.npy", "cells.mat"])
+@pytest.mark.parametrize("name", ["mask.png", "mask.tif", "mask.npy"])
 @pytest.mark.parametrize("largest", [3, 300, 70_000, 2**32 - 1])
 @given(labels=label_images)
 @settings(quick, max_examples=20)
@@ -139,28 +139,6 @@ def test_masks(tmp_path: Path, name: str, largest: int, labels: NDArray[np.uint3
     assert_same(came, cells)
     drawn = rasterise(came, labels.shape, by="instance")
     np.testing.assert_array_equal(np.concatenate([[0], values])[drawn], labels)
-
-
-@given(labels=label_images)
-@settings(quick, max_examples=20)
-def test_types_in_mat_files(tmp_path: Path, labels: NDArray[np.uint32]) -> None:
-    values, xy, outline = trace(labels)
-    cells = Cells(xy, id=values, outline=outline, classes=("tümour", "b"), label=values % 3 - 1)
-    write_cells(cells, tmp_path / "cells.mat", size_px=(labels.shape[1], labels.shape[0]))
-    assert_same(read_cells(tmp_path / "cells.mat"), cells)
-
-
-@given(
-    cells=tables(
-        shapes=False, regions=False, scores=False, measured=False, named=False, classes_of=1, mpp=False
-    )
-)
-@quick
-def test_points_in_mat_files(tmp_path: Path, cells: Cells) -> None:
-    path = tmp_path / "img1_detection.mat"
-    cells.write(path)
-    came = read_cells(path)
-    np.testing.assert_allclose(came.xy, cells.xy, atol=1e-9)
 
 
 def test_what_a_format_cannot_hold_is_counted(tmp_path: Path) -> None:
@@ -189,8 +167,6 @@ def test_what_a_format_cannot_hold_is_counted(tmp_path: Path) -> None:
             "2 classes left out",
             *lost,
         ],
-        "a.mat": lost,
-        "a_detection.mat": ["1 outline left out", "2 scores left out", "2 classes left out", *lost],
     }
     for name, losses in told.items():
         with pytest.warns(SparseshotWarning) as caught:

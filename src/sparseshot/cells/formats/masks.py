@@ -134,23 +134,6 @@ def refuse_huge(shape: Sequence[int], itemsize: int, file: BinaryIO) -> None:
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
     """Draw each cell with its id, or with 1 + row if ids are not positive numbers."""
-    row, values = drawn_rows(cells, options)
-    options.count_lost(cells, "classes")
-    labels = np.concatenate([np.zeros(1, np.uint32), values])[row]
-    largest = int(labels.max(initial=0))
-    smallest_type = np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.uint32
-    if options.suffix == ".npy":
-        np.save(file, labels, allow_pickle=False)
-    elif options.suffix == ".png":
-        if smallest_type is np.uint32:
-            raise InputError(f"a label is {largest:,}, but PNG holds at most 65,535; write .tif or .npy")
-        Image.fromarray(labels.astype(smallest_type)).save(file, "PNG")
-    else:
-        tifffile.imwrite(file, labels.astype(smallest_type), compression="zlib", photometric="minisblack")
-
-
-def drawn_rows(cells: Cells, options: WriteOptions) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
-    """Return an image of 1 + row and the label of each row; count what a mask cannot hold."""
     values = np.arange(1, len(cells) + 1, dtype=np.uint32)
     if cells.id is not None:
         fits = cells.id.dtype.kind == "i" and cells.id.min(initial=1) >= 1 and cells.id.max(initial=1) < 2**32
@@ -167,4 +150,15 @@ def drawn_rows(cells: Cells, options: WriteOptions) -> tuple[NDArray[np.int32], 
     row = rasterise(cells, (height, width), by="instance")
     seen = np.bincount(row.ravel(), minlength=len(cells) + 1)[1:] > 0
     options.losses.count("cells outside of the mask or hidden by others lost", (~seen).sum())
-    return row, values
+    options.count_lost(cells, "classes")
+    labels = np.concatenate([np.zeros(1, np.uint32), values])[row]
+    largest = int(labels.max(initial=0))
+    smallest_type = np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.uint32
+    if options.suffix == ".npy":
+        np.save(file, labels, allow_pickle=False)
+    elif options.suffix == ".png":
+        if smallest_type is np.uint32:
+            raise InputError(f"a label is {largest:,}, but PNG holds at most 65,535; write .tif or .npy")
+        Image.fromarray(labels.astype(smallest_type)).save(file, "PNG")
+    else:
+        tifffile.imwrite(file, labels.astype(smallest_type), compression="zlib", photometric="minisblack")

@@ -4,14 +4,13 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-import scipy.io
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.masks import FREE_BYTES, MOST_EXPANSION, cells_of, drawn_rows
-from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
+from sparseshot.cells.formats.masks import FREE_BYTES, MOST_EXPANSION, cells_of
+from sparseshot.cells.formats.options import OpenFile, ReadOptions
 from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE
 from sparseshot.cells.table import Cells
 from sparseshot.errors import FormatError
@@ -145,26 +144,3 @@ def _majority(labels: NDArray[Any], types: NDArray[np.int64]) -> NDArray[np.int6
     _, first = np.unique(pairs[0][order], return_index=True)
     majority: NDArray[np.int64] = pairs[1][order][first].astype(np.int64)
     return majority
-
-
-def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
-    """Write ``inst_map``, ``type_map``, ``inst_type``, ``inst_centroid``, and the names of the classes."""
-    row, values = drawn_rows(cells, options)
-    visible = np.unique(row[row > 0]) - 1
-    visible = visible[np.argsort(values[visible])]
-    types = (cells.label + 1).astype(np.int32)
-    content = {
-        "inst_map": np.concatenate([[0], values])[row].astype(np.int64),
-        "type_map": np.concatenate([[0], types])[row].astype(np.int32),
-        "inst_type": types[visible, None],
-        # HoVer-Net counts from 0 and means the middle of a pixel.
-        "inst_centroid": cells.xy[visible] - HALF_PX,
-        "class_names": np.array(cells.classes, dtype=object),
-    }
-    scipy.io.savemat(file, content, do_compression=True)
-
-
-def write_points(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:
-    """Write ``detection``, N × 2, x and y counted from 1, as CRCHistoPhenotypes has it."""
-    options.count_lost(cells, "outline", "regions", "classes", "score", "measurements", "nucleus", "name")
-    scipy.io.savemat(file, {"detection": cells.xy + HALF_PX})

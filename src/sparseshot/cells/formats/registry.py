@@ -37,13 +37,15 @@ FORMATS = MappingProxyType(
         "asap": Format("asap", "asap", (".asap.xml",)),
         "csv": Format("points_csv", "points_csv", (".csv", ".tsv", ".txt")),
         "mask": Format("masks", "masks", (".png", ".tif", ".tiff", ".npy"), streams=False),
-        "hovernet": Format("matlab", "matlab", (".mat",), streams=False),
+        "matlab": Format("matlab", "", (), streams=False),
         "anndata": Format("", "anndata_file", (".h5ad",), streams=False),
         "spatialdata": Format("", "anndata_file.write_store", (".zarr",), streams=False, is_folder=True),
-        "crchisto": Format("matlab", "matlab.write_points", ("_detection.mat",), streams=False),
     }
 )
-"""Formats by name; names that end in .gz or, for QuPath, .zip are compressed. Some are only written."""
+"""Formats by name; names that end in .gz or, for QuPath, .zip are compressed.
+
+A format without a reader is only written, and one without a writer only read.
+"""
 
 _MAGIC = {
     b"PAR1": "geoparquet",
@@ -151,7 +153,7 @@ def read_cells(
     tables = []
     for source in sources(path):
         name = format or sniff(source.file.peek(4096), source.name)  # type: ignore[attr-defined]
-        known = Format("matlab", "", (), streams=False) if name == "matlab" else _format(name)
+        known = _format(name)
         if not known.reader:
             raise FormatError(
                 source.name, f"{name} is written, but not read; convert it with its own library"
@@ -218,6 +220,8 @@ def format_of(path: Path, format: str | None = None) -> tuple[Format, str]:  # n
     if packed == ".zip" and chosen != "qupath":
         raise InputError(f"{path}: only QuPath's GeoJSON is written as .zip, not {chosen}")
     known = _format(chosen)
+    if not known.writer:
+        raise InputError(f"{path}: {chosen} is read, but not written; choose another format")
     if packed and not known.streams:
         raise InputError(f"{path}: {chosen} is packed by itself; leave {packed} out of the name")
     return known, packed
