@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparseshot.errors import FormatError, OutputError, RepairWarning
+from sparseshot.errors import FormatError, InputError, OutputError, RepairWarning
 from sparseshot.studio import journal as journal_module
 from sparseshot.studio.marks import MarkBook
 
@@ -204,3 +204,47 @@ def test_the_journal_is_locked_while_it_is_written(tmp_path: Path) -> None:
             book.record([add(f"{number}-{i}", i)])
     assert len(MarkBook(path).items("1")) == 90
     assert journal_module.Journal(path, fold=lambda _: None, clear=lambda: None).events == 90
+
+
+def test_classes_are_renamed_merged_and_deleted_and_undo_brings_marks_back(tmp_path: Path) -> None:
+    book = MarkBook(tmp_path / "marks.jsonl")
+    book.record([add("a", 1, "T"), add("b", 2, "L"), add("c", 3, "T") | {"slide": "2"}])
+    color = book.classes["T"]
+    book.rename("k1", "T", "Tumour")
+    assert list(book.classes) == ["cell", "Tumour", "L"]  # in the place of the old one
+    assert book.classes["Tumour"] == color
+    assert {item["class"] for slide in "12" for item in book.items(slide)} == {"Tumour", "L"}
+    book.rename("k2", "Tumour", "L")
+    assert list(book.classes) == ["cell", "L"]
+    book.rename("k3", "L", None)
+    assert (list(book.classes), book.count("12")) == (["cell"], 0)
+    book.record([{"key": "u1", "slide": "1", "undo": True}])
+    assert sorted(xs(book)) == [1, 2]
+    assert list(book.classes) == ["cell", "L"]
+    book.record([{"key": f"u{i}", "slide": "1", "undo": True} for i in range(2, 9)])
+    assert list(book.classes) == ["cell"]
+    book.record([{"key": f"r{i}", "slide": "1", "redo": True} for i in range(2)])
+    assert book.classes["T"] == color
+    assert MarkBook(tmp_path / "marks.jsonl").classes == book.classes
+    with pytest.raises(InputError, match="no class"):
+        book.rename("k4", "Tumour", "L")
+
+
+def test_a_class_goes_when_undo_leaves_it_without_marks_and_comes_back(tmp_path: Path) -> None:
+    book = MarkBook(tmp_path / "marks.jsonl")
+    book.record([], classes=["by hand"])
+    book.record([add("a", 1, "T"), add("b", 2, "T")])
+    book.record([{"key": "u1", "slide": "1", "undo": True}])
+    assert list(book.classes) == ["cell", "by hand", "T"]
+    book.record([{"key": f"u{i}", "slide": "1", "undo": True} for i in range(2, 5)])
+    assert list(book.classes) == ["cell", "by hand"]
+    book.record([{"key": "r", "slide": "1", "redo": True}])
+    assert list(book.classes) == ["cell", "by hand", "T"]
+
+
+def test_every_class_has_a_colour_of_its_own(tmp_path: Path) -> None:
+    book = MarkBook(tmp_path / "marks.jsonl")
+    book.record([], classes=[f"class {k}" for k in range(30)])
+    book.rename("k", "class 3", None)
+    book.record([], classes=["another"])
+    assert len(set(book.classes.values())) == len(book.classes) == 31

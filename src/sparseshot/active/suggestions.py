@@ -37,6 +37,9 @@ _CONFIRMED = 0.1
 _SLIVER = 0.01
 """Share of a square that may lie in an exhaustive region, because boxes are rounded."""
 
+_MOSTLY = 0.75
+"""Share of a square that has to be tissue, where any is so full: on glass nothing is learned."""
+
 _FEW_MARKS = 0.1
 """A class is rarely seen if less than this share of the marks is of it."""
 
@@ -173,7 +176,9 @@ def _squares(
     """Return the squares of a slide in tissue and outside exhaustive regions, the first to look at first."""
     grid = scout.frame.grid
     tiles = TileGrid(grid.width, grid.height, scout.side_px)
-    index = random.permutation(scout.tissue.touching(tiles, grid))
+    tissue = scout.tissue.shares(tiles, grid)
+    least = max(1e-9, min(_MOSTLY, tissue.max(initial=0)))
+    index = random.permutation(np.flatnonzero(tissue >= least))
     if marks is not None and len(marks.regions) and len(index):
         corners = np.array([grid.to_level0(tiles[k].core) for k in index])
         boxes = shapely.box(*corners.T)
@@ -235,7 +240,7 @@ def _candidate(slide: int, box: Box, look: Look, marks: Cells | None, rare: Mapp
         sure = sure[~is_near(sure.xy, marks.xy, radius=MATCH_RADIUS_UM / (sure.mpp or 1.0))]
     counts = {label: int((look.found.label == label).sum()) for label in rare}
     most = max(counts, key=lambda label: counts[label], default=None)
-    text = "" if most is None else f"{look.found.classes[most]}, of which {rare[most]:,} are marked"
+    text = "" if most is None else f"{look.found.classes[most]}, with {counted(rare[most], 'mark')}"
     return _Candidate(slide, box, look, len(sure), (text, 0 if most is None else counts[most]))
 
 
@@ -286,39 +291,26 @@ def _chosen(
 
 def _reason(own: _Candidate, k: int, measures: Mapping[str, NDArray[np.float64]]) -> tuple[str, str]:
     """Return kind and reason: the measure by which a region exceeds most others."""
-    count = len(own.look.found)
-    found = "1 cell was found" if count == 1 else f"{count:,} cells were found"
     texts = {
-        "rare": ("rare class", f"a class rarely seen: {own.rare[1]:,} of {count:,} cells are {own.rare[0]}"),
+        "rare": ("rare class", f"here may be more of a rare kind: {own.rare[0]}"),
         "undecided": ("undecided kinds", _undecided(own)),
-        "unlike": (
-            "cells unlike any mark",
-            f"unlike any marked cell: {own.unlike:,} of {counted(count, 'cell')}",
-        ),
-        "doubt": ("uncertain", f"uncertain: {found}, and about {own.look.doubt:.1f} decisions are wrong"),
-        "novelty": ("unlike anything marked", "unlike anything marked"),
-        "confident": (
-            "confident cells nobody marked",
-            f"{own.confident:,} confident cells that nobody marked",
-        ),
+        "unlike": ("cells unlike any mark", "many cells here are unlike any that was marked"),
+        "doubt": ("uncertain", "the model is unsure about many cells here"),
+        "novelty": ("unlike anything marked", "this place looks unlike all that was marked"),
+        "confident": ("confident cells nobody marked", "many cells here that nobody has looked at"),
     }
     known = [name for name in texts if name in measures and measures[name][k] > 0]
     if not known:
         return "nothing found", "nothing was found here"
-    name = max(known, key=lambda name: float((measures[name] < measures[name][k]).mean()))
-    kind, reason = texts[name]
-    if name == "novelty":
-        times = measures[name][k] / max(float(np.median(measures[name])), 1e-9)
-        reason += f": {times:.1f} times as far from it as most tissue"
-    return kind, reason
+    return texts[max(known, key=lambda name: float((measures[name] < measures[name][k]).mean()))]
 
 
 def _undecided(own: _Candidate) -> str:
     """Return in words between which kinds most cells are undecided."""
     if not own.look.undecided:
         return ""
-    (one, other), cells = max(own.look.undecided.items(), key=lambda pair: pair[1])
-    return f"undecided between {one} and {other}: {cells:,} of {counted(len(own.look.found), 'cell')}"
+    one, other = max(own.look.undecided, key=own.look.undecided.__getitem__)
+    return f"many cells here may be {one} or {other}"
 
 
 def write_suggestions(path: Path, suggestions: Sequence[Suggestion]) -> None:

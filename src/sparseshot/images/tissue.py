@@ -136,11 +136,15 @@ class TissueMask:
 
     def touching(self, tiles: TileGrid, grid: Grid) -> NDArray[np.intp]:
         """Return the indices of the tiles over another grid of the same slide whose core contains tissue."""
+        return np.flatnonzero(self.shares(tiles, grid))
+
+    def shares(self, tiles: TileGrid, grid: Grid) -> NDArray[np.float64]:
+        """Return the share of each tile over another grid of the same slide that is tissue."""
         mask_px = self.grid.downsample / grid.downsample
         rows = _spans(tiles.rows, tiles.tile_px, end=tiles.height, mask_px=mask_px)
         columns = _spans(tiles.columns, tiles.tile_px, end=tiles.width, mask_px=mask_px)
-        lines = np.stack([self.mask[row].any(axis=0) for row in rows])
-        return np.flatnonzero(np.stack([lines[:, column].any(axis=1) for column in columns], axis=1))
+        lines = np.stack([self.mask[row].mean(axis=0) for row in rows])
+        return np.stack([lines[:, column].mean(axis=1) for column in columns], axis=1).ravel()
 
     def picture(self) -> NDArray[np.uint8]:
         """Return the thumbnail, greyed where there is no tissue, with the edge of the tissue in green."""

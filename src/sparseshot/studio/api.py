@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -17,9 +17,19 @@ from sparseshot.errors import (
     SparseshotError,
 )
 from sparseshot.studio.mark_routes import mark_routes
-from sparseshot.studio.payloads import Opened, PixelSize, Place, Seen, SlideId, Training, ZoomLevel
+from sparseshot.studio.payloads import (
+    ChosenFile,
+    Opened,
+    PixelSize,
+    Place,
+    Seen,
+    SlideId,
+    Training,
+    ZoomLevel,
+)
+from sparseshot.studio.report_routes import report_routes
 from sparseshot.studio.result_routes import result_routes
-from sparseshot.studio.slide_tiles import TILE_PX, jpeg, levels_of
+from sparseshot.studio.slide_tiles import TILE_PX, jpeg, label_jpeg, levels_of
 from sparseshot.studio.studio import Studio
 
 RunNumber = Annotated[int, InPath(ge=0, lt=10**9)]
@@ -63,9 +73,22 @@ def make_api(studio: Studio) -> FastAPI:
     def slides() -> list[dict[str, Any]]:
         return studio.cards()
 
+    @app.get("/files")
+    def files(place: Annotated[str, Query(max_length=2000)] = "") -> dict[str, Any]:
+        """List a folder in which slides may be chosen."""
+        return studio.files.listed(place)
+
+    @app.post("/slides")
+    def add(chosen: ChosenFile) -> dict[str, str]:
+        return {"slide": studio.project.add(studio.files.path(chosen.place))}
+
     @app.post("/slides/{slide}/mpp")
     def set_mpp(slide: SlideId, size: PixelSize) -> None:
-        studio.project.set_mpp(slide, size.mpp)
+        studio.correct_mpp(slide, size.mpp)
+
+    @app.get("/slides/{slide}/label.jpg")
+    def label(slide: SlideId) -> Response:
+        return Response(label_jpeg(studio.project.path(slide)), media_type="image/jpeg")
 
     @app.get("/slides/{slide}/tissue")
     def tissue(slide: SlideId) -> dict[str, float]:
@@ -105,6 +128,7 @@ def make_api(studio: Studio) -> FastAPI:
 
     app.include_router(mark_routes(studio))
     app.include_router(result_routes(studio))
+    app.include_router(report_routes(studio))
     return app
 
 

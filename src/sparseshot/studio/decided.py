@@ -6,7 +6,7 @@ only marks count.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import shapely
@@ -15,7 +15,10 @@ from scipy.spatial import KDTree
 
 from sparseshot.active import add_review, is_proposed, review_region
 from sparseshot.cells import Cells
+from sparseshot.cells.measures.neighbours import neighbour_measurements
 from sparseshot.cells.near import is_inside, is_near
+from sparseshot.cells.table import KINDS
+from sparseshot.metrics.operating_point.quality import Evidence
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.found_cells import FoundCells
@@ -91,6 +94,25 @@ class Decisions:
         return self._rows[item["id"]]
 
 
+def region_evidence(found: FoundCells, items: Sequence[Item]) -> Evidence:
+    """Compare what was found in reviewed regions with the cells that a person says are there.
+
+    Args:
+        found: what a model has found that has not learned from these regions.
+        items: the regions, and the marks of their slide.
+    """
+    shapes = [polygon_of(item["region"]) for item in items if "region" in item]
+    evidence = Evidence()
+    marks = np.array([place_of(item) for item in items if is_cell(item)], float).reshape(-1, 2)
+    for shape in shapes:
+        rows = found.rows_in(shape.bounds, threshold=0)
+        seen = Cells(found.xy[rows], score=found.score[rows], mpp=found.mpp)
+        regions = np.array([shape], object)
+        own = Cells(marks[is_inside(marks, regions)], mpp=found.mpp)
+        evidence += Evidence.of_cells(seen, own, regions)
+    return evidence
+
+
 def is_cell(item: Item) -> bool:
     """Return whether an item is the mark of a cell."""
     return "class" in item and item["class"] not in {NEGATIVE, REJECTED}
@@ -109,26 +131,48 @@ def decided_cells(found: Cells, marks: Cells) -> Cells:
     if len(marks.regions):
         is_decided |= is_inside(found.xy, marks.regions)
     names = np.array([*marks.classes, ""], object)[marks.label]
-    if len(found) and found.classes != (FIRST_CLASS,):
-        distance, nearest = KDTree(found.xy).query(marks.xy.reshape(-1, 2), distance_upper_bound=reach)
-        unnamed = (names == FIRST_CLASS) & np.isfinite(distance)
-        names[unnamed] = np.array(found.classes, object)[found.label[nearest[unnamed]]]
     is_cell_mark = ~np.isin(names, (NEGATIVE, REJECTED))
     cells, names = marks[is_cell_mark], names[is_cell_mark]
+    beneath = np.full(len(cells), -1)  # rows of the found cells on which marks lie
+    if len(found) and len(cells):
+        distance, nearest = KDTree(found.xy).query(cells.xy, distance_upper_bound=reach)
+        beneath = np.where(np.isfinite(distance), nearest, -1)
+    if found.classes != (FIRST_CLASS,):
+        unnamed = (names == FIRST_CLASS) & (beneath >= 0)
+        names[unnamed] = np.array(found.classes, object)[found.label[beneath[unnamed]]]
     used = tuple(dict.fromkeys(names.tolist()))
     known = dict(
         zip((*marks.classes, *found.classes), (*(marks.colors or ()), *(found.colors or ())), strict=False)
     )
+    outlines = np.full(len(cells), None) if cells.outline is None else cells.outline
+    if found.outline is not None:
+        outlines = np.where((beneath >= 0) & shapely.is_missing(outlines), found.outline[beneath], outlines)
     plain = Cells(
         cells.xy,
         classes=used,
         label=[used.index(name) for name in names],
         score=cells.score,
-        outline=cells.outline,
+        outline=outlines if any(outlines) else None,
         mpp=found.mpp,
         colors=[known[name] for name in used] if marks.colors and found.colors else None,
+        measurements={
+            name: np.where(beneath >= 0, column[beneath], np.nan) if len(found) else np.empty(0)
+            for name, column in found.measurements.items()
+        },
     )
-    return Cells.concatenate([found[~is_decided], plain]) if len(plain) else found[~is_decided]
+    both = Cells.concatenate([found[~is_decided], plain]) if len(plain) else found[~is_decided]
+    return replace(both, kind=np.full(len(both), KINDS.index("detection")))
+
+
+def with_neighbours(cells: Cells, *, mpp: float) -> Cells:
+    """Return cells with their neighbours measured anew, which decisions and kinds have changed."""
+    kept = {
+        name: column
+        for name, column in cells.measurements.items()
+        if not name.startswith(("Distance to detection ", "Neighbors within "))
+    }
+    around = neighbour_measurements(cells.xy, cells.label, classes=cells.classes, mpp=mpp)
+    return replace(cells, measurements=kept | around)
 
 
 def judged(book: MarkBook, slide: str, found: Cells, *, accept: bool) -> list[Item]:

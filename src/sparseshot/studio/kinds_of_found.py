@@ -2,12 +2,13 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from itertools import cycle
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.cells.table import GREY
+from sparseshot.cells.table import GREY, PALETTE
 from sparseshot.errors import InputError
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.kinds import UNMARKED, KindHead, kind_targets, learn_kinds, named_kinds
@@ -18,6 +19,7 @@ from sparseshot.studio.marks import NEGATIVE, Item, place_of
 _MOST_UNMARKED = 2500
 """Unmarked cells of a slide that are learned from: half as many as elsewhere, in half the time."""
 
+_FOLDS, _FEWEST = 3, 5
 _AT_ONCE = 1 << 16
 
 
@@ -84,6 +86,36 @@ def learned(evidence: list[KindEvidence], kinds: tuple[str, ...]) -> KindHead | 
             return None
 
 
+def recognised(evidence: list[KindEvidence], kinds: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """Return how many marks of each kind are recognised by what the others teach, and of how many.
+
+    Each third of them is left out in turn. Kinds with few marks are left out.
+    """
+    if not evidence:
+        return {}
+    features = np.concatenate([each.features for each in evidence])
+    target = np.concatenate([each.target for each in evidence])
+    place = np.zeros(len(target), int)
+    for kind in range(1, len(kinds) + 1):
+        own = np.flatnonzero(target == kind)
+        place[own] = np.arange(len(own)) % _FOLDS
+    right = np.zeros(len(kinds) + 1, int)
+    for fold in range(_FOLDS):
+        is_out = (target > 0) & (place == fold)
+        head = learned([KindEvidence(features[~is_out], target[~is_out])], kinds)
+        if head is None:
+            return {}
+        said = np.array(head.names, object)[head.logits(features[is_out]).argmax(axis=1)]
+        meant = np.array(["", *kinds], object)[target[is_out]]
+        np.add.at(right, target[is_out], said == meant)
+    totals = [int((target == kind).sum()) for kind in range(1, len(kinds) + 1)]
+    return {
+        name: (int(right[k]), total)
+        for k, (name, total) in enumerate(zip(kinds, totals, strict=True), 1)
+        if total >= _FEWEST
+    }
+
+
 def with_kinds(found: FoundCells, head: KindHead, colors: dict[str, str]) -> FoundCells:
     """Return found cells with the kinds that a head tells."""
     assert found.features is not None
@@ -98,6 +130,12 @@ def assigned(cells: Cells, features: NDArray[np.floating], head: KindHead, color
     """Return a table of found cells with kinds, and their probabilities as measurements."""
     rgb = _rgb(head.names, colors)
     return replace(head.assign(cells, features), colors=tuple((r, g, b) for r, g, b in rgb.tolist()))
+
+
+def faint(names: tuple[str, ...]) -> dict[str, str]:
+    """Return pale colours of kinds that nobody marked."""
+    pale = (((np.array(PALETTE) + 255) // 2).astype(np.uint8)).tolist()
+    return {name: "#" + bytes(color).hex() for name, color in zip(names, cycle(pale), strict=False)}
 
 
 def _rgb(names: tuple[str, ...], colors: dict[str, str]) -> NDArray[np.uint8]:

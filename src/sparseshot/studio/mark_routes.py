@@ -12,7 +12,16 @@ from sparseshot.studio.exchange import new_items, read_marks
 from sparseshot.studio.guard import MOST_BYTES
 from sparseshot.studio.journal import Event
 from sparseshot.studio.marks import NEGATIVE
-from sparseshot.studio.payloads import Change, Key, NewClass, Review, SlideId, Verdict, check_place
+from sparseshot.studio.payloads import (
+    Change,
+    Key,
+    NewClass,
+    OtherClass,
+    Review,
+    SlideId,
+    Verdict,
+    check_place,
+)
 from sparseshot.studio.studio import Studio
 
 
@@ -56,6 +65,11 @@ def mark_routes(studio: Studio) -> APIRouter:
         else:
             key = f"class {new.name} {time.time_ns()}"
             studio.book.record([{"key": key, "class": new.name, "color": new.color}])
+        return studio.book.classes
+
+    @routes.post("/classes/change")
+    def change_class(change: OtherClass) -> dict[str, str]:
+        studio.book.rename(change.key, change.name, change.to)
         return studio.book.classes
 
     @routes.post("/slides/{slide}/judge")

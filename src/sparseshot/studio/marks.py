@@ -1,5 +1,7 @@
 """The marks of a project: changes, undo and redo, and the resulting table."""
 
+import colorsys
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ import shapely
 from pydantic import AfterValidator, BaseModel, Field
 
 from sparseshot.cells import Cells
+from sparseshot.errors import InputError
 from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.journal import Event, Journal
 
@@ -79,13 +82,16 @@ class _StoredEvent(BaseModel):
     redo: bool = False
     class_: Annotated[str, Field(min_length=1)] | None = Field(None, alias="class")
     color: Annotated[str, Field(pattern="^#[0-9a-f]{6}$")] | None = None
+    was: str | None = None
+    gone: bool = False
     keys: list[str] | None = None
 
 
 def _check_event(event: Event) -> None:
     """Raise ValueError for what is no event."""
     known = _StoredEvent.model_validate(event)
-    if known.slide is None and known.keys is None and (known.class_ is None or known.color is None):
+    is_class = known.class_ is not None and (known.gone or known.color is not None)
+    if known.slide is None and known.keys is None and not is_class:
         raise ValueError("it is of no slide, and no class")
     for item in known.add:
         kinds = [each for each in (item.at, item.outline, item.region, item.count) if each is not None]
@@ -181,15 +187,41 @@ class MarkBook:
             added = [item for event in events for item in event.get("add", ())]
             names = dict.fromkeys([*classes, *(item["class"] for item in added if "class" in item)])
             missing = [name for name in names if name not in {NEGATIVE, *self._classes}]
-            palette = {
-                name: _PALETTE[i % len(_PALETTE)] for i, name in enumerate(missing, len(self._classes))
-            }
-            created = [_class_event(name, (palette | dict(colors or {}))[name]) for name in missing]
+            given, used = dict(colors or {}), set(self._classes.values())
+            created = []
+            for name in missing:
+                color = given.get(name) or self._colors.get(name) or _free_color(used)
+                used.add(color)
+                created.append(_class_event(name, color))
             new = {event["key"]: event for event in [*created, *events] if event["key"] not in self._keys}
             for event in new.values():
                 _check_event(event)
             if new:
                 self._journal.append(new.values())
+
+    def rename(self, key: str, name: str, other: str | None) -> None:
+        """Rename a class, merge it into one that there is, or delete it with its marks if ``other`` is None.
+
+        The first class stays, because it says that there is a cell, and not which. Undo brings marks back.
+        """
+        with self._mutex:
+            self._journal.follow()
+            if name not in self._classes:
+                raise InputError(f"there is no class {name!r}")
+            events: list[Event] = []
+            if other is not None and other not in {NEGATIVE, *self._classes}:
+                was = {} if name == FIRST_CLASS else {"was": name}
+                events.append(_class_event(other, self._classes[name], key) | was)
+            for slide, marks in self._slides.items():
+                own = [item for item in marks.items.values() if item.get("class") == name]
+                if own:
+                    plain = [{field: value for field, value in item.items() if field != "id"} for item in own]
+                    add = [] if other is None else [item | {"class": other} for item in plain]
+                    remove = [item["id"] for item in own]
+                    events.append({"key": f"{key} {slide}", "slide": slide, "remove": remove, "add": add})
+            if name != FIRST_CLASS:
+                events.append({"key": f"{key} gone", "class": name, "gone": True})
+            self.record(events)
 
     @property
     def slides(self) -> list[str]:
@@ -253,6 +285,7 @@ class MarkBook:
     def _clear(self) -> None:
         self._slides: dict[str, _SlideMarks] = defaultdict(_SlideMarks)
         self._classes: dict[str, str] = {FIRST_CLASS: _PALETTE[0]}
+        self._colors = dict(self._classes)  # those of classes that are gone, too
         self._keys: dict[str, None] = {}  # in order
 
     def _fold(self, event: Event) -> None:
@@ -265,14 +298,13 @@ class MarkBook:
             self._keys |= dict.fromkeys(event["keys"])
             return
         if "class" in event:
-            self._classes[event["class"]] = event["color"]
+            self._fold_class(event["class"], event.get("color"), event.get("was"))
             return
-        for item in event.get("add", ()):
-            if item.get("class", NEGATIVE) not in {NEGATIVE, *self._classes}:  # its own event was damaged
-                self._classes[item["class"]] = _PALETTE[len(self._classes) % len(_PALETTE)]
         slide = self._slides[event["slide"]]
         if event.get("undo"):
+            taken_back = slide.done[-1].added if slide.done else ()
             slide.step_back()
+            self._drop_unmarked({item["class"] for item in taken_back if "class" in item})
         elif event.get("redo"):
             slide.step_forward()
         elif key.startswith(_SNAPSHOT):
@@ -280,10 +312,39 @@ class MarkBook:
         else:
             added = [{"id": f"{key}:{i}"} | item for i, item in enumerate(event.get("add", ()))]
             slide.change(event.get("remove", ()), added)
+        present = slide.deltas[-1].added if slide.deltas else tuple(event.get("add", ()))
+        for name in dict.fromkeys(item["class"] for item in present if "class" in item):
+            if name not in {NEGATIVE, *self._classes}:  # brought back, or its own event was damaged
+                self._fold_class(name, self._colors.get(name) or _free_color(set(self._classes.values())))
+
+    def _fold_class(self, name: str, color: str | None, was: str | None = None) -> None:
+        """Give a class a colour, in the place of another if it was renamed; None: it is gone."""
+        if color is None:
+            self._classes.pop(name, None)
+            return
+        self._colors[name] = color
+        if was in self._classes:
+            self._classes = {name if each == was else each: own for each, own in self._classes.items()}
+        self._classes[name] = color
+
+    def _drop_unmarked(self, names: set[str]) -> None:
+        """Drop classes without marks, but for the first."""
+        used = {item.get("class") for slide in self._slides.values() for item in slide.items.values()}
+        for name in names - used - {FIRST_CLASS}:
+            self._classes.pop(name, None)
 
 
-def _class_event(name: str, color: str) -> Event:
-    return {"key": f"class {name}", "class": name, "color": color}
+def _class_event(name: str, color: str, key: str = "") -> Event:
+    return {"key": f"class {name} {key or time.time_ns()}", "class": name, "color": color}
+
+
+def _free_color(used: set[str]) -> str:
+    """Return the first colour of the palette that no class has; further ones go round the wheel."""
+    free = [color for color in _PALETTE if color not in used]
+    if free:
+        return free[0]
+    turn = 0.618 * len(used) % 1  # the golden ratio: neighbours are far from each other
+    return "#" + bytes(round(255 * each) for each in colorsys.hls_to_rgb(turn, 0.45, 0.7)).hex()
 
 
 def place_of(item: Item) -> tuple[float, float]:

@@ -61,11 +61,13 @@ def learn(project: Project, recipe: RunRecipe, folder: Path, report: Report = ig
         log_every=_LOG_STEPS,
         validations=1,
     )
-    mpps = tuple(project.entry(path.stem).mpp for path in files)
+    given = [project.entry(path.stem).mpp for path in files]
+    mpps = tuple(project.slide(path.stem).mpp for path in files) if any(given) else (None,)
     data = TrainingData(
         pairs=tuple((project.path(path.stem), path) for path in files),
         mpp=mpps[0] if len(set(mpps)) == 1 else mpps,
         everywhere=recipe.everywhere,
+        force_mpp=any(mpps),
     )
     return train_run(config, data, folder / RUN, report=report)
 
@@ -163,7 +165,7 @@ def rehearse(project: Project, *, is_wanted: Callable[[], bool]) -> None:
         project: its first slide is read.
         is_wanted: returns whether there is still time for it.
     """
-    slide = next(iter(project.slides))
+    slide = next(iter(project.slides), "")
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -101,6 +101,20 @@ class NewClass(_Strict):
         return name
 
 
+class OtherClass(_Strict):
+    """A class to rename, to merge into one that there is, or to delete with its marks."""
+
+    key: Key
+    name: Name
+    to: ClassName | None
+
+    @model_validator(mode="after")
+    def _is_other(self) -> "OtherClass":
+        if self.to == self.name:
+            raise ValueError("the class has this name already")
+        return self
+
+
 class Verdict(_Strict):
     """A judgement about all found cells in an area: inside a lasso, or the corners of a box."""
 
@@ -152,6 +166,12 @@ class Opened(Seen):
     """A slide that was opened: find its cells, or those of all slides."""
 
     everything: bool = False
+
+
+class ChosenFile(_Strict):
+    """A slide to add: its place, as :class:`~sparseshot.studio.choosing.FileRoots` names it."""
+
+    place: Annotated[str, Field(max_length=2000)]
 
 
 class PixelSize(_Strict):

@@ -1,10 +1,12 @@
 """Projects: which slides they hold, and where marks, runs and results are."""
 
+import errno
 import hashlib
 import os
 import shutil
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -83,15 +85,14 @@ class Project:
         Args:
             paths: slides or folders of them; folders that ``predict`` wrote, of one slide or of several;
                 or one project folder.
-            folder: of the project; by default beside the first slide, with its name and ``.studio``.
+            folder: of the project; by default beside the first slide, with its name and ``.studio``. Without
+                slides, ``sparseshot.studio`` here, to which slides can be added.
             mpp: µm per pixel of slides that state none.
         """
         if mpp is not None:
             check_mpp(mpp)
         if folder is None:
-            if not paths:
-                raise InputError("nothing to open; give a slide, or the folder of a project")
-            first = paths[0].absolute()
+            first = (paths[0] if paths else Path("sparseshot")).absolute()
             is_project = (first / PROJECT).is_file()
             folder = first if is_project else first.with_name(first.name + SUFFIX)
             paths = paths[1:] if is_project else paths
@@ -100,15 +101,22 @@ class Project:
             known = _read(folder)
             project = cls(folder, {entry.id: entry for entry in known.slides})
             project._add(paths, mpp)
-            if not project.slides:
-                raise InputError(f"{folder}: the project has no slides; give one")
-            if tuple(project.slides.values()) == known.slides:
+            if tuple(project.slides.values()) == known.slides and (folder / PROJECT).is_file():
                 return project
-            with locked(folder, wait_s=_LONGEST_WAIT_S):
+            with _writable(folder), locked(folder, wait_s=_LONGEST_WAIT_S):
                 # A process that wrote in the meantime may have given the same ids to other slides.
                 if _read(folder) == known:
                     project._save()
                     return project
+
+    def add(self, path: Path) -> str:
+        """Add a slide; return its id."""
+        with locked(self.folder, wait_s=_LONGEST_WAIT_S):
+            self.slides = {entry.id: entry for entry in _read(self.folder).slides}
+            entry = self._with_slide(path.absolute(), None)
+            self.slides[entry.id] = entry
+            self._save()
+        return entry.id
 
     def _add(self, paths: Sequence[Path], mpp: float | None) -> None:
         entry: SlideEntry | None = None
@@ -184,7 +192,9 @@ class Project:
         entry = self.entry(slide)
         with self._mutex:
             if slide not in self._open:
-                self._open[slide] = open_slide(self._path(entry), mpp=entry.mpp)
+                # A person who gives a size corrects the file.
+                force = entry.mpp is not None
+                self._open[slide] = open_slide(self._path(entry), mpp=entry.mpp, force_mpp=force)
             return self._open[slide]
 
     def set_mpp(self, slide: str, mpp: float) -> None:
@@ -197,6 +207,20 @@ class Project:
         with self._mutex:
             if slide in self._open:
                 self._open[slide].mpp = mpp
+
+
+@contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Say what to do where a folder cannot be written to."""
+    try:
+        yield
+    except (OutputError, OSError) as error:
+        cause = error.__cause__ if isinstance(error, OutputError) else error
+        if getattr(cause, "errno", None) not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise
+        raise OutputError(
+            folder, "cannot be written; give --project a folder that can, and the slide stays where it is"
+        ) from error
 
 
 def _storable(path: Path) -> str:

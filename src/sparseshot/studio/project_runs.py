@@ -1,5 +1,6 @@
 """Runs of the studio: work folders, and the process that works in them."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -296,6 +297,16 @@ class Runs:
     def look(self, slide: str, view: Area) -> None:
         """Tell the process what is in view, so that it finds the cells there next."""
         write_json(self.project.folder / LOOK, {"slide": slide, "view": view})
+
+    def forget(self, slide: str) -> None:
+        """Remove what was found on a slide, as when the size of its pixels was wrong."""
+        with self._mutex:
+            if (current := self.current()) is not None and slide in current.recipe.slides_of(self.project):
+                raise InputError("cells are being found on this slide; stop that first")
+            for number in numbers_of_runs(self.project.folder):
+                folder = self.folder(number) / FOUND / slide
+                for each in (folder, SlideResult(folder, 1.0).views):
+                    shutil.rmtree(each, ignore_errors=True)
 
     def _lacks(self, number: int, slides: Iterable[str]) -> bool:
         """Return whether a run has not found all cells of some slides, as when it was interrupted."""

@@ -30,7 +30,6 @@ def make_report(
         tissue: of the slide.
         facts: further rows of the table of facts; those without a value are left out.
     """
-    kinds = list(dict.fromkeys(name for each in regions for name in each.counts))
     overview = Overview(slide)
     overview.add(cells)
     width, height = slide.size
@@ -39,16 +38,9 @@ def make_report(
         **facts,
         "written": f"{date.today()}, sparseshot {__version__}",
     }
-    parts: Parts = [
-        f"# {escape(slide.name)}",
-        table(["", "cells", "mm²", "cells per mm² (95 %)"], [_density_row(each) for each in regions]),
-    ]
-    if len(kinds) > 1:
-        shares = [[escape(each.name), *(_share(each, kind) for kind in kinds)] for each in regions]
-        parts += ["## Kinds", table(["", *map(escape, kinds)], shares)]
     return [
-        *parts,
-        "Ranges are 95 % intervals of counting alone. What the model misses or invents is told below.",
+        f"# {escape(slide.name)}",
+        *_counts(regions),
         "## What it rests on",
         table(["", ""], [[name, escape(value)] for name, value in rows.items() if value], text_columns=2),
         "## Cells",
@@ -59,6 +51,34 @@ def make_report(
         ),
         "## Density",
         Picture("density.png", "The slide, and its cells per mm².", _density_picture(slide, cells, tissue)),
+    ]
+
+
+def make_cohort_report(model: str, slides: list[RegionCount]) -> Parts:
+    """Return the report of several slides.
+
+    Args:
+        model: what found the cells.
+        slides: what was counted on each, named by it.
+    """
+    return [
+        f"# {len(slides)} slides",
+        *_counts(slides),
+        f"Found by: {escape(model)}. Written {date.today()}, sparseshot {__version__}.",
+    ]
+
+
+def _counts(regions: list[RegionCount]) -> Parts:
+    kinds = list(dict.fromkeys(name for each in regions for name in each.counts))
+    parts: Parts = [
+        table(["", "cells", "mm²", "cells per mm² (95 %)"], [_density_row(each) for each in regions])
+    ]
+    if len(kinds) > 1:
+        shares = [[escape(each.name), *(_share(each, kind) for kind in kinds)] for each in regions]
+        parts += ["## Kinds", table(["", *map(escape, kinds)], shares)]
+    return [
+        *parts,
+        "Ranges are 95 % intervals of counting alone; they do not hold what is missed or invented.",
     ]
 
 

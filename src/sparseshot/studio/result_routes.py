@@ -1,20 +1,11 @@
 """Found cells over HTTP: overlay tiles, counts, shapes, suggestions, files."""
 
-import tempfile
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
 from fastapi import Path as InPath
-from fastapi.responses import FileResponse, HTMLResponse
-from starlette.background import BackgroundTask
 
-from sparseshot.files import safe_name
-from sparseshot.studio.counting import regions_csv, regions_geojson
 from sparseshot.studio.derived import COMPARED
-from sparseshot.studio.exchange import file_of
 from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.marks import corners_of
 from sparseshot.studio.overlay import Paint, overlay_png
@@ -25,8 +16,8 @@ from sparseshot.studio.studio import Studio
 _MOST_VECTORS = 4_000
 Result = Annotated[str, InPath(pattern=RESULT_ID)]
 Against = Annotated[ResultName | None, Query()]
-Shown = Paint | Literal["excluded"]
-"""How cells are coloured; ``excluded`` shows what the loss has excluded."""
+Shown = Paint | Literal["excluded", "likely"]
+"""``excluded`` shows what the loss has excluded, ``likely`` the kinds that the starter believes in."""
 
 
 def result_routes(studio: Studio) -> APIRouter:
@@ -36,7 +27,8 @@ def result_routes(studio: Studio) -> APIRouter:
     def shown(slide: str, result: str, against: str | None, paint: Shown) -> tuple[str, FoundCells]:
         if against is not None:
             return studio.compared(slide, result, against)
-        return studio.excluded(slide, result) if paint == "excluded" else studio.kinded(slide, result)
+        show = {"excluded": studio.excluded, "likely": studio.likely}.get(paint, studio.kinded)
+        return show(slide, result)
 
     @routes.get("/slides/{slide}/found/{result}/{z}/{x}/{y}.png")
     def overlay(  # noqa: PLR0917
@@ -51,7 +43,7 @@ def result_routes(studio: Studio) -> APIRouter:
     ) -> Response:
         version, cells = shown(slide, result, against, paint)
         threshold = 0.0 if against is not None else round(threshold, 3)  # each has its own
-        colors: Paint = "class" if paint == "excluded" else paint
+        colors: Paint = "class" if paint in {"excluded", "likely"} else paint  # type: ignore[assignment]
         content = studio.overlays.get(
             (slide, result, against, version, z, x, y, threshold, paint),
             lambda: overlay_png(cells, z, x, y, threshold=threshold, paint=colors),
@@ -69,7 +61,7 @@ def result_routes(studio: Studio) -> APIRouter:
         against: Against = None,
     ) -> dict[str, Any]:
         """Count the cells in an area; with ``vectors`` and few of them, return their places too."""
-        box, is_plain = area_of(area), against is None and paint != "excluded"
+        box, is_plain = area_of(area), against is None and paint not in {"excluded", "likely"}
         version, found = shown(slide, result, against, paint)
         answer: dict[str, Any] = {
             "version": version,
@@ -92,46 +84,6 @@ def result_routes(studio: Studio) -> APIRouter:
             counts.pop(COMPARED[-1])  # what is shown did not find them
         return answer | totals
 
-    @routes.get("/slides/{slide}/found/{result}/regions")
-    def regions(slide: SlideId, result: Result, threshold: Threshold = 0.5) -> list[dict[str, Any]]:
-        """Count in the whole slide and in each region to count in."""
-        return [each.as_json() for each in studio.counted_regions(slide, result, threshold)]
-
-    @routes.get("/slides/{slide}/found/{result}/regions.{ending}")
-    def regions_file(
-        slide: SlideId, result: Result, ending: Literal["csv", "geojson"], threshold: Threshold = 0.5
-    ) -> Response:
-        counted = studio.counted_regions(slide, result, threshold)
-        items = studio.book.items(slide)
-        content = regions_csv(counted) if ending == "csv" else regions_geojson(counted, items)
-        return Response(content, headers=_attachment(studio, slide, f"regions.{ending}"))
-
-    @routes.get("/slides/{slide}/found/{result}/report.html")
-    def report(slide: SlideId, result: Result, threshold: Threshold = 0.5) -> HTMLResponse:
-        """Return the report of a slide, which needs no other file."""
-        return HTMLResponse(studio.report(slide, result, threshold))
-
-    @routes.get("/cohort/{result}")
-    def cohort(result: Result) -> list[dict[str, Any]]:
-        """Count what a run has found on each slide."""
-        return studio.cohort(result)
-
-    @routes.get("/models/{result}.pt")
-    def model(
-        result: Result, name: Annotated[str, Query(pattern=r"^[\w .-]{1,100}$")] = "model"
-    ) -> FileResponse:
-        """Return the model of a run, under a name of one's own."""
-        with ExitStack() as stack:
-            file = Path(stack.enter_context(tempfile.TemporaryDirectory()), "model.pt")
-            studio.model_file(result).save(file)
-            header = f"attachment; filename*=UTF-8''{quote(safe_name(name) + '.pt', safe='')}"
-            return FileResponse(
-                file,
-                media_type="application/octet-stream",
-                headers={"Content-Disposition": header},
-                background=BackgroundTask(stack.pop_all().close),
-            )
-
     @routes.get("/suggestions")
     def suggestions() -> dict[str, Any]:
         """Return where to look next, by the latest run that knows; a region in an exhaustive one is done."""
@@ -152,33 +104,7 @@ def result_routes(studio: Studio) -> APIRouter:
         ]
         return answer | {"problem": known.problem, "regions": regions}
 
-    @routes.get("/slides/{slide}/export/{what}.{ending}")
-    def give(
-        slide: SlideId,
-        what: Annotated[str, InPath(pattern=f"^marks$|{RESULT_ID}")],
-        ending: Literal["geojson", "parquet", "csv"],
-        threshold: Threshold = 0.0,
-    ) -> FileResponse:
-        opened, is_marks = studio.project.slide(slide), what == "marks"
-        cells = (
-            studio.book.cells(slide, mpp=opened.mpp) if is_marks else studio.decided(slide, what, threshold)
-        )
-        name = f"{'marks' if is_marks else 'found'}.{ending}"
-        file, remove = file_of(cells, ending)
-        return FileResponse(
-            file,
-            media_type="application/octet-stream",
-            headers=_attachment(studio, slide, name),
-            background=BackgroundTask(remove),
-        )
-
     return routes
-
-
-def _attachment(studio: Studio, slide: str, name: str) -> dict[str, str]:
-    """Return the header that names a file for a slide."""
-    whole = f"{safe_name(studio.project.path(slide).stem)}-{name}"
-    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(whole, safe='')}"}
 
 
 def _vectors(found: FoundCells, rows: Any) -> dict[str, Any]:

@@ -187,6 +187,11 @@ class Kept(Generic[T]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def clear(self) -> None:
+        """Forget all values."""
+        with self._mutex:
+            self._values.clear()
+
     def get(self, key: Hashable, make: Callable[[T | None], T]) -> T:
         """Return the value of a key: what ``make`` returns for the one that is kept, or for None."""
         with self._mutex:
@@ -212,6 +217,10 @@ class FoundIndexes:
     """The most recently used indexes."""
 
     _kept: Kept[_Index] = field(default_factory=lambda: Kept(_MOST_INDEXES))
+
+    def clear(self) -> None:
+        """Forget all indexes."""
+        self._kept.clear()
 
     def of(self, result: SlideResult) -> tuple[str, FoundCells]:
         """Return the version of a result and its index, read anew if the result has grown.

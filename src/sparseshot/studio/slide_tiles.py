@@ -3,12 +3,14 @@
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from pathlib import Path
 from threading import Lock, Semaphore
 
 import numpy as np
+import openslide
 import simplejpeg
 
-from sparseshot.errors import SlideError
+from sparseshot.errors import DataNotFoundError, SlideError
 from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.images.tiles import read_undamaged
 
@@ -88,6 +90,23 @@ def jpeg(pixels: np.ndarray) -> bytes:
     """Compress RGB."""
     encoded: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality=_QUALITY)
     return encoded
+
+
+def label_jpeg(path: Path) -> bytes:
+    """Return the picture of a slide's paper label, or of its glass where it has none.
+
+    Raises:
+        DataNotFoundError: the file holds neither.
+    """
+    try:
+        with openslide.OpenSlide(path) as opened:
+            known = opened.associated_images
+            picture = next((known[each] for each in ("label", "macro") if each in known), None)
+            if picture is not None:
+                return jpeg(np.asarray(picture.convert("RGB")))
+    except (openslide.OpenSlideError, OSError):
+        pass
+    raise DataNotFoundError(path, "the file holds no picture of its label")
 
 
 def levels_of(slide: Slide) -> int:

@@ -10,22 +10,41 @@ import numpy as np
 import shapely
 
 from sparseshot.cells import Cells, read_cells
+from sparseshot.cells.table import KINDS
 from sparseshot.errors import DataNotFoundError, InputError, SparseshotError, counted
 from sparseshot.images import TissueMask, tissue_mask
-from sparseshot.metrics import ExpectedQuality, expected_quality
+from sparseshot.metrics import ExpectedQuality, expected_quality, wilson_interval
+from sparseshot.metrics.operating_point.quality import Evidence
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.kinds import KindHead
 from sparseshot.models.model_files import load_model
 from sparseshot.pages import to_html
+from sparseshot.studio.choosing import FileRoots
 from sparseshot.studio.counting import RegionCount
-from sparseshot.studio.decided import Decisions, decided_cells
+from sparseshot.studio.decided import Decisions, decided_cells, is_cell, region_evidence, with_neighbours
 from sparseshot.studio.derived import compared, excluded, exclusion
 from sparseshot.studio.found_cells import Area, FoundCells
-from sparseshot.studio.kinds_of_found import KindEvidence, assigned, kinds_of, learned, with_kinds
+from sparseshot.studio.kinds_of_found import (
+    KindEvidence,
+    assigned,
+    faint,
+    kinds_of,
+    learned,
+    recognised,
+    with_kinds,
+)
 from sparseshot.studio.marks import NEGATIVE, Item, MarkBook, polygon_of
 from sparseshot.studio.project import Project, needs_mpp
-from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, LOOK, MARKS, RUN, Runs, read_run_recipe
-from sparseshot.studio.report import make_report
+from sparseshot.studio.project_runs import (
+    FEW_MARKS_THRESHOLD,
+    LOOK,
+    MARKS,
+    RUN,
+    UNTRAINED,
+    Runs,
+    read_run_recipe,
+)
+from sparseshot.studio.report import make_cohort_report, make_report
 from sparseshot.studio.slide_results import FoundIndexes, Kept, ResultId, SlideResult, is_finished
 from sparseshot.studio.slide_tiles import ByteCache, SlideTiles, levels_of
 from sparseshot.studio.suggesting import NextRegions, read_next
@@ -48,6 +67,7 @@ class Studio:
         tiles: of slides.
         overlays: drawn tiles of found cells.
         thumbnails: of slides.
+        files: where slides may be chosen.
     """
 
     project: Project
@@ -56,11 +76,14 @@ class Studio:
     tiles: SlideTiles = field(default_factory=SlideTiles)
     overlays: ByteCache = field(default_factory=lambda: ByteCache(_OVERLAY_BYTES))
     thumbnails: ByteCache = field(default_factory=lambda: ByteCache(_THUMBNAIL_BYTES))
+    files: FileRoots = field(default_factory=lambda: FileRoots(()))
     _indexes: FoundIndexes = field(default_factory=FoundIndexes)
     _derived: Kept[FoundCells] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _decisions: Kept[Decisions] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _heads: Kept[tuple[str, KindHead | None]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _kinded: Kept[tuple[str, FoundCells]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
+    _evidence: tuple[str, str, list[KindEvidence]] = ("", "", [])
+    _expected: Kept[tuple[object, Evidence]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _tissue: Kept[TissueMask] = field(default_factory=lambda: Kept(100))
 
     @classmethod
@@ -95,6 +118,14 @@ class Studio:
         except (SparseshotError, OSError) as error:
             return card | {"problem": f"The slide cannot be opened: {getattr(error, 'problem', error)}"}
         return card | {"size": opened.size, "mpp": opened.mpp, "levels": levels_of(opened)}
+
+    def correct_mpp(self, slide: str, mpp: float) -> None:
+        """Store the size of a slide's pixels; what was found with another is found anew."""
+        if not needs_mpp(self.project, slide) and self.project.slide(slide).mpp != mpp:
+            self.runs.forget(slide)
+        self.project.set_mpp(slide, mpp)
+        for kept in (self._indexes, self._tissue, self._derived, self._decisions, self._kinded):
+            kept.clear()
 
     def tissue(self, slide: str) -> TissueMask:
         """Return the tissue of a slide; all of it in a studio that looks everywhere."""
@@ -179,7 +210,8 @@ class Studio:
         """
         return self._heads.get(name, lambda kept: self._learned(name, kept))
 
-    def _learned(self, name: str, kept: tuple[str, KindHead | None] | None) -> tuple[str, KindHead | None]:
+    def _evidence_of_kinds(self, name: str) -> tuple[str, tuple[str, ...], list[KindEvidence]]:
+        """Return what marks say about the kinds of found cells, with its version."""
         items = {slide: self.book.items(slide) for slide in self.project.slides}
         kinds = kinds_of([item for own in items.values() for item in own])
         sources: list[tuple[FoundCells, list[Item], float]] = []
@@ -195,10 +227,24 @@ class Studio:
             versions.append((slide, version, *((item["id"], item["class"]) for item in marks)))
             sources.append((found, marks, self.threshold(slide, name)))
         version = f"{hash((kinds, *versions)) & 0xFFFFFFFF:x}" if sources else ""
-        if kept is not None and kept[0] == version:
-            return kept
+        if (version, name) == self._evidence[:2]:
+            return version, kinds, self._evidence[2]
         evidence = [KindEvidence.of(found, marks, kinds, threshold=least) for found, marks, least in sources]
-        return version, learned([each for each in evidence if each is not None], kinds)
+        self._evidence = version, name, [each for each in evidence if each is not None]
+        return version, kinds, self._evidence[2]
+
+    def _learned(self, name: str, kept: tuple[str, KindHead | None] | None) -> tuple[str, KindHead | None]:
+        version, kinds, evidence = self._evidence_of_kinds(name)
+        return kept if kept is not None and kept[0] == version else (version, learned(evidence, kinds))
+
+    def recognised(self, name: str) -> dict[str, list[float]]:
+        """Return which share of the marks of each kind the others recognise, its interval, and the number."""
+        _, kinds, evidence = self._evidence_of_kinds(name)
+        counts = recognised(evidence, kinds)
+        return {
+            kind: [right / total, *wilson_interval(right, total), total]
+            for kind, (right, total) in counts.items()
+        }
 
     def kinded(self, slide: str, name: str) -> tuple[str, FoundCells]:
         """Return the version of a result, and its cells by place with the kinds that marks teach."""
@@ -215,6 +261,24 @@ class Studio:
             return version, with_kinds(found, head, colors)
 
         return self._kinded.get((slide, name), tell)
+
+    def _likely_kinds(self, name: str) -> KindHead | None:
+        """Return the kinds that the starter tells apart by itself; None for another model."""
+        number = ResultId.of(name)
+        if not number.is_run or number.number != UNTRAINED:
+            return None
+        return _start(read_run_recipe(self.runs.folder(UNTRAINED)).start).own_kinds
+
+    def likely(self, slide: str, name: str) -> tuple[str, FoundCells]:
+        """Return the cells of the starter with the kinds that it believes in, in faint colours."""
+        version, found = self.found(slide, name)
+        head = self._likely_kinds(name)
+        if head is None or found.features is None:
+            raise InputError("Only the starter tells likely kinds by itself; choose it on the page Runs.")
+        key = slide, name, "likely", version
+        return version, self._derived.get(
+            key, lambda kept: kept or with_kinds(found, head, faint(head.names))
+        )
 
     def compared(self, slide: str, name: str, other: str) -> tuple[str, FoundCells]:
         """Return in what two results differ."""
@@ -260,10 +324,9 @@ class Studio:
     def quality(self, name: str, threshold: float) -> dict[str, Any] | None:
         """Return the expected quality of a result at a threshold; None if it is unknown.
 
-        Precision and the number of cells are known only where regions were reviewed.
+        It rests on the marks that a training held out, and on regions that were reviewed since.
         """
-        version = self._model(name)
-        quality = None if version is None else _quality(*version, round(threshold, 2))
+        quality = self.expected(name, threshold)
         if quality is None:
             return None
         return {
@@ -273,6 +336,46 @@ class Studio:
             "marks": quality.marks,
             "certain": quality.certain,
         }
+
+    def expected(self, name: str, threshold: float) -> ExpectedQuality | None:
+        """Return what is expected of a result at a threshold; None if it is unknown."""
+        version, new = self._model(name), {}
+        learned_from = self._learned_regions(name)
+        for slide in self.project.slides:
+            items = self.book.items(slide)
+            regions = [
+                item for item in items if "region" in item and not _is_known(item, learned_from.get(slide))
+            ]
+            if regions:
+                new[slide] = [*regions, *(item for item in items if is_cell(item))]
+
+        def gathered(kept: tuple[object, Evidence] | None) -> tuple[object, Evidence]:
+            found = {slide: self.found(slide, name) for slide in new}
+            key = (
+                version,
+                [(slide, found[slide][0], [item["id"] for item in own]) for slide, own in new.items()],
+            )
+            if kept is not None and kept[0] == key:
+                return kept
+            model = None if version is None else _loaded(*version)
+            evidence = model.evidence if model is not None and model.evidence is not None else Evidence()
+            for slide, own in new.items():
+                evidence += region_evidence(found[slide][1], own)
+            return key, evidence
+
+        try:
+            _, evidence = self._expected.get(name, gathered)
+        except DataNotFoundError:
+            return None  # a slide with reviewed regions on which nothing has been found
+        return expected_quality(evidence, round(threshold, 2))
+
+    def _learned_regions(self, name: str) -> dict[str, shapely.Geometry]:
+        """Return the regions of each slide from which a run has learned."""
+        wanted = ResultId.of(name)
+        if not wanted.is_run:
+            return {}
+        files = sorted((self.runs.folder(wanted.number) / MARKS).glob("*.parquet"))
+        return {file.stem: _regions_in(file, file.stat().st_mtime_ns) for file in files}
 
     def counts(self, slide: str, name: str, area: Area, threshold: float) -> dict[str, dict[str, int]]:
         """Return the cells of each class in an area and in the slide: found, and as people decided."""
@@ -310,16 +413,23 @@ class Studio:
         """Return the found cells of a slide as people corrected them."""
         cells, features = self.result(slide, name).cells()
         _, head = self.kinds(name)
-        if head is not None and features is not None:
+        if features is not None and head is not None:
             cells = assigned(cells, features, head, self.book.classes)
+        elif features is not None and (guess := self._likely_kinds(name)) is not None:
+            cells = guess.assign(cells, features)
         cells = cells if cells.score is None else cells[cells.score >= threshold]
-        return decided_cells(cells, self.book.cells(slide, mpp=cells.mpp))
+        cells = decided_cells(cells, self.book.cells(slide, mpp=cells.mpp))
+        return with_neighbours(cells, mpp=self.project.slide(slide).mpp)
+
+    def marks_of(self, slide: str) -> Cells:
+        """Return the marks of a slide as a table of annotations."""
+        cells = self.book.cells(slide, mpp=self.project.slide(slide).mpp)
+        return replace(cells, kind=np.full(len(cells), KINDS.index("annotation")))
 
     def report(self, slide: str, name: str, threshold: float) -> str:
         """Return the report of a slide as one HTML page."""
-        opened, checkpoint = self.project.slide(slide), self.checkpoint(name)
-        evidence = None if checkpoint is None else checkpoint.evidence
-        quality = None if evidence is None else expected_quality(evidence, threshold)
+        opened = self.project.slide(slide)
+        quality = self.expected(name, threshold)
         manifest = self.result(slide, name).manifest()
         model = {} if manifest is None else manifest.identity.get("model", {})
         shown = next((each["name"] for each in self.state(slide, "")["results"] if each["id"] == name), name)
@@ -333,7 +443,9 @@ class Studio:
             else "",
             "threshold": f"{threshold:.2f}",
             "marks": f"{counts or 'none'}; {counted(len(marks.regions), 'region')} with every cell marked",
-            "expected": "unknown: no marks were held out" if quality is None else quality.sentence(),
+            "expected": "unknown: no region was reviewed, and no marks were held out"
+            if quality is None
+            else quality.sentence(),
             "unfinished": ""
             if is_finished(self.result(slide, name).folder)
             else "not all cells are found yet",
@@ -359,12 +471,27 @@ class Studio:
                 rows.append(row | {"problem": getattr(error, "problem", str(error))})
         return rows
 
+    def cohort_counts(self, name: str) -> list[RegionCount]:
+        """Return what a run has found on each slide that it has finished."""
+        done = [slide for slide in self.project.slides if is_finished(self.result(slide, name).folder)]
+        whole = {slide: self.counted_regions(slide, name, self.threshold(slide, name))[0] for slide in done}
+        return [replace(each, name=self.project.path(slide).name) for slide, each in whole.items()]
+
+    def cohort_report(self, name: str) -> str:
+        """Return the report of all slides as one HTML page."""
+        return to_html(make_cohort_report(self._shown(name), self.cohort_counts(name)))
+
+    def _shown(self, name: str) -> str:
+        """Return how the page calls a result."""
+        wanted = ResultId.of(name)
+        if not wanted.is_run or wanted.number == UNTRAINED:
+            return "Starter, no marks" if wanted.is_run else name
+        return f"Run {wanted.number}"
+
     def model_file(self, name: str) -> Checkpoint:
         """Return the model of a result, with the kinds that marks teach, to keep and use elsewhere."""
         number = ResultId.of(name).number
-        checkpoint = (
-            self.checkpoint(name) if number else load_model(read_run_recipe(self.runs.folder(number)).start)
-        )
+        checkpoint = self.checkpoint(name) if number else _start(read_run_recipe(self.runs.folder(0)).start)
         if checkpoint is None:
             raise DataNotFoundError(self.project.folder, "this run has no finished model")
         _, head = self.kinds(name)
@@ -438,6 +565,11 @@ def _of(kept: Decisions | None, found: FoundCells) -> Decisions:
     return kept if kept is not None and kept.found is found else Decisions(found)
 
 
+@lru_cache(maxsize=2)
+def _start(name: str) -> Checkpoint:
+    return load_model(name)
+
+
 @lru_cache(maxsize=8)
 def _loaded(file: Path, _: int) -> Checkpoint | None:
     """Load a model; the second argument distinguishes versions of the file."""
@@ -447,7 +579,11 @@ def _loaded(file: Path, _: int) -> Checkpoint | None:
         return None
 
 
-@lru_cache(maxsize=256)
-def _quality(file: Path, version: int, threshold: float) -> ExpectedQuality | None:
-    model = _loaded(file, version)
-    return None if model is None or model.evidence is None else expected_quality(model.evidence, threshold)
+@lru_cache(maxsize=64)
+def _regions_in(file: Path, _: int) -> shapely.Geometry:
+    return shapely.union_all(read_cells(file).regions)
+
+
+def _is_known(item: Item, learned_from: shapely.Geometry | None) -> bool:
+    """Return whether a model has learned from a part of a region."""
+    return learned_from is not None and bool(shapely.intersects(learned_from, polygon_of(item["region"])))

@@ -15,9 +15,12 @@ from sparseshot.errors import SparseshotError
 @app.command(rich_help_panel=options.TRAINING)
 def studio(
     paths: Annotated[
-        list[Path],
-        Argument(help="Slides or folders of them; folders that `predict` wrote; or one project folder."),
-    ],
+        list[Path] | None,
+        Argument(
+            help="Slides or folders of them; folders that `predict` wrote; or one project folder. "
+            "Without any, slides are added on the page."
+        ),
+    ] = None,
     project: Annotated[
         Path | None,
         Option(help="Folder for marks, runs and results; default: SLIDE.studio beside the slide."),
@@ -36,14 +39,18 @@ def studio(
 
     Example: `sparseshot studio slide.svs`
     """
+    paths = paths or []
     options.check_paths(*paths)
     if find_spec("nicegui") is None:
         raise SparseshotError('the studio needs NiceGUI; install it with: pip install "sparseshot[studio]"')
+    from sparseshot.studio.choosing import FileRoots
     from sparseshot.studio.project import Project
     from sparseshot.studio.serving import serve
     from sparseshot.studio.studio import Studio
 
-    opened = Studio.of(Project.open(paths, folder=project, mpp=mpp), steps=steps, everywhere=everywhere)
+    known = Project.open(paths, folder=project, mpp=mpp)
+    opened = Studio.of(known, steps=steps, everywhere=everywhere)
+    opened.files = FileRoots.around([*paths, *map(known.path, known.slides)] or [Path()])
 
     def say(address: str) -> None:
         if as_json:
