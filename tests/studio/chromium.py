@@ -32,7 +32,7 @@ IN_BROWSER = [
     pytest.mark.xdist_group("browser"),
     pytest.mark.slow,
 ]
-_COMPONENT = "document.querySelector('.studio-canvas').slideMap"
+COMPONENT = "document.querySelector('.studio-canvas').slideMap"
 """The map as the page's own code sees it."""
 
 _FLAGS = (
@@ -166,8 +166,11 @@ class StudioTab:
 
     def marks(self, name: str) -> int:
         """Return how many marks of a class the list of classes counts."""
-        for button in self.driver.find_elements(By.CSS_SELECTOR, ".studio-classes button"):
-            words = button.text.split("\n")
+        texts = self.script(
+            "return [...document.querySelectorAll('.studio-classes button')].map((each) => each.innerText)"
+        )
+        for text in texts:
+            words = text.split("\n")
             if name in words:
                 return int(next(word for word in words[words.index(name) + 1 :] if word.isdecimal()))
         return -1
@@ -197,24 +200,24 @@ class StudioTab:
     def found(self) -> list[tuple[float, float]]:
         """Return the places of the found cells in the region under review, as the map holds them."""
         cells = self.script(
-            f"const m = {_COMPONENT}; return (m.cells?.cells || []).filter((c) => c[3] >= m.threshold)"
+            f"const m = {COMPONENT}; return (m.cells?.cells || []).filter((c) => c[3] >= m.threshold)"
         )
-        x0, y0, x1, y1 = self.script(f"return {_COMPONENT}.region.box")
+        x0, y0, x1, y1 = self.script(f"return {COMPONENT}.region.box")
         return [(x, y) for x, y, *_ in cells if x0 + 9 < x < x1 - 9 and y0 + 9 < y < y1 - 9]
 
     def unsaved(self) -> int:
         """Return how many changes the studio has not confirmed."""
-        return int(self.script(f"return {_COMPONENT}.queue.length"))
+        return int(self.script(f"return {COMPONENT}.queue.length"))
 
     def result(self) -> str:
         """Return the id of the result that the map shows."""
-        return str(self.script(f"return {_COMPONENT}.result"))
+        return str(self.script(f"return {COMPONENT}.result"))
 
     def follow(self) -> None:
         """Take note of where the map is now."""
-        self.until("rest", lambda: not self.script(f"return {_COMPONENT}.map._animatingZoom"))
+        self.until("rest", lambda: not self.script(f"return {COMPONENT}.map._animatingZoom"))
         self.x, self.y, zoom = self.script(
-            f"const m = {_COMPONENT}.map, c = m.getCenter(); return [c.lng, -c.lat, m.getZoom()]"
+            f"const m = {COMPONENT}.map, c = m.getCenter(); return [c.lng, -c.lat, m.getZoom()]"
         )
         self.scale = 2.0**zoom
 

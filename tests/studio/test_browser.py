@@ -11,7 +11,15 @@ import shapely
 from numpy.typing import NDArray
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from tests.studio.chromium import IN_BROWSER, StudioTab, chromium, dark_spots, running_studio, spread
+from tests.studio.chromium import (
+    COMPONENT,
+    IN_BROWSER,
+    StudioTab,
+    chromium,
+    dark_spots,
+    running_studio,
+    spread,
+)
 from tests.studio.small_project import MPP, copies, made_result, past_run, small_slide
 
 from sparseshot.active import ReviewNote, Suggestion
@@ -138,6 +146,9 @@ def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:
         assert outlines[1].area == pytest.approx(900, rel=0.2)
         tab.press("r")
         tab.drag(300, 200, 420, 300)
+        tab.until("a question", lambda: "Is there really none?" in tab.text())
+        assert not len(book.cells("1").regions)
+        tab.button("Yes, none")
         tab.until("region", lambda: len(book.cells("1").regions) == 1)
         tab.press("jl")
         triangle = [(450, 200), (650, 200), (450, 400)]
@@ -147,7 +158,7 @@ def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:
         )
         tab.until("rejected cells", lambda: marks().get("Rejected", 0) > 0)
         assert abs(marks()["Rejected"] - wanted.sum()) <= 2  # the hand that draws is not exact
-        tab.press("al")
+        tab.press("alll")
         tab.drag(650, 450, 750, 550)
         tab.until("accepted cells", lambda: marks()["cell"] > 0)
         before = tab.script("return document.querySelector('.studio-number').innerText")
@@ -160,6 +171,91 @@ def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:
         )
         tab.press(Keys.ESCAPE + "?")
         tab.until("help", lambda: "choose a class" in tab.text())
+        assert not tab.errors()
+
+
+def test_areas_are_drawn_as_polygons_and_with_a_brush_and_marks_are_moved(tmp_path: Path) -> None:
+    slide, _ = small_slide(tmp_path)
+    project = tmp_path / "project"
+    with running_studio(slide, "--project", project, "--mpp", MPP) as (address, _), chromium() as driver:
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        book = MarkBook(project / "marks.jsonl")
+
+        def areas() -> list[float]:
+            rings = [item["count"] for item in book.items("1") if "count" in item]
+            return [shapely.Polygon(ring).area for ring in rings]
+
+        tab.press("kll")  # a polygon
+        for place in [(300, 250), (400, 250), (400, 350), (300, 350)]:
+            tab.click(*place)
+        tab.press(Keys.ENTER)
+        tab.until("a polygon", lambda: len(areas()) == 1)
+        assert areas()[0] == pytest.approx(10_000, rel=0.05)
+        tab.press("l")  # a brush of 40 pixels
+        tab.drag(500, 300, 600, 300)
+        tab.until("a stroke", lambda: len(areas()) == 2)
+        assert areas()[1] == pytest.approx(100 * 40 + np.pi * 20**2, rel=0.1)
+        tab.drag(600, 300, 600, 400)
+        tab.until("a longer one", lambda: areas()[-1] > 7000)
+        assert len(areas()) == 2
+        tab.press("m")
+        tab.click(520, 500)
+        tab.until("a mark", lambda: book.count(["1"]) == 1)
+        before = book.cells("1").xy[0]
+        tab.drag(*before, *(before + (60, 30)))
+        tab.until("a moved mark", lambda: np.abs(book.cells("1").xy[0] - before - (60, 30)).max() < 3)
+        assert book.count(["1"]) == 1
+        before_turn = tab.script(f"return {COMPONENT}.area()")
+        tab.press("q")
+        tab.until("a turned view", lambda: tab.script(f"return {COMPONENT}.area()") != before_turn)
+        tab.press("qqq")
+        tab.until("the same view", lambda: tab.script(f"return {COMPONENT}.area()") == before_turn)
+        tab.press("w")
+        tab.drag(400, 450, 600, 450)
+        tab.until("a length", lambda: "100.0 µm" in tab.text())
+        assert not tab.errors()
+
+
+def test_classes_are_renamed_and_merged_on_the_page(tmp_path: Path) -> None:
+    slide, _ = small_slide(tmp_path)
+    project = tmp_path / "project"
+    with running_studio(slide, "--project", project, "--mpp", MPP) as (address, _), chromium() as driver:
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        for name, x in (("T", 400), ("L", 600)):
+            tab.press("c")
+            tab.press(name + Keys.ENTER)
+            tab.until(name, lambda: tab.marks(name) == 0)  # noqa: B023
+            tab.until("its turn", lambda: tab.script(f"return {COMPONENT}.chosen") == name)  # noqa: B023
+            tab.click(x, 350)
+            tab.until("a mark", lambda: tab.marks(name) == 1)  # noqa: B023
+        driver.find_element(By.CSS_SELECTOR, ".studio-classes .more").click()
+        tab.until("a menu", lambda: "Merge into" in tab.text())
+        tab.script("document.querySelector('.studio-class-menu input').select()")
+        driver.find_element(By.CSS_SELECTOR, ".studio-class-menu input").send_keys("Lymphocyte" + Keys.ENTER)
+        tab.until("a new name", lambda: tab.marks("Lymphocyte") == 1)
+        tab.until("it is chosen", lambda: tab.script(f"return {COMPONENT}.chosen") == "Lymphocyte")
+        driver.find_element(By.CSS_SELECTOR, ".studio-classes .more").click()
+        tab.until("a menu", lambda: "Merge into" in tab.text())
+        driver.find_element(By.XPATH, "//div[@class='studio-class-menu']/button[contains(., 'T')]").click()
+        tab.until("one class", lambda: tab.marks("T") == 2)
+        assert tab.marks("Lymphocyte") == -1
+        assert not tab.errors()
+
+
+def test_slides_are_added_from_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slide, _ = small_slide(tmp_path)
+    copies(slide, "other.png")
+    monkeypatch.chdir(tmp_path)
+    with running_studio() as (address, _), chromium() as driver:
+        tab = StudioTab(driver, address)
+        driver.get(address)
+        tab.until("files", lambda: "No slides yet" in tab.text() and "other.png" in tab.text())
+        tab.button("other.png")
+        tab.until("a card", lambda: driver.find_elements(By.CSS_SELECTOR, ".studio-card"))
+        tab.button("small.png")
+        tab.until("two cards", lambda: len(driver.find_elements(By.CSS_SELECTOR, ".studio-card")) == 2)
         assert not tab.errors()
 
 

@@ -96,7 +96,7 @@ def _draw(  # noqa: PLR0917  compiled code takes arrays one by one
     radius: float,
     threshold: float,
 ) -> int:
-    """Blend a disc, or a ring with a light inside where it is large, over ``out`` for each cell."""
+    """Blend a disc, or a ring where it is large, over ``out`` for each cell."""
     height, width = out.shape[:2]
     drawn = 0
     for k in range(len(starts)):
@@ -117,7 +117,7 @@ def _draw(  # noqa: PLR0917  compiled code takes arrays one by one
                     cover = 0.5 if radius == 0 else min(1.0, max(0.0, radius + 0.5 - distance))
                     if radius > 3:
                         ring = min(1.0, max(0.0, 1.5 - abs(distance - radius + 1)))
-                        cover = max(0.95 * ring, 0.15 * cover)
+                        cover = 0.95 * ring  # what is inside is seen as it is
                     if cover > 0:
                         for c in range(3):
                             out[row, col, c] += cover * (colors[color, c] - out[row, col, c])

@@ -155,6 +155,7 @@ class Studio:
             "runs": runs,
             "results": self._results(slide, runs),
             "total_marks": self.book.count(self.project.slides),  # a run learns from all slides
+            "regions": sum("region" in item for each in self.project.slides for item in self.book.items(each)),
         }
 
     def _results(self, slide: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

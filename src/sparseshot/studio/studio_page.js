@@ -5,18 +5,20 @@ import { layersPanel } from "sparseshot-studio/layers_panel.js";
 import countPanel from "sparseshot-studio/count_panel.js";
 import runsPanel from "sparseshot-studio/runs_panel.js";
 import helpSheet from "sparseshot-studio/help_sheet.js";
-import { pixelSize, slideCards } from "sparseshot-studio/slide_cards.js";
+import { fileChooser, pixelSize, slideCards } from "sparseshot-studio/slide_cards.js";
 import { send } from "sparseshot-studio/geometry.js";
 
 const FILES = { geojson: "QuPath GeoJSON", parquet: "GeoParquet", csv: "CSV" };
 
 export default {
-  components: { slideMap, learnPanel, foundPanel, layersPanel, countPanel, runsPanel, helpSheet, slideCards, pixelSize },
+  components: { slideMap, learnPanel, foundPanel, layersPanel, countPanel, runsPanel, helpSheet, fileChooser, slideCards, pixelSize },
   template: `
     <div v-if="problem" class="studio-form studio-alone"><div class="text-lg">{{ problem }}</div></div>
     <div v-else-if="slides && !slide" class="studio-gallery">
-      <div class="studio-brand"><b>sparse<span>shot</span></b></div><div class="text-lg">Choose a slide</div>
-      <slide-cards :slides="slides"></slide-cards>
+      <div class="studio-brand"><b>sparse<span>shot</span></b></div><div class="text-lg">{{ slides.length ? "Choose a slide" : "No slides yet" }}</div>
+      <slide-cards :slides="slides" :key="slides.length"></slide-cards>
+      <file-chooser v-if="adds || !slides.length" :known="slides.map((each) => each.name)" @added="added"></file-chooser>
+      <div v-else><q-btn outline no-caps icon="add" label="Add slides" @click="adds = true"></q-btn></div>
     </div>
     <pixel-size v-else-if="slide?.needs_mpp" :slide="slide"></pixel-size>
     <div v-else-if="slide?.problem" class="studio-form studio-alone">
@@ -29,7 +31,12 @@ export default {
           <img :src="'/slides/' + slide.id + '/thumbnail.jpg'" alt=""><span class="ellipsis">{{ slide.name }}</span><q-icon name="expand_more" size="18px"></q-icon>
           <q-tooltip>Slides of this project</q-tooltip>
         </q-btn>
-        <span class="studio-small gt-xs ellipsis">{{ facts }}</span>
+        <q-btn flat dense no-caps class="studio-facts gt-xs" aria-label="about the slide"><span class="studio-small ellipsis">{{ facts }}</span>
+          <q-menu @before-show="label = true"><div class="studio-about">
+            <img v-if="label" :src="'/slides/' + slide.id + '/label.jpg'" alt="label of the slide" @error="label = false"><div v-else class="studio-small">The file holds no picture of a label.</div>
+            <form class="studio-row" @submit.prevent="correct"><input type="number" step="any" min="0" :value="slide.mpp" name="mpp" aria-label="µm per pixel"> µm/px <q-btn outline dense no-caps type="submit" label="Correct"></q-btn></form>
+            <div class="studio-small">If the file states a wrong size of its pixels, correct it here; cells are then found anew.</div>
+          </div></q-menu></q-btn>
         <q-space></q-space>
         <q-btn flat dense no-caps icon="upload" label="Import" @click="map.pickFile()"><q-tooltip>Marks from QuPath GeoJSON, GeoParquet, CSV and others</q-tooltip></q-btn>
         <q-btn flat dense no-caps icon="download" label="Export">
@@ -38,7 +45,13 @@ export default {
             <q-item v-for="(title, ending) in files" clickable v-close-popup @click="exported(what, ending)"><q-item-section>{{ title }}</q-item-section></q-item>
           </template></q-list></q-menu>
         </q-btn>
-        <q-btn flat dense no-caps icon="summarize" label="Report" @click="report"><q-tooltip>Counts, density and what they rest on, as one page to keep or print</q-tooltip></q-btn>
+        <q-btn flat dense no-caps icon="summarize" label="Report">
+          <q-menu><q-list dense>
+            <q-item clickable v-close-popup @click="report('report.html')"><q-item-section>Report of this slide<q-item-label caption>Counts, density and what they rest on, to keep or print</q-item-label></q-item-section></q-item>
+            <q-item v-if="result.whole" clickable v-close-popup @click="report('page/index.html')"><q-item-section>Page of predict<q-item-label caption>What was found, before anybody decided</q-item-label></q-item-section></q-item>
+            <q-item v-if="slides.length > 1 && shown.startsWith('r')" clickable v-close-popup @click="open('/cohort/' + shown + '.html')"><q-item-section>Report of all slides</q-item-section></q-item>
+          </q-list></q-menu>
+        </q-btn>
         <q-btn flat dense round icon="contrast" aria-label="light or dark" @click="$q.dark.toggle()"><q-tooltip>Light or dark</q-tooltip></q-btn>
         <q-btn flat dense round icon="help_outline" aria-label="help" @click="helps = true"><q-tooltip>Keys (?)</q-tooltip></q-btn>
       </header>
@@ -51,31 +64,33 @@ export default {
             <section class="studio-section"><div class="studio-title">Learn</div>
               <learn-panel :runs="runs" :marks="marks" @train="train" @say="say"></learn-panel></section>
             <section class="studio-section"><div class="studio-title">Found</div>
-              <found-panel v-if="shown" v-model:threshold="threshold" :counted="counted" :calibrated="result.threshold" :name="isOlder ? result.name : ''" :fixed="Boolean(against)"></found-panel>
+              <found-panel v-if="shown" v-model:threshold="threshold" :counted="counted" :calibrated="result.threshold" :result="shown" :whole="Boolean(result.whole)" :name="isOlder ? result.name : ''" :fixed="Boolean(against)"></found-panel>
               <div v-else class="studio-small">Looking for cells …</div>
-              <q-btn v-if="runs.some((run) => run.stage === 'done')" outline no-caps class="full-width" icon="explore" label="Next region to review" @click="map.next()"><kbd class="q-ml-sm">N</kbd></q-btn></section>
+              <q-btn v-if="left" outline no-caps class="full-width" icon="explore" :label="'Next region to review (' + left + ' left)'" @click="map.next()"><kbd class="q-ml-sm">N</kbd></q-btn></section>
           </div>
           <count-panel class="studio-panel" v-show="tab === 'count'" :open="tab === 'count'" :slide="slide.id" :result="shown" :threshold="threshold" :counted="counted"
             @rename="(id, name) => map.renameRegion(id, name)" @remove="map.removeRegion($event)" @go="map.showRegion($event)"
             @save="map.saveFile('/slides/' + slide.id + '/found/' + shown + '/regions.' + $event + '?threshold=' + threshold)"></count-panel>
           <layers-panel class="studio-panel" v-show="tab === 'layers'" v-model="layers"></layers-panel>
-          <runs-panel class="studio-panel" v-show="tab === 'runs'" :results="results" :shown="shown" :against="against" :compared="counted?.compared" :open="tab === 'runs'" @show="show" @everything="say('/slides/' + slide.id + '/find', { view, everything: true })" @save="map.saveFile($event)"></runs-panel>
+          <runs-panel class="studio-panel" v-show="tab === 'runs'" :results="results" :shown="shown" :against="against" :compared="counted?.compared" :open="tab === 'runs'" :busy="runs.find((run) => !['done', 'stopped', 'failed'].includes(run.stage))" @show="show" @everything="say('/slides/' + slide.id + '/find', { view, everything: true })" @save="map.saveFile($event)"></runs-panel>
         </aside>
       </div>
-      <q-dialog v-model="chooses"><div class="studio-sheet"><div class="text-lg">Slides</div><slide-cards :slides="slides" :shown="slide.id"></slide-cards></div></q-dialog>
+      <q-dialog v-model="chooses"><div class="studio-sheet"><div class="text-lg">Slides</div><slide-cards :slides="slides" :shown="slide.id" :key="slides.length"></slide-cards>
+        <file-chooser v-if="adds" :known="slides.map((each) => each.name)" @added="added"></file-chooser><div v-else><q-btn outline no-caps icon="add" label="Add slides" @click="adds = true"></q-btn></div></div></q-dialog>
       <q-dialog v-model="helps"><help-sheet @close="helps = false"></help-sheet></q-dialog>
     </div>`,
   props: { wanted: String, project: String, person: String, resourcePath: String },
   data() {
     return {
       slides: null, problem: "", files: FILES, tab: "work", chooses: false, helps: false, view: null, runs: [], results: [], marks: 0, counted: null,
-      shown: "", against: "", threshold: 0.5, latest: -1, reviewed: "", failed: null,
+      adds: false, label: true, left: 0, shown: "", against: "", threshold: 0.5, latest: -1, reviewed: "", failed: null, began: false, regions: 0,
       layers: { paint: "class", heat: "", strength: 0.9, heatStrength: 0.7, slideStrength: 1, showSlide: true, showMarks: true, showFound: true, overview: true },
     };
   },
   computed: {
-    slide() { return this.slides?.find((each) => each.id === this.wanted) || (this.slides?.length === 1 ? this.slides[0] : null); },
-    about() { const { id, size, mpp, levels } = this.slide; return { id, size, mpp, levels, project: this.project }; },
+    slide() { return this.slides?.find((each) => each.id === this.wanted) || (this.slides?.length === 1 && !this.began ? this.slides[0] : null); },
+    about() { const { id, name, size, mpp, levels } = this.slide; return { id, name, size, mpp, levels, project: this.project }; },
+    reviews() { return [this.runs.map((run) => run.number + run.stage).join(), this.regions].join(); },
     facts() { const { size, mpp } = this.slide; return `${size.map((v) => v.toLocaleString()).join(" × ")} px, ${Number(mpp.toPrecision(3))} µm/px`; },
     map() { return this.$refs.map; },
     result() { return this.results.find((each) => each.id === this.shown) || {}; },
@@ -84,14 +99,34 @@ export default {
   },
   async mounted() {
     this.$q.dark.set("auto");
-    const answer = await fetch("/slides").then((r) => r.json()).catch(() => null);
-    if (Array.isArray(answer)) this.slides = answer;
-    else this.problem = "The studio does not answer. Is it still running?";
+    await this.load();
+    this.began = Boolean(this.slides && !this.slides.length);  // stays where slides are added
+  },
+  watch: {
+    // Suggestions are written after a run, a while later.
+    reviews() { clearTimeout(this.counting); this.counting = setTimeout(() => this.countRegions(), 500); },
   },
   methods: {
+    async load() {
+      const answer = await fetch("/slides").then((r) => r.json()).catch(() => null);
+      if (Array.isArray(answer)) this.slides = answer;
+      else this.problem = "The studio does not answer. Is it still running?";
+    },
+    async added() { await this.load(); },
+    async countRegions() {
+      const { open, waits } = (await this.map?.openRegions()) || {};
+      this.left = open?.length || 0;
+      clearTimeout(this.counting);
+      if (waits) this.counting = setTimeout(() => this.countRegions(), 2000);
+    },
+    async correct(e) {
+      const said = await send(`/slides/${this.slide.id}/mpp`, { mpp: Number(e.target.elements.mpp.value) });
+      if (said?.error) this.map.warn(`Not corrected: ${said.error}`);
+      else window.location.reload();
+    },
     // What the studio said: runs, results and the number of marks; marks themselves are the map's.
-    learned({ runs, results, total_marks: marks }) {
-      Object.assign(this, { runs, results, marks });
+    learned({ runs, results, total_marks: marks, regions }) {
+      Object.assign(this, { runs, results, marks, regions });
       const [newest] = results;
       // A person who reviews accepts the cells that are shown.
       if (newest && (((newest.run ?? -1) > this.latest && !this.reviewed) || !results.some((each) => each.id === this.shown))) {
@@ -120,10 +155,11 @@ export default {
       if (said.error) this.map.warn(said.error);
       await this.map.refresh();
     },
-    report() {
+    report(what) {
       if (!this.shown) return this.map.warn("Nothing has been found yet.");
-      window.open(`/slides/${this.slide.id}/found/${this.shown}/report.html?threshold=${this.threshold}`, "_blank", "noopener");
+      this.open(`/slides/${this.slide.id}/found/${this.shown}/${what}${what === "report.html" ? `?threshold=${this.threshold}` : ""}`);
     },
+    open(path) { window.open(path, "_blank", "noopener"); },
     exported(what, ending) {
       const name = what === "Marks" ? "marks" : this.shown;
       if (!name) return this.map.warn("Nothing has been found yet.");

@@ -6,7 +6,7 @@ const VECTORS_FROM_ZOOM = -2;
 
 export const finding = {
   // Two results compared, or what the loss has left out.
-  isDerived() { return Boolean(this.against) || this.paint === "excluded"; },
+  isDerived() { return Boolean(this.against) || ["excluded", "likely"].includes(this.paint); },
   level() { return this.against ? 0 : this.threshold; },
   found(path, query, paint = this.paint) {
     const values = { ...query, paint, v: this.painted || this.version, ...(this.against ? { against: this.against } : {}) };
@@ -33,9 +33,10 @@ export const finding = {
   },
   restyle() {
     this.base?.setOpacity(this.showSlide ? this.slideStrength : 0);
-    this.overlay?.setOpacity(this.showFound && !this.isVector ? this.strength : 0);
+    const strength = this.heat ? Math.min(0.35, this.strength) : this.strength;  // the heat map shows through
+    this.overlay?.setOpacity(this.showFound && !this.isVector ? strength : 0);
     this.heatMap?.setOpacity(this.heatStrength);
-    this.vectors.eachLayer((shape) => shape.setStyle({ opacity: this.strength }));
+    this.vectors.eachLayer((shape) => shape.setStyle({ opacity: strength }));
   },
   async look() {
     if (!this.result || !this.version) return this.vectors.clearLayers();
@@ -67,7 +68,7 @@ export const finding = {
       const denied = this.denied(x, y);
       const style = denied
         ? { color: "#666666", weight: 1.5, fillOpacity: 0, opacity: this.strength, dashArray: "3 3" }
-        : { color: colors[label], weight, fillOpacity: 0.08, opacity: this.strength };
+        : { color: colors[label], weight, fillOpacity: 0, opacity: this.strength };
       const shape = outlines[i] ? L.polygon(ring(outlines[i]), style) : L.circle(at(x, y), { ...style, radius: um });
       const says = document.createElement("span");
       says.textContent = denied ? "rejected" : `${classes[label]}, ${Math.round(100 * score)} %`;

@@ -1,15 +1,15 @@
 // The sheet with all keys.
 const KEYS = {
   Mark: {
-    "1 … 9": "choose a class", C: "new class", M: "mark a cell: click. Alt + click: not a cell. Shift + click: delete", X: "mark what is not a cell",
-    O: "outline a cell, for segmentation: drag around it", E: "delete a mark or a region", R: "region in which every cell is marked: drag", K: "region to count in: drag", "Z, Y": "undo, redo",
+    "1 … 9": "choose a class", C: "new class", M: "mark a cell: click; drag a mark to move it. Alt + click: not a cell. Shift + click: delete", X: "mark what is not a cell",
+    O: "outline a cell, for segmentation", E: "delete a mark or a region", R: "region in which every cell is marked", K: "region to count in", L: "draw a box, a lasso, a polygon, or with a brush", "[ ]": "size of the brush; Alt takes away", "Z, Y": "undo, redo",
   },
   "Learn and correct": {
-    T: "train on all marks", N: "next suggested region", Enter: "region done; elsewhere: use the tool in the middle of the view", Esc: "leave the region, or the tool",
-    "A, J": "accept or reject found cells: drag", L: "drag a lasso or a box",
+    T: "train on all marks", "N, P": "next suggested region, the one before", Enter: "region done; elsewhere: use the tool in the middle of the view", Esc: "leave the region, or the tool",
+    "A, J": "accept or reject found cells in an area",
   },
   Look: {
-    "+ − arrows": "zoom and move; the wheel and dragging do, too", Home: "the whole slide", "F, G, S, V": "show or hide found cells, marks, the slide, the overview",
+    "+ − arrows": "zoom and move; the wheel and dragging do, too", Space: "hold it to move the slide with any tool", Home: "the whole slide", Q: "turn by 90°", W: "measure a distance", "F, G, S, V": "show or hide found cells, marks, the slide, the overview",
     "D, U": "heat map of density, of uncertainty", "?": "this sheet",
   },
 };

@@ -1,9 +1,10 @@
 // Which layers are shown, and how.
 const LAYERS = [["Slide", "S", "showSlide", "slideStrength"], ["Marks", "G", "showMarks"], ["Found cells", "F", "showFound", "strength"], ["Overview", "V", "overview"]];
-const COLORINGS = [["class", "class"], ["score", "score"], ["excluded", "left out"]];
+const COLORINGS = [["class", "class"], ["likely", "likely kind"], ["score", "score"], ["excluded", "left out"]];
 const HEATS = [["", "none"], ["density", "density"], ["doubt", "uncertainty"]];
 const ABOUT = {
   class: "Each cell in the colour of its class.",
+  likely: "Lymphocyte, tumour or stromal, as the starter believes without a mark, in faint colours.",
   score: "From dark (unlikely) to bright (certain).",
   excluded: "What the loss does with unmarked cells: those it is sure of are left out, neither cell nor background; the others count as background.",
   density: "How crowded found cells are.",

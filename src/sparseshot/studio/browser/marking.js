@@ -1,6 +1,6 @@
 // Marks: drawn at once, pale until they are on disk; kept in this tab until the studio has confirmed them.
 import { leaflet as L } from "nicegui-leaflet";
-import { Cross, NEGATIVE, SAME_UM, at, boxRing, isInside, newKey, placeOf, ring, send, thinned } from "sparseshot-studio/geometry.js";
+import { Cross, NEGATIVE, SAME_UM, at, newKey, placeOf, ring, send } from "sparseshot-studio/geometry.js";
 
 const NEAR_PX = 14, MOST_SHOWN = 5000;
 const SILENT = "The studio does not answer. Is it still running?";
@@ -20,7 +20,7 @@ export const marking = {
     if (slide !== this.slide.id) return;
     const before = this.marksVersion;
     this.marksVersion = answer.version;
-    if (JSON.stringify(this.classes) !== JSON.stringify(answer.classes)) this.classes = answer.classes;
+    if (JSON.stringify(this.classes) !== JSON.stringify(answer.classes)) this.recolored(answer.classes);
     if (answer.all) {
       this.marks = new Map(answer.all.map((item) => [item.id, item]));
       for (const change of this.queue.filter((c) => c.slide === slide)) this.foresee(change);
@@ -144,7 +144,9 @@ export const marking = {
   within(latlng) { return this.point(latlng).map((v, k) => Math.min(this.slide.size[k], Math.max(0, v))); },
   inside([x, y]) { return x >= 0 && y >= 0 && x <= this.slide.size[0] && y <= this.slide.size[1]; },
   click(e) {
-    if (this.draws || !e.latlng) return;
+    if (this.hasMoved || !e.latlng) { this.hasMoved = false; return; }
+    if (this.draws) return this.corner(e.latlng);
+    if (this.tool === "ruler") return;
     const o = e.originalEvent || {}, point = this.point(e.latlng), reach = NEAR_PX / 2 ** this.map.getZoom();
     if (this.tool === "erase" || o.shiftKey) {
       const item = this.nearest(point, [...this.shown.values()].map(([each]) => each), reach);
@@ -160,54 +162,10 @@ export const marking = {
     this.change({ remove: there ? [there.id] : [], add: [{ class: name, at: point }] });
   },
 
-  // ---- what is drawn: outlines, regions, boxes and lassos
-  press(e) {
-    if (!this.draws || e.originalEvent.button) return;
-    this.path = [e.latlng];
-    const color = { outline: this.classes[this.chosen], reject: "#b3261e" }[this.tool] || "#1f5fa8";
-    this.isFree = this.tool === "outline" || this.lasso;
-    this.ghost = (this.isFree ? L.polygon([e.latlng], { color, weight: 2, fillOpacity: 0.1 }) : L.rectangle([e.latlng, e.latlng], { color, weight: 2 })).addTo(this.map);
-  },
-  drag(e) {
-    if (!this.path) return;
-    this.path.push(e.latlng);
-    if (this.isFree) this.ghost.setLatLngs(this.path);
-    else this.ghost.setBounds(L.latLngBounds(this.path[0], e.latlng));
-  },
-  release() {
-    if (!this.path) return;
-    const points = this.path.map((p) => this.within(p));
-    this.ghost.remove();
-    this.path = null;
-    const area = this.isFree ? points : boxRing([...points[0], ...points.at(-1)]);
-    const sides = [0, 1].map((k) => Math.max(...area.map((p) => p[k])) - Math.min(...area.map((p) => p[k])));
-    if (Math.min(...sides) < 4 || area.length < 4) return;
-    if (this.tool === "outline") this.change({ add: [{ class: this.chosen, outline: thinned(area, 60) }] });
-    else this.enclose(thinned(area, 200));
-  },
-  enclose(area) {
-    if (this.tool === "count") {
-      const named = [...this.marks.values()].filter((item) => item.count).length;
-      this.change({ add: [{ count: area, name: `Region ${named + 1}` }] });
-      return this.$emit("counting");
-    }
-    if (this.tool !== "region") return this.judge(area, this.tool === "accept");
-    const make = () => this.change({ add: [{ region: area }] });
-    const marked = [...this.marks.values()].some((item) => item.class && item.class !== NEGATIVE && isInside(placeOf(item), area));
-    if (marked) make();
-    else this.question = { text: "0 cells are marked here. Everything in this area would count as not a cell. Is there really none?", does: "Yes, none", yes: make };
-  },
   // Regions to count in: named, shown, removed.
   renameRegion(id, name) { const { count } = this.marks.get(id); this.change({ remove: [id], add: [{ count, name }] }); },
   removeRegion(id) { this.change({ remove: [id] }); },
   showRegion(id) { this.map.fitBounds(L.latLngBounds(ring(this.marks.get(id).count)).pad(0.1)); },
-  // The same with the keyboard: a tool that draws takes the middle of the view.
-  useInMiddle() {
-    if (!this.draws) return this.click({ latlng: this.map.getCenter() });
-    if (this.tool === "outline") return this.warn("Drag around a cell to outline it.");
-    const { x, y } = this.map.getSize(), corner = (k) => this.within(this.map.containerPointToLatLng([x * k, y * k]));
-    this.enclose(boxRing([...corner(0.25), ...corner(0.75)]));
-  },
   async judge(area, accept) {
     if (!this.result || !this.version) return this.warn("Nothing has been found yet. Train first.");
     if (this.isDerived()) return this.warn("Show one run, coloured by class, to accept or reject its cells.");
@@ -230,9 +188,27 @@ export const marking = {
     const said = await send("/classes", { name, color });
     if (said.error) return this.warn(`The colour was not changed: ${said.error}`);
     await this.refresh();
+  },
+  recolored(classes) {
+    this.classes = classes;
+    if (!classes[this.chosen]) this.chosen = Object.keys(classes)[0];
     this.shown.forEach(([, shape]) => this.dots.removeLayer(shape));
     this.shown.clear();
-    this.draw();
+  },
+  // Rename a class, merge it into another, or delete it with its marks (null).
+  async changeClass(name, to) {
+    if (to !== null && !(to = to.trim())) return;
+    await this.flush();
+    const said = await send("/classes/change", { key: newKey(), name, to });
+    if (said.error) return this.warn(`The class was not changed: ${said.error}`);
+    if (this.chosen === name && to && to !== NEGATIVE) this.classes = { ...this.classes, [to]: this.classes[to] || this.classes[name] }, this.chosen = to;
+    await this.refresh();
+    this.changed();
+  },
+  deleteClass(name) {
+    const own = this.counts[name] || 0, gone = () => this.changeClass(name, null);
+    if (!own) return gone();
+    this.question = { text: `Delete ${name === "cell" ? "all marks of cell" : name} with ${own === 1 ? "its mark" : `its ${own} marks`} here, and those on other slides? Undo brings marks back.`, does: "Delete", yes: gone };
   },
   // Not a link: if the export fails, the page stays and says why.
   async saveFile(url) {
@@ -240,9 +216,10 @@ export const marking = {
     const answer = await fetch(url).catch(() => null);
     const content = await (answer?.ok ? answer.blob() : answer?.json())?.catch(() => null);
     if (!answer?.ok || !content) return this.warn(`Not exported: ${content?.error || "the studio does not answer"}`);
-    const link = document.createElement("a");
-    link.download = decodeURIComponent(answer.headers.get("Content-Disposition").split("''")[1]);
-    link.href = URL.createObjectURL(content);
+    this.give(content, decodeURIComponent(answer.headers.get("Content-Disposition").split("''")[1]));
+  },
+  give(content, name) {
+    const link = Object.assign(document.createElement("a"), { download: name, href: URL.createObjectURL(content) });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   },

@@ -3,32 +3,42 @@ import { leaflet as L } from "nicegui-leaflet";
 import { NEGATIVE, at, boxRing, isInside, newKey, placeOf, ring, send } from "sparseshot-studio/geometry.js";
 
 export const reviewing = {
-  async next() {
+  // Suggested regions that are not done; null while they are looked for.
+  async openRegions() {
     const answer = await fetch("/suggestions").then((r) => r.json()).catch(() => null);
-    if (!answer) return this.warn("The studio does not answer.");
-    if (answer.run === null) return this.tell("When all cells of the slide are found, the studio suggests where to look.");
-    if (!answer.ready) {
-      clearTimeout(this.waiting);
-      this.waiting = setTimeout(() => this.next(), 1500);
-      return this.tell("Looking for regions that are worth your time …");
-    }
-    if (answer.problem) return this.warn(`There are no suggestions: ${answer.problem}`);
-    const open = answer.regions.map((each, i) => ({ ...each, number: i + 1, of: answer.regions.length })).filter((each) => !each.done);
-    const store = `studio-skipped-${this.slide.project}`;  // outlives the way to another slide
-    const skipped = new Set(JSON.parse(sessionStorage.getItem(store) || "[]"));
-    const rest = open.filter((each) => !skipped.has(`${answer.run}.${each.number}`));
-    const [region] = rest.length ? rest : open;
-    if (!rest.length) skipped.clear();
-    if (!region) return this.tell("All suggested regions are done. Train again for new ones.");
-    sessionStorage.setItem(store, JSON.stringify([...skipped, `${answer.run}.${region.number}`]));
-    const { result } = region;
-    if (region.slide !== this.slide.id) {
-      sessionStorage.setItem("studio-review", JSON.stringify({ ...region, result }));
-      const [x, y] = [0, 1].map((k) => Math.round((region.box[k] + region.box[k + 2]) / 2));
-      window.location.href = `/?slide=${region.slide}#${region.slide},${x},${y},0`;
-      return;
-    }
-    this.enter(region, result);
+    if (!answer) return { says: "The studio does not answer." };
+    if (answer.run === null) return { says: "When all cells of the slide are found, the studio suggests where to look." };
+    if (!answer.ready) return { waits: true, says: "Looking for regions that are worth your time …" };
+    if (answer.problem) return { says: `There are no suggestions: ${answer.problem}` };
+    const open = answer.regions.map((each, i) => ({ ...each, run: answer.run, number: i + 1, of: answer.regions.length })).filter((each) => !each.done);
+    return { open, says: open.length ? "" : "All suggested regions are done. Train again for new ones." };
+  },
+  async next() {
+    const { open, waits, says } = await this.openRegions();
+    clearTimeout(this.waiting);
+    if (waits) this.waiting = setTimeout(() => this.next(), 1500);
+    if (!open?.length) return this.tell(says);
+    // Which were seen, in their order, outlives the way to another slide.
+    const name = (each) => `${each.run}.${each.number}`, own = this.region && `${this.region.run}.${this.region.number}`;
+    const seen = this.seenRegions(), order = (each) => seen.findIndex((other) => name(other) === name(each));
+    const rest = open.filter((each) => name(each) !== own).sort((a, b) => order(a) - order(b));
+    if (!rest.length) return this.tell("This is the only region that is left.");
+    this.goTo(rest[0], [...seen.filter((other) => name(other) !== name(rest[0])), rest[0]]);
+  },
+  seenRegions() { return JSON.parse(sessionStorage.getItem(`studio-seen-${this.slide.project}`) || "[]"); },
+  // The region before this one, also if it is done.
+  previous() {
+    const seen = this.seenRegions(), own = seen.findIndex((each) => this.region && each.run === this.region.run && each.number === this.region.number);
+    const before = seen[(own < 0 ? seen.length : own) - 1];
+    if (!before) return this.tell("There is no region before this one.");
+    this.goTo(before, seen);
+  },
+  goTo(region, seen) {
+    sessionStorage.setItem(`studio-seen-${this.slide.project}`, JSON.stringify(seen));
+    if (region.slide === this.slide.id) return this.enter(region, region.result);
+    sessionStorage.setItem("studio-review", JSON.stringify(region));
+    const [x, y] = [0, 1].map((k) => Math.round((region.box[k] + region.box[k + 2]) / 2));
+    window.location.href = `/?slide=${region.slide}#${region.slide},${x},${y},0`;
   },
   enter(region, result) {
     this.region = { ...region, result, ring: boxRing(region.box) };
@@ -75,7 +85,8 @@ export const reviewing = {
     this.finishing = false;
     if (said.error) return this.warn(`Not saved: ${said.error}`);
     this.leave();
-    this.tell(`Region done: ${said.accepted} accepted, ${said.rejected} rejected. N goes to the next.`);
+    const { open } = await this.openRegions(), left = open?.length;
+    this.tell(`Region done: ${said.accepted} accepted, ${said.rejected} rejected. ${left ? `N goes to the next, ${left} left.` : "It was the last one."}`);
     this.refresh();
   },
   tally() {

@@ -11,11 +11,14 @@ export default {
         <div v-if="against && compared" class="studio-small">{{ outcome }}</div>
         <template v-if="shown.startsWith('r')">
           <div class="studio-title q-mt-md">Slides</div>
+          <template v-if="busy"><q-linear-progress rounded size="6px" instant-feedback :value="busy.share"></q-linear-progress><div class="studio-small studio-words">{{ busy.message }}, {{ cohort.filter((row) => row.whole).length }} of {{ cohort.length }} slides finished</div></template>
           <table class="studio-cohort"><tr><th></th><th>cells</th><th>per mm²</th></tr>
             <tr v-for="row in cohort" :key="row.id"><td><a :href="'/?slide=' + row.id">{{ row.name }}</a></td>
               <td colspan="2" v-if="row.problem">{{ row.problem }}</td>
               <template v-else><td>{{ row.cells === undefined ? "–" : row.cells.toLocaleString("en") }}{{ row.cells !== undefined && !row.whole ? " …" : "" }}</td><td>{{ row.per_mm2 ? Math.round(row.per_mm2[0]).toLocaleString("en") : "" }}</td></template></tr></table>
-          <q-btn v-if="cohort.length > 1" outline no-caps dense class="full-width" icon="playlist_play" label="Find cells on all slides" @click="$emit('everything')"></q-btn>
+          <q-btn v-if="cohort.length > 1" outline no-caps dense class="full-width" icon="playlist_play" label="Find cells on all slides" :disable="Boolean(busy)" @click="$emit('everything')"></q-btn>
+          <div v-if="cohort.length > 1" class="studio-row q-mt-sm"><q-btn outline dense no-caps icon="download" label="CSV" @click="$emit('save', '/cohort/' + shown + '.csv')"></q-btn>
+            <q-btn outline dense no-caps icon="summarize" label="Report" :href="'/cohort/' + shown + '.html'" target="_blank"></q-btn></div>
           <div class="studio-title q-mt-md">Model</div>
           <div class="studio-row"><q-input dense outlined v-model="name" maxlength="100" class="studio-grow" aria-label="name of the model"></q-input>
             <q-btn outline no-caps icon="download" label="Download" @click="$emit('save', '/models/' + shown + '.pt?name=' + encodeURIComponent(name.replace(/[^\\p{L}\\p{N}_ .-]/gu, '_') || 'model'))"></q-btn></div>
@@ -23,10 +26,10 @@ export default {
         </template>
       </template>
     </div>`,
-  props: { results: Array, shown: String, against: String, compared: Array, open: Boolean },
+  props: { results: Array, shown: String, against: String, compared: Array, open: Boolean, busy: Object },
   emits: ["show", "everything", "save"],
   data() { return { cohort: [], name: "model" }; },
-  watch: { open() { this.load(); }, results() { this.load(); }, shown() { this.load(); } },
+  watch: { open() { this.load(); }, busy() { this.load(); }, results() { this.load(); }, shown() { this.load(); } },
   methods: {
     async load() {
       if (!this.open || !this.shown.startsWith("r") || this.loading) return;

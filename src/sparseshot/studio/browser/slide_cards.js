@@ -25,6 +25,37 @@ export const slideCards = {
   },
 };
 
+// A chooser of files on the server, in the folders that the studio may see.
+export const fileChooser = {
+  template: `
+    <div class="studio-files">
+      <div class="studio-row"><q-btn v-if="up !== null" flat dense round icon="arrow_upward" aria-label="folder above" @click="open(up)"></q-btn><b class="studio-grow">{{ name }}</b></div>
+      <div v-if="problem" class="studio-small studio-note">{{ problem }}</div>
+      <button v-for="each in folders" @click="open(each.place)"><q-icon name="folder" size="20px"></q-icon>{{ each.name }}</button>
+      <button v-for="each in slides" @click="add(each)" :disabled="known.includes(each.name) || each.place === adding"><q-icon name="biotech" size="20px"></q-icon><span class="studio-grow">{{ each.name }}</span><span class="studio-small">{{ known.includes(each.name) ? "in the project" : each.place === adding ? "…" : "add" }}</span></button>
+      <div v-if="!folders.length && !slides.length" class="studio-small">There are no slides in this folder.</div>
+      <div class="studio-small">Files of this computer, in the folders that the studio was started with.</div>
+    </div>`,
+  props: { known: Array },
+  emits: ["added"],
+  data() { return { name: "", up: null, folders: [], slides: [], problem: "", adding: "" }; },
+  mounted() { this.open(""); },
+  methods: {
+    async open(place) {
+      const said = await fetch(`/files?${new URLSearchParams({ place })}`).then((r) => r.json()).catch(() => ({ error: "the studio does not answer" }));
+      this.problem = said.error || "";
+      if (!said.error) Object.assign(this, said);
+    },
+    async add({ place, name }) {
+      this.adding = place;
+      const said = await send("/slides", { place });
+      this.adding = "";
+      this.problem = said.error ? `${name}: ${said.error}` : "";
+      if (!said.error) this.$emit("added", said.slide);
+    },
+  },
+};
+
 export const pixelSize = {
   template: `
     <form class="studio-form studio-alone" @submit.prevent="save">

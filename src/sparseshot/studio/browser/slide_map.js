@@ -1,26 +1,29 @@
 // The slide with its marks and found cells, tools and keys.
 import { leaflet as L } from "nicegui-leaflet";
-import { NEGATIVE, at, send, tiles } from "sparseshot-studio/geometry.js";
+import { NEGATIVE, at, send, tiles, turnedCrs } from "sparseshot-studio/geometry.js";
+import { SHAPES, drawing } from "sparseshot-studio/drawing.js";
+import { MAGNIFICATIONS, viewing } from "sparseshot-studio/viewing.js";
 import { finding } from "sparseshot-studio/finding.js";
 import { marking } from "sparseshot-studio/marking.js";
 import { reviewing } from "sparseshot-studio/reviewing.js";
 
 const TOOLS = [
-  { name: "mark", key: "m", icon: "add_circle_outline", says: "Mark a cell: click. Alt: not a cell. Shift: delete" },
+  { name: "mark", key: "m", icon: "add_circle_outline", says: "Mark a cell: click. Drag a mark to move it. Alt: not a cell. Shift: delete" },
   { name: "negative", key: "x", icon: "highlight_off", says: "Not a cell: click" },
-  { name: "outline", key: "o", icon: "gesture", says: "Outline a cell: drag around it" },
+  { name: "outline", key: "o", icon: "gesture", says: "Outline a cell: draw around it" },
   { name: "erase", key: "e", icon: "backspace", says: "Delete a mark or a region: click" },
-  { name: "region", key: "r", icon: "select_all", says: "All cells are marked here: drag" },
-  { name: "count", key: "k", icon: "grid_on", says: "Count in an area: drag" },
-  { name: "accept", key: "a", icon: "done_all", says: "Accept found cells: drag" },
-  { name: "reject", key: "j", icon: "remove_done", says: "Reject found cells: drag" },
+  { name: "region", key: "r", icon: "select_all", says: "All cells are marked here: draw an area" },
+  { name: "count", key: "k", icon: "grid_on", says: "Count in an area: draw it" },
+  { name: "accept", key: "a", icon: "done_all", says: "Accept found cells: draw an area" },
+  { name: "reject", key: "j", icon: "remove_done", says: "Reject found cells: draw an area" },
+  { name: "ruler", key: "w", icon: "straighten", says: "Measure a distance: drag" },
 ];
 const DRAWS = new Set(["outline", "region", "count", "accept", "reject"]);
 const HINTS = {
   mark: "", negative: "Click what is not a cell. M goes back to marking.",
-  outline: "Drag around a cell.", erase: "Click a mark, or a corner of a region, to delete it.",
-  region: "Drag over an area in which you have marked every cell.", count: "Drag over an area to count its cells.",
-  accept: "Drag over found cells that are right.", reject: "Drag over found cells that are wrong.",
+  outline: "Draw around a cell.", ruler: "Drag from one place to another.", erase: "Click a mark, or a corner of a region, to delete it.",
+  region: "Draw an area in which you have marked every cell.", count: "Draw an area to count its cells.",
+  accept: "Draw an area of found cells that are right.", reject: "Draw an area of found cells that are wrong.",
 };
 const PAGE_KEYS = "?tfgsvdu";  // training, help and layers, which are not the map's
 
@@ -29,24 +32,31 @@ export default {
     <div class="studio-map" :class="{reviewing: region}">
       <div ref="map" class="studio-canvas" tabindex="0" aria-label="slide"></div>
       <div class="studio-tools studio-float" role="toolbar" aria-label="tools">
-        <button v-for="t in tools" :key="t.name" :class="{on: tool === t.name}" :data-tool="t.name" :aria-label="t.says" :aria-pressed="tool === t.name" @click="choose(t.name)">
+        <button v-for="t in tools" :key="t.name" :class="{on: tool === t.name}" :data-tool="t.name" :aria-label="t.says" :aria-pressed="tool === t.name" @click="choose(t.name); $event.detail && $event.currentTarget.blur()">
           <q-icon :name="t.icon" size="20px"></q-icon><small>{{ t.key.toUpperCase() }}</small>
           <q-tooltip anchor="center right" self="center left">{{ t.says }}</q-tooltip>
         </button>
-        <hr>
-        <button @click="lasso = !lasso" data-tool="lasso" :aria-label="lasso ? 'Lasso' : 'Box'" :class="{idle: !draws || tool === 'outline'}">
-          <q-icon :name="lasso ? 'polyline' : 'crop_square'" size="20px"></q-icon><small>L</small>
-          <q-tooltip anchor="center right" self="center left">{{ lasso ? "Lasso. Press L for a box" : "Box. Press L for a lasso" }}</q-tooltip></button>
         <hr>
         <button @click="undo('undo')" data-tool="undo" aria-label="Undo"><q-icon name="undo" size="20px"></q-icon><small>Z</small>
           <q-tooltip anchor="center right" self="center left">Undo</q-tooltip></button>
         <button @click="undo('redo')" data-tool="redo" aria-label="Redo"><q-icon name="redo" size="20px"></q-icon><small>Y</small>
           <q-tooltip anchor="center right" self="center left">Redo</q-tooltip></button>
       </div>
+      <div class="studio-shapes studio-float" v-if="draws" role="toolbar" aria-label="shapes">
+        <button v-for="[name, icon, says] in shapes" :key="name" :class="{on: shapeNow() === name}" :data-shape="name" :aria-label="says" @click="drawsBy = name; forgetPath(); $event.detail && $event.currentTarget.blur()"><q-icon :name="icon" size="18px"></q-icon><q-tooltip>{{ says }} (L)</q-tooltip></button>
+        <q-slider v-if="shapeNow() === 'brush'" v-model="brush" dense :min="3" :max="120" aria-label="size of the brush" class="studio-brush"></q-slider>
+      </div>
       <div class="studio-classes studio-float" role="toolbar" aria-label="classes">
-        <button v-for="(name, i) in names" :key="name" :class="{on: name === chosen && tool !== 'negative'}" @click="pick(name)">
+        <template v-for="(name, i) in names" :key="name"><button :class="{on: name === chosen && tool !== 'negative'}" @click="pick(name)">
           <i :style="{background: classes[name]}" @click="$refs.color[i].click()" title="click to change the colour"></i><input ref="color" type="color" tabindex="-1" :value="classes[name]" :aria-label="'colour of ' + name" @change="recolor(name, $event.target.value)"><span>{{ name }}</span><b>{{ counts[name] || 0 }}</b><small v-if="i < 9">{{ i + 1 }}</small>
         </button>
+        <button v-if="name === chosen && tool !== 'negative'" class="more" :aria-label="'change the class ' + name"><q-icon name="more_vert" size="16px"></q-icon>
+          <q-menu ref="menu"><div class="studio-class-menu">
+            <form @submit.prevent="renameClass(name, $event)"><input :value="name" maxlength="100" :aria-label="'new name of ' + name" name="to"><button type="submit">Rename</button></form>
+            <div v-if="names.length > 1" class="studio-small">Merge into</div>
+            <button v-for="other in names.filter((each) => each !== name)" @click="closeMenu(); changeClass(name, other)"><i :style="{background: classes[other]}"></i>{{ other }}</button>
+            <hr><button @click="closeMenu(); deleteClass(name)"><q-icon name="delete_outline" size="16px"></q-icon>{{ name === "cell" ? "Delete its marks" : "Delete" }}</button>
+          </div></q-menu></button></template>
         <button :class="{on: tool === 'negative'}" @click="choose('negative')">
           <i class="cross">×</i><span>not a cell</span><b>{{ counts["not a cell"] || 0 }}</b><small>X</small>
         </button>
@@ -57,7 +67,14 @@ export default {
         <div class="studio-overview" v-show="overview" @click="jump">
           <img :src="'/slides/' + slide.id + '/thumbnail.jpg'" alt="overview of the slide" draggable="false"><div :style="frame"></div>
         </div>
-        <div class="studio-scale studio-float"><span>{{ scale.text }}</span><div :style="{width: scale.px + 'px'}"></div></div>
+        <div class="studio-measures"><div class="studio-place studio-float">{{ scale.times }}<span ref="place"></span></div>
+          <div class="studio-scale studio-float"><span>{{ scale.text }}</span><div :style="{width: scale.px + 'px'}"></div></div></div>
+      </div>
+      <div class="studio-look studio-float" role="toolbar" aria-label="view">
+        <button @click="wholeSlide" aria-label="Whole slide"><q-icon name="fit_screen" size="18px"></q-icon><q-tooltip anchor="center left" self="center right">The whole slide (Home)</q-tooltip></button>
+        <button v-for="times in magnifications" :key="times" @click="magnify(times)" :aria-label="times + ' times'">{{ times }}×</button>
+        <button @click="turn" aria-label="Turn"><q-icon name="rotate_90_degrees_cw" size="18px"></q-icon><q-tooltip anchor="center left" self="center right">Turn by 90° (Q)</q-tooltip></button>
+        <button @click="screenshot" aria-label="Picture of the view"><q-icon name="photo_camera" size="18px"></q-icon><q-tooltip anchor="center left" self="center right">Keep the view as a picture, with its scale</q-tooltip></button>
       </div>
       <div class="studio-legend studio-float" v-if="legendRows.length || ramp">
         <div v-for="row in legendRows" :key="row.name"><i :style="{background: row.color}"></i><span>{{ row.name }}</span><b>{{ row.count.toLocaleString() }}</b></div>
@@ -72,7 +89,7 @@ export default {
           <em>Click a found cell to remove it, click elsewhere to add one.</em></div>
         <div class="do"><label>by <input v-model="reviewer" maxlength="100" aria-label="your name" placeholder="your name" @change="signed"></label>
           <button class="main" @click="done">All right here <kbd>Enter</kbd></button>
-          <button @click="next">Skip <kbd>N</kbd></button><button @click="leave">Leave <kbd>Esc</kbd></button></div>
+          <button @click="previous" aria-label="region before"><q-icon name="arrow_back" size="16px"></q-icon> <kbd>P</kbd></button><button @click="next">Skip <kbd>N</kbd></button><button @click="leave">Leave <kbd>Esc</kbd></button></div>
       </div>
       <div class="studio-hint" v-else-if="!message && !failure && (hint || !Object.keys(counts).length)">{{ hint || "To tell kinds apart, name a class (C) and click some of its cells." }}</div>
       <div class="studio-review studio-float" v-if="question" role="alertdialog" :aria-label="question.text">
@@ -88,7 +105,7 @@ export default {
   emits: ["view", "counted", "state", "reviewing", "asked", "counting"],
   data() {
     return {
-      tools: TOOLS, tool: "mark", lasso: false, chosen: "cell", classes: { cell: "#f0e442" }, counts: {}, unsaved: 0,
+      tools: TOOLS, shapes: SHAPES, magnifications: MAGNIFICATIONS, tool: "mark", drawsBy: "box", brush: 20, chosen: "cell", classes: { cell: "#f0e442" }, counts: {}, unsaved: 0,
       frame: {}, scale: { px: 100, text: "" }, failure: "", message: "", naming: false, newClass: "", inSlide: {}, legendColors: {},
       region: null, question: null, progress: { found: 0, removed: 0, added: 0 }, reviewer: localStorage.getItem("studio-reviewer") ?? this.person,
     };
@@ -96,7 +113,10 @@ export default {
   computed: {
     names() { return Object.keys(this.classes).filter((name) => name !== NEGATIVE); },
     draws() { return DRAWS.has(this.tool); },
-    hint() { return HINTS[this.tool] + (this.draws && this.tool !== "outline" ? (this.lasso ? " L: box." : " L: lasso.") : ""); },
+    hint() {
+      const how = { polygon: " Click its corners; Enter ends it.", brush: " Paint; Alt takes away." };
+      return HINTS[this.tool] + (this.draws ? `${how[this.shapeNow()] || ""} L: another shape. Space: move the slide.` : "");
+    },
     legendRows() {
       const names = this.result && this.version && this.showFound && this.paint !== "score" ? Object.keys(this.inSlide) : [];
       return names.length > 1 ? names.map((name) => ({ name, color: this.legendColors[name] || this.classes[name], count: this.inSlide[name] })) : [];
@@ -118,8 +138,8 @@ export default {
     Object.assign(this, { marks: new Map(), shown: new Map(), negatives: [], cells: null });
     this.queue = JSON.parse(sessionStorage.getItem(`studio-queue-${this.slide.project}`) || "[]");
     this.map = L.map(this.$refs.map, {
-      crs: L.CRS.Simple, preferCanvas: true, zoomControl: false, attributionControl: false, keyboard: false,
-      doubleClickZoom: false, boxZoom: false, zoomSnap: 1, wheelPxPerZoomLevel: 90, maxZoom: 4, minZoom: -20,
+      crs: turnedCrs(), preferCanvas: true, zoomControl: false, attributionControl: false, keyboard: false,
+      doubleClickZoom: false, boxZoom: false, zoomSnap: 1, wheelPxPerZoomLevel: 90, maxZoom: 6, minZoom: -20,
     });
     L.control.zoom({ position: "topright" }).addTo(this.map);
     this.vectors = L.layerGroup().addTo(this.map);
@@ -129,10 +149,13 @@ export default {
     this.map.on("click", (e) => this.click(e));
     this.map.on("mousedown", (e) => this.press(e));
     this.map.on("mousemove", (e) => this.drag(e));
-    this.map.on("mouseup", () => this.release());
+    this.map.on("mouseup", (e) => this.release(e));
+    this.map.on("dblclick", () => { if (this.corners?.length > 2) this.closePolygon(); });
     this.$refs.map.slideMap = this;  // so that scripts can ask where the map is
     this.onKey = (e) => this.key(e);
+    this.onKeyUp = (e) => { if (e.key === " ") this.pan(false); };
     window.addEventListener("keydown", this.onKey);
+    window.addEventListener("keyup", this.onKeyUp);
     new ResizeObserver(() => this.map.invalidateSize()).observe(this.$refs.map);
     this.poll = setInterval(() => this.refresh(), 700);
     this.open();
@@ -144,15 +167,16 @@ export default {
     this.$watch("overview", () => this.measure());
     this.$watch("showMarks", () => this.draw());
     this.$watch("showFound", () => { this.restyle(); this.look(); });
-    this.$watch("tool", () => this.map.dragging[this.draws ? "disable" : "enable"]());
+    this.$watch("tool", () => { this.forgetPath(); this.forgetRuler(); this.map.dragging[this.draws || this.tool === "ruler" ? "disable" : "enable"](); });
   },
   unmounted() {
     window.removeEventListener("keydown", this.onKey);
+    window.removeEventListener("keyup", this.onKeyUp);
     clearInterval(this.poll);
     this.map.remove();
   },
   methods: {
-    ...finding, ...marking, ...reviewing,
+    ...finding, ...marking, ...drawing, ...viewing, ...reviewing,
     open() {
       const { id, size, levels } = this.slide;
       this.marksVersion = "";
@@ -210,7 +234,7 @@ export default {
       const { size, mpp } = this.slide, zoom = this.map.getZoom(), umPerPx = mpp / 2 ** zoom;
       const power = 10 ** Math.floor(Math.log10(120 * umPerPx));
       const um = [5, 2, 1].map((k) => k * power).find((k) => k / umPerPx <= 120) || power;
-      this.scale = { px: um / umPerPx, text: um >= 1000 ? `${um / 1000} mm` : `${Number(um.toPrecision(2))} µm` };
+      this.scale = { px: um / umPerPx, text: um >= 1000 ? `${um / 1000} mm` : `${Number(um.toPrecision(2))} µm`, times: `${Number(this.magnification().toPrecision(2))}×` };
       const [x0, y0, x1, y1] = this.area(), share = (v, n) => `${Math.min(100, Math.max(0, (100 * v) / n))}%`;
       this.frame = { left: share(x0, size[0]), top: share(y0, size[1]), right: share(size[0] - x1, size[0]), bottom: share(size[1] - y1, size[1]) };
     },
@@ -222,6 +246,8 @@ export default {
 
     // ---- keys
     choose(name) { this.tool = name; },
+    closeMenu() { this.$refs.menu?.[0]?.hide(); },
+    renameClass(name, e) { const to = e.target.elements.to.value; this.closeMenu(); if (to.trim() !== name) this.changeClass(name, to); },
     pick(name) { this.chosen = name; if (this.tool !== "outline") this.tool = "mark"; },
     async nameClass() { this.naming = true; await this.$nextTick(); this.$refs.name.focus(); },
     key(e) {
@@ -234,17 +260,26 @@ export default {
       else if (key === "y") this.undo("redo");
       else if (ctrl || e.altKey) return;
       else if (isOnControl && (arrows[key] || key === "enter" || key === " ")) return;
+      else if (key === " ") this.pan(true);
+      else if (key === "[" || key === "]") { this.brush = Math.min(120, Math.max(3, Math.round(this.brush * (key === "]" ? 1.25 : 0.8)))); this.brushRing?.setRadius(this.brush); }
+      else if (key === "backspace" && this.corners) { this.corners.pop(); if (this.corners.length) this.ghost.setLatLngs(this.corners); else this.forgetPath(); }
+      else if (key === "q") this.turn();
+      else if (key === "p") this.previous();
       else if (/^[1-9]$/.test(key)) { if (this.names[key - 1]) this.pick(this.names[key - 1]); }
       else if (tool) this.choose(tool.name);
-      else if (key === "l") this.lasso = !this.lasso;
+      else if (key === "l") this.nextShape();
       else if (key === "c") this.nameClass();
       else if (arrows[key]) this.map.panBy(arrows[key]);
       else if (key === "+" || key === "=") this.map.zoomIn();
       else if (key === "-") this.map.zoomOut();
-      else if (key === "home") this.map.fitBounds(L.latLngBounds(at(0, this.slide.size[1]), at(this.slide.size[0], 0)));
+      else if (key === "home") this.wholeSlide();
       else if (key === "n") this.next();
       else if (key === "enter") { if (this.region) this.done(); else this.useInMiddle(); }
-      else if (key === "escape") { if (this.region && this.tool === "mark") this.leave(); this.choose("mark"); }
+      else if (key === "escape") {
+        if (this.question) this.question = null;
+        else if (this.corners || this.path) this.forgetPath();
+        else { if (this.region && this.tool === "mark") this.leave(); this.choose("mark"); }
+      }
       else if (key.length === 1 && PAGE_KEYS.includes(key)) this.$emit("asked", { key });
       else return;
       e.preventDefault();

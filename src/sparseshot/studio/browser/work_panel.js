@@ -15,10 +15,10 @@ export function advice(marks, learned, stage) {
 
 // The expected quality in plain words, with what it rests on.
 export function sentence(quality) {
-  if (!quality) return "How good this is cannot be told: no mark was held out, or none of them is found.";
-  const basis = `from ${marksOf(quality.marks)} that it has not seen in training`;
+  if (!quality) return "How good this is is not known yet. Review a region: press N.";
+  const basis = `from ${quality.marks.toLocaleString("en")} cells that it has not learned from`;
   const few = quality.marks < ENOUGH ? " So few marks say little: see the hatched range." : "";
-  const wrong = quality.precision ? "" : " How much of what is found are cells is known once a region is reviewed: press N.";
+  const wrong = quality.precision ? "" : " How much of what is found are cells is known once 20 of them are reviewed: press N.";
   const certain = quality.precision ? ` Counted in reviewed regions (${quality.certain.toLocaleString("en")} cells): about ${percent(quality.precision[0])} of what is found are cells.` : "";
   return `About ${percent(quality.recall[0])} of the cells are found, ${basis}.${certain}${few}${wrong}`;
 }
@@ -65,7 +65,7 @@ export const learnPanel = {
 export const foundPanel = {
   template: `
     <div class="studio-small" v-if="name">Shown is {{ name }}, which is not the latest.</div>
-    <div class="studio-row"><span class="studio-number">{{ total(counted?.in_slide) }}</span><span class="studio-small">found in the slide, {{ total(counted?.in_view) }} in view</span></div>
+    <div class="studio-row"><span class="studio-number">{{ total(counted?.in_slide) }}</span><span class="studio-small">found in the slide{{ whole ? "" : " so far" }}, {{ total(counted?.in_view) }} in view</span></div>
     <div class="studio-small" v-if="expected">{{ expected }}</div>
     <div class="studio-row studio-small">Threshold
       <q-slider dense aria-label="threshold" class="studio-grow" :min="0.01" :max="0.99" :step="0.01" :disable="fixed" :model-value="threshold" @update:model-value="$emit('update:threshold', $event)"></q-slider>
@@ -75,10 +75,22 @@ export const foundPanel = {
     <div v-for="bar in bars" class="studio-meter" :title="bar.says"><span>{{ bar.name }}</span>
       <div role="img" :aria-label="bar.says"><i :style="{width: bar.at[0] + '%'}"></i><i class="range" :style="{left: bar.at[1] + '%', width: bar.at[2] - bar.at[1] + '%'}"></i><i class="now" :style="{left: bar.at[0] + '%'}"></i></div>
       <b>{{ bar.at[0].toFixed(0) }} %</b></div>
-    <div class="studio-small" v-if="!fixed">{{ words }}</div>`,
-  props: { counted: Object, threshold: Number, calibrated: Number, name: String, fixed: Boolean },
+    <div class="studio-small" v-if="!fixed">{{ words }}</div>
+    <template v-if="Object.keys(kinds).length && !fixed"><div v-for="bar in kindBars" class="studio-meter" :title="bar.says"><span class="ellipsis wide">{{ bar.name }}</span>
+      <div role="img" :aria-label="bar.says"><i :style="{width: bar.at[0] + '%'}"></i><i class="range" :style="{left: bar.at[1] + '%', width: bar.at[2] - bar.at[1] + '%'}"></i><i class="now" :style="{left: bar.at[0] + '%'}"></i></div>
+      <b>{{ bar.at[0].toFixed(0) }} %</b></div>
+      <div class="studio-small">Of the clicks on each kind, this share is recognised when it is left out.</div></template>`,
+  props: { result: String, whole: Boolean, counted: Object, threshold: Number, calibrated: Number, name: String, fixed: Boolean },
   emits: ["update:threshold"],
+  data() { return { kinds: {} }; },
+  // Learned several times anew: only when nobody has clicked for a while.
+  watch: { counted() { clearTimeout(this.asking); this.asking = setTimeout(async () => {
+    if (Object.keys(this.counted?.in_slide || {}).length < 2 || this.fixed) { this.kinds = {}; return; }
+    const said = await fetch(`/kinds/${this.result}`).then((r) => (r.ok ? r.json() : {})).catch(() => ({}));
+    this.kinds = said;
+  }, 1500); } },
   computed: {
+    kindBars() { return Object.entries(this.kinds).map(([name, [share, low, high, n]]) => ({ name, at: [share, low, high].map((v) => 100 * v), says: `${percent(share)} (${Math.round(100 * low)}–${Math.round(100 * high)} %) of ${marksOf(n)} of ${name} are recognised by the others` })); },
     quality() { return this.counted?.quality || null; },
     words() { return sentence(this.quality); },
     bars() {
