@@ -107,7 +107,7 @@ def test_from_twenty_clicks_to_an_export(tmp_path: Path, name: str) -> None:
     assert len(read_cells(tmp_path / "marks.geojson")) > 20
 
 
-def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:
+def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:  # noqa: PLR0915  one after the other
     slide, centres = small_slide(tmp_path)
     found = tmp_path / "found"
     made_result(found, slide, Cells(centres, score=np.linspace(0.3, 0.99, len(centres)), mpp=MPP))
@@ -203,7 +203,7 @@ def test_areas_are_drawn_as_polygons_and_with_a_brush_and_marks_are_moved(tmp_pa
         tab.click(520, 500)
         tab.until("a mark", lambda: book.count(["1"]) == 1)
         before = book.cells("1").xy[0]
-        tab.drag(*before, *(before + (60, 30)))
+        tab.drag(*before, before[0] + 60, before[1] + 30)
         tab.until("a moved mark", lambda: np.abs(book.cells("1").xy[0] - before - (60, 30)).max() < 3)
         assert book.count(["1"]) == 1
         before_turn = tab.script(f"return {COMPONENT}.area()")

@@ -15,10 +15,10 @@ from scipy.spatial import KDTree
 
 from sparseshot.active import add_review, is_proposed, review_region
 from sparseshot.cells import Cells
-from sparseshot.cells.measures.neighbours import neighbour_measurements
 from sparseshot.cells.near import is_inside, is_near
+from sparseshot.cells.neighbours import neighbour_measurements
 from sparseshot.cells.table import KINDS
-from sparseshot.metrics.operating_point.quality import Evidence
+from sparseshot.metrics.quality import Evidence
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.found_cells import FoundCells

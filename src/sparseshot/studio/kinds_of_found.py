@@ -19,7 +19,6 @@ from sparseshot.studio.marks import NEGATIVE, Item, place_of
 _MOST_UNMARKED = 2500
 """Unmarked cells of a slide that are learned from: half as many as elsewhere, in half the time."""
 
-_FOLDS, _FEWEST = 3, 5
 _AT_ONCE = 1 << 16
 
 
@@ -84,36 +83,6 @@ def learned(evidence: list[KindEvidence], kinds: tuple[str, ...]) -> KindHead | 
             )
         except InputError:
             return None
-
-
-def recognised(evidence: list[KindEvidence], kinds: tuple[str, ...]) -> dict[str, tuple[int, int]]:
-    """Return how many marks of each kind are recognised by what the others teach, and of how many.
-
-    Each third of them is left out in turn. Kinds with few marks are left out.
-    """
-    if not evidence:
-        return {}
-    features = np.concatenate([each.features for each in evidence])
-    target = np.concatenate([each.target for each in evidence])
-    place = np.zeros(len(target), int)
-    for kind in range(1, len(kinds) + 1):
-        own = np.flatnonzero(target == kind)
-        place[own] = np.arange(len(own)) % _FOLDS
-    right = np.zeros(len(kinds) + 1, int)
-    for fold in range(_FOLDS):
-        is_out = (target > 0) & (place == fold)
-        head = learned([KindEvidence(features[~is_out], target[~is_out])], kinds)
-        if head is None:
-            return {}
-        said = np.array(head.names, object)[head.logits(features[is_out]).argmax(axis=1)]
-        meant = np.array(["", *kinds], object)[target[is_out]]
-        np.add.at(right, target[is_out], said == meant)
-    totals = [int((target == kind).sum()) for kind in range(1, len(kinds) + 1)]
-    return {
-        name: (int(right[k]), total)
-        for k, (name, total) in enumerate(zip(kinds, totals, strict=True), 1)
-        if total >= _FEWEST
-    }
 
 
 def with_kinds(found: FoundCells, head: KindHead, colors: dict[str, str]) -> FoundCells:

@@ -239,6 +239,10 @@ class MarkBook:
         """Return the number of marks of some slides, without regions."""
         return sum("class" in item for slide in slides for item in self.items(slide))
 
+    def regions(self, slides: Iterable[str]) -> int:
+        """Return the number of regions of some slides in which every cell is marked."""
+        return sum("region" in item for slide in slides for item in self.items(slide))
+
     def since(self, slide: str, version: str) -> tuple[str, list[Delta] | None]:
         """Return the current version, and the changes after another one; None if that is unknown."""
         with self._mutex:

@@ -55,11 +55,6 @@ def report_routes(studio: Studio) -> APIRouter:
             raise DataNotFoundError(path, "the page is written when all cells of the slide are found")
         return FileResponse(path)
 
-    @routes.get("/kinds/{result}")
-    def kinds(result: Result) -> dict[str, list[float]]:
-        """Return which share of the marks of each kind the others recognise."""
-        return studio.recognised(result)
-
     @routes.get("/cohort/{result}.html")
     def cohort_page(result: Result) -> HTMLResponse:
         """Return the report of all slides."""

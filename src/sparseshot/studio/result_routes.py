@@ -75,7 +75,9 @@ def result_routes(studio: Studio) -> APIRouter:
         if vectors:
             return answer | (_vectors(found, rows) if len(rows) <= _MOST_VECTORS else {})
         if is_plain:
-            return answer | studio.counts(slide, result, box, threshold)
+            return (
+                answer | studio.counts(slide, result, box, threshold) | {"kinds": studio.recognised(result)}
+            )
         totals = {"in_view": found.counts_of(rows), "in_slide": found.counts(threshold=level)}
         if against is None:
             return answer | totals

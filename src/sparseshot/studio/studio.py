@@ -13,8 +13,8 @@ from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.table import KINDS
 from sparseshot.errors import DataNotFoundError, InputError, SparseshotError, counted
 from sparseshot.images import TissueMask, tissue_mask
-from sparseshot.metrics import ExpectedQuality, expected_quality, wilson_interval
-from sparseshot.metrics.operating_point.quality import Evidence
+from sparseshot.metrics import ExpectedQuality, expected_quality
+from sparseshot.metrics.quality import Evidence
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.kinds import KindHead
 from sparseshot.models.model_files import load_model
@@ -30,7 +30,6 @@ from sparseshot.studio.kinds_of_found import (
     faint,
     kinds_of,
     learned,
-    recognised,
     with_kinds,
 )
 from sparseshot.studio.marks import NEGATIVE, Item, MarkBook, polygon_of
@@ -82,7 +81,6 @@ class Studio:
     _decisions: Kept[Decisions] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _heads: Kept[tuple[str, KindHead | None]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _kinded: Kept[tuple[str, FoundCells]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
-    _evidence: tuple[str, str, list[KindEvidence]] = ("", "", [])
     _expected: Kept[tuple[object, Evidence]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
     _tissue: Kept[TissueMask] = field(default_factory=lambda: Kept(100))
 
@@ -155,7 +153,7 @@ class Studio:
             "runs": runs,
             "results": self._results(slide, runs),
             "total_marks": self.book.count(self.project.slides),  # a run learns from all slides
-            "regions": sum("region" in item for each in self.project.slides for item in self.book.items(each)),
+            "regions": self.book.regions(self.project.slides),
         }
 
     def _results(self, slide: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -211,8 +209,7 @@ class Studio:
         """
         return self._heads.get(name, lambda kept: self._learned(name, kept))
 
-    def _evidence_of_kinds(self, name: str) -> tuple[str, tuple[str, ...], list[KindEvidence]]:
-        """Return what marks say about the kinds of found cells, with its version."""
+    def _learned(self, name: str, kept: tuple[str, KindHead | None] | None) -> tuple[str, KindHead | None]:
         items = {slide: self.book.items(slide) for slide in self.project.slides}
         kinds = kinds_of([item for own in items.values() for item in own])
         sources: list[tuple[FoundCells, list[Item], float]] = []
@@ -228,24 +225,21 @@ class Studio:
             versions.append((slide, version, *((item["id"], item["class"]) for item in marks)))
             sources.append((found, marks, self.threshold(slide, name)))
         version = f"{hash((kinds, *versions)) & 0xFFFFFFFF:x}" if sources else ""
-        if (version, name) == self._evidence[:2]:
-            return version, kinds, self._evidence[2]
+        if kept is not None and kept[0] == version:
+            return kept
         evidence = [KindEvidence.of(found, marks, kinds, threshold=least) for found, marks, least in sources]
-        self._evidence = version, name, [each for each in evidence if each is not None]
-        return version, kinds, self._evidence[2]
-
-    def _learned(self, name: str, kept: tuple[str, KindHead | None] | None) -> tuple[str, KindHead | None]:
-        version, kinds, evidence = self._evidence_of_kinds(name)
-        return kept if kept is not None and kept[0] == version else (version, learned(evidence, kinds))
+        return version, learned([each for each in evidence if each is not None], kinds)
 
     def recognised(self, name: str) -> dict[str, list[float]]:
-        """Return which share of the marks of each kind the others recognise, its interval, and the number."""
-        _, kinds, evidence = self._evidence_of_kinds(name)
-        counts = recognised(evidence, kinds)
-        return {
-            kind: [right / total, *wilson_interval(right, total), total]
-            for kind, (right, total) in counts.items()
-        }
+        """Return which share of the cells of each kind is recognised, its interval, and the number of marks.
+
+        It rests on marks that were left out when the kinds were learned once more.
+        """
+        _, head = self.kinds(name)
+        if head is None or head.evidence is None:
+            return {}
+        marks = head.evidence.marks
+        return {kind: [*share, marks[kind]] for kind, share in head.evidence.recall().items() if marks[kind]}
 
     def kinded(self, slide: str, name: str) -> tuple[str, FoundCells]:
         """Return the version of a result, and its cells by place with the kinds that marks teach."""

@@ -64,7 +64,7 @@ export default {
             <section class="studio-section"><div class="studio-title">Learn</div>
               <learn-panel :runs="runs" :marks="marks" @train="train" @say="say"></learn-panel></section>
             <section class="studio-section"><div class="studio-title">Found</div>
-              <found-panel v-if="shown" v-model:threshold="threshold" :counted="counted" :calibrated="result.threshold" :result="shown" :whole="Boolean(result.whole)" :name="isOlder ? result.name : ''" :fixed="Boolean(against)"></found-panel>
+              <found-panel v-if="shown" v-model:threshold="threshold" :counted="counted" :calibrated="result.threshold" :whole="Boolean(result.whole)" :name="isOlder ? result.name : ''" :fixed="Boolean(against)"></found-panel>
               <div v-else class="studio-small">Looking for cells …</div>
               <q-btn v-if="left" outline no-caps class="full-width" icon="explore" :label="'Next region to review (' + left + ' left)'" @click="map.next()"><kbd class="q-ml-sm">N</kbd></q-btn></section>
           </div>

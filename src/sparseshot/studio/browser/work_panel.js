@@ -76,21 +76,14 @@ export const foundPanel = {
       <div role="img" :aria-label="bar.says"><i :style="{width: bar.at[0] + '%'}"></i><i class="range" :style="{left: bar.at[1] + '%', width: bar.at[2] - bar.at[1] + '%'}"></i><i class="now" :style="{left: bar.at[0] + '%'}"></i></div>
       <b>{{ bar.at[0].toFixed(0) }} %</b></div>
     <div class="studio-small" v-if="!fixed">{{ words }}</div>
-    <template v-if="Object.keys(kinds).length && !fixed"><div v-for="bar in kindBars" class="studio-meter" :title="bar.says"><span class="ellipsis wide">{{ bar.name }}</span>
+    <template v-if="kindBars.length && !fixed"><div v-for="bar in kindBars" class="studio-meter" :title="bar.says"><span class="ellipsis wide">{{ bar.name }}</span>
       <div role="img" :aria-label="bar.says"><i :style="{width: bar.at[0] + '%'}"></i><i class="range" :style="{left: bar.at[1] + '%', width: bar.at[2] - bar.at[1] + '%'}"></i><i class="now" :style="{left: bar.at[0] + '%'}"></i></div>
       <b>{{ bar.at[0].toFixed(0) }} %</b></div>
       <div class="studio-small">Of the clicks on each kind, this share is recognised when it is left out.</div></template>`,
-  props: { result: String, whole: Boolean, counted: Object, threshold: Number, calibrated: Number, name: String, fixed: Boolean },
+  props: { whole: Boolean, counted: Object, threshold: Number, calibrated: Number, name: String, fixed: Boolean },
   emits: ["update:threshold"],
-  data() { return { kinds: {} }; },
-  // Learned several times anew: only when nobody has clicked for a while.
-  watch: { counted() { clearTimeout(this.asking); this.asking = setTimeout(async () => {
-    if (Object.keys(this.counted?.in_slide || {}).length < 2 || this.fixed) { this.kinds = {}; return; }
-    const said = await fetch(`/kinds/${this.result}`).then((r) => (r.ok ? r.json() : {})).catch(() => ({}));
-    this.kinds = said;
-  }, 1500); } },
   computed: {
-    kindBars() { return Object.entries(this.kinds).map(([name, [share, low, high, n]]) => ({ name, at: [share, low, high].map((v) => 100 * v), says: `${percent(share)} (${Math.round(100 * low)}–${Math.round(100 * high)} %) of ${marksOf(n)} of ${name} are recognised by the others` })); },
+    kindBars() { return Object.entries(this.counted?.kinds || {}).map(([name, [share, low, high, n]]) => ({ name, at: [share, low, high].map((v) => 100 * v), says: `${percent(share)} (${Math.round(100 * low)}–${Math.round(100 * high)} %) of ${marksOf(n)} of ${name} are recognised when they are left out` })); },
     quality() { return this.counted?.quality || null; },
     words() { return sentence(this.quality); },
     bars() {
