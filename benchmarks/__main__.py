@@ -7,7 +7,15 @@ from pkgutil import iter_modules
 import benchmarks
 
 HELPERS = {"__main__", "fuzz", "studio_page", "studio_slide", "timing"}
-LONG = {"engines", "other_networks", "peers", "quality", "scale", "studio_kills"}  # only when named
+LONG = {
+    "engines",
+    "other_networks",
+    "peers",
+    "quality",
+    "scale",
+    "studio_kills",
+    "studio_truth",
+}  # only when named
 
 names = sys.argv[1:] or sorted({m.name for m in iter_modules(benchmarks.__path__)} - HELPERS - LONG)
 for name in names:

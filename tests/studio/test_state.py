@@ -34,11 +34,11 @@ def test_quality_is_told_with_what_it_rests_on(tmp_path: Path) -> None:
     cases = [f"{{{quality}}}", f"{{{quality}, marks: 5}}",
              f"{{{quality}, precision: [0.84, 0.7, 0.9], certain: 105}}", "null"]  # fmt: skip
     said = run_page(tmp_path, f"{_PANEL} answer([{', '.join(cases)}].map(sentence));")
-    assert "About 90 % of the cells are found, from 200 marks that it has not seen in training." in said[0]
-    assert "known once a region is reviewed" in said[0]  # and no precision before that
+    assert "About 90 % of the cells are found, from 200 cells that it has not learned from." in said[0]
+    assert "known once 20 of them are reviewed" in said[0]  # and no precision before that
     assert "say little" in said[1]
     assert "Counted in reviewed regions (105 cells): about 84 % of what is found are cells." in said[2]
-    assert "cannot be told" in said[3]
+    assert "not known yet" in said[3]
 
 
 def test_a_bad_slide_has_a_card_that_says_so_and_others_are_shown(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""The studio on an image of which every cell is known: ``python -m benchmarks studio_truth``.
+
+What a person would do is done over HTTP: nothing, 20 clicks and a training, then one reviewed region at a
+time, each with a training. After each, F1 of what the model found and of what is exported, and whether the
+intervals that the page shows hold the truth. The image is one of MoNuSeg in ``$SPARSESHOT_DATA``.
+"""
+
+import os
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fastapi.testclient import TestClient
+from numpy.typing import NDArray
+
+from sparseshot.cells import Cells, read_cells
+from sparseshot.metrics.matching import match_points
+from sparseshot.studio.api import make_api
+from sparseshot.studio.project import Project
+from sparseshot.studio.studio import Studio
+
+IMAGE = os.environ.get("SPARSESHOT_IMAGE", "TCGA-18-5592-01Z-00-DX1")
+MPP, REACH_UM, CLICKS, REGIONS = 0.25, 3.0, 20, 2
+Ring = list[list[float]]
+
+
+def main() -> None:
+    """Print the table."""
+    data = Path(os.environ.get("SPARSESHOT_DATA", "../shared/data")) / "monuseg" / "MoNuSegTrainingData"
+    truth = read_cells(data / "Annotations" / f"{IMAGE}.xml").xy
+    print(f"{IMAGE}: {len(truth):,} cells\n")
+    print(
+        "| after | model's F1 | exported F1 | found, true | found, shown | correct, true | correct, shown |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project.open([data / "Tissue_Images" / f"{IMAGE}.tif"], folder=Path(folder), mpp=MPP)
+        studio = Studio.of(project)
+        with TestClient(make_api(studio), base_url="http://127.0.0.1") as client:
+            try:
+                _work(client, studio, truth, Path(folder))
+            finally:
+                studio.runs.close()
+
+
+def _work(client: TestClient, studio: Studio, truth: NDArray[np.float64], folder: Path) -> None:
+    studio.begin()
+    _wait(client, "r0")
+    _tell(client, truth, folder, "r0", "0 clicks")
+    chosen = np.random.default_rng(0).permutation(len(truth))[:CLICKS]
+    _mark(client, [{"class": "cell", "at": at} for at in truth[chosen].round(1).tolist()])
+    _train(client, "r1")
+    _tell(client, truth, folder, "r1", f"{CLICKS} clicks")
+    for number in range(1, REGIONS + 1):
+        _review(client, truth)
+        _tell(client, truth, folder, f"r{number}", f"{number} reviewed")
+        _train(client, f"r{number + 1}")
+        _tell(client, truth, folder, f"r{number + 1}", f"{number} reviewed, trained")
+
+
+def _wait(client: TestClient, result: str) -> None:
+    """Wait until a run has found all cells."""
+    while True:
+        state = client.get("/slides/1/state").json()
+        run = next(each for each in state["runs"] if f"r{each['number']}" == result)
+        assert run["stage"] != "failed", run["message"]
+        if run["stage"] == "done":
+            return
+        time.sleep(1)
+
+
+def _train(client: TestClient, result: str) -> None:
+    client.post("/slides/1/train", json={"view": None}).raise_for_status()
+    _wait(client, result)
+
+
+def _mark(client: TestClient, items: list[dict[str, Any]]) -> None:
+    client.post("/slides/1/marks", json=[{"key": secrets.token_hex(10), "add": items}]).raise_for_status()
+
+
+def _review(client: TestClient, truth: NDArray[np.float64]) -> None:
+    """Go through the suggested region as somebody who knows all cells."""
+    while not (said := client.get("/suggestions").json())["ready"]:
+        time.sleep(1)
+    region = next(each for each in said["regions"] if not each["done"])
+    (x0, y0, x1, y1), result = region["box"], region["result"]
+    inside = truth[((truth >= (x0, y0)) & (truth < (x1, y1))).all(axis=1)]
+    found = _found(client, result, (x0, y0, x1, y1))
+    matching = match_points(inside, found, radius=REACH_UM / MPP)
+    wrong, missed = np.delete(found, matching.found, axis=0), np.delete(inside, matching.truth, axis=0)
+    items = [{"class": "not a cell", "at": at} for at in wrong.round(1).tolist()]
+    _mark(client, items + [{"class": "cell", "at": at} for at in missed.round(1).tolist()])
+    ring: Ring = [[x0, y0], [x1, y0], [x1, y1], [x0, y1]]
+    body = {"key": secrets.token_hex(10), "result": result, "region": ring, "by": "truth"}
+    client.post("/slides/1/review", json=body | {"threshold": _threshold(client, result)}).raise_for_status()
+
+
+def _threshold(client: TestClient, result: str) -> float:
+    results = client.get("/slides/1/state").json()["results"]
+    return float(next(each for each in results if each["id"] == result)["threshold"])
+
+
+def _cells(client: TestClient, result: str, area: str, *, vectors: bool) -> dict[str, Any]:
+    query = {"area": area, "threshold": _threshold(client, result), "vectors": vectors}
+    answer: dict[str, Any] = client.get(f"/slides/1/found/{result}/cells", params=query).json()
+    return answer
+
+
+def _found(client: TestClient, result: str, box: tuple[float, ...]) -> NDArray[np.float64]:
+    cells = _cells(client, result, ",".join(map(str, box)), vectors=True)["cells"]
+    return np.array([each[:2] for each in cells], float).reshape(-1, 2)
+
+
+def _tell(client: TestClient, truth: NDArray[np.float64], folder: Path, result: str, after: str) -> None:
+    """Print a row."""
+    found = _found(client, result, (0, 0, 1e6, 1e6))
+    threshold = _threshold(client, result)
+    export = folder / "export.geojson"
+    export.write_bytes(client.get(f"/slides/1/export/{result}.geojson?threshold={threshold}").content)
+    cells: Cells = read_cells(export)
+    answer = _cells(client, result, "0,0,1000000,1000000", vectors=False)
+    assert len(cells) == sum(answer["in_slide"].values()), "the export has other cells than the page counts"
+    model, exported = (match_points(truth, xy, radius=REACH_UM / MPP).counts for xy in (found, cells.xy))
+    quality = answer["quality"] or {}
+    row = [
+        after,
+        f"{model.f1:.3f}",
+        f"{exported.f1:.3f}",
+        f"{model.recall:.1%}",
+        _shown(quality.get("recall"), model.recall),
+        f"{model.precision:.1%}",
+        _shown(quality.get("precision"), model.precision),
+    ]
+    print("| " + " | ".join(row) + " |", flush=True)
+
+
+def _shown(share: list[float] | None, truth: float) -> str:
+    if share is None:
+        return "not told"
+    value, low, high = share
+    return f"{value:.0%} ({low:.0%}–{high:.0%}){'' if low <= truth <= high else ' misses'}"
+
+
+if __name__ == "__main__":
+    main()
