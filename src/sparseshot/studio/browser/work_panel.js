@@ -15,7 +15,7 @@ export function advice(marks, learned, stage) {
 
 // The expected quality in plain words, with what it rests on.
 export function sentence(quality) {
-  if (!quality) return "How good this is is not known yet. Review a region: press N.";
+  if (!quality) return "It is not known yet how good this is. Review a region: press N.";
   const basis = `from ${quality.marks.toLocaleString("en")} cells that it has not learned from`;
   const few = quality.marks < ENOUGH ? " So few marks say little: see the hatched range." : "";
   const wrong = quality.precision ? "" : " How much of what is found are cells is known once 20 of them are reviewed: press N.";
