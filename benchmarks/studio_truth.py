@@ -104,7 +104,11 @@ def _threshold(client: TestClient, result: str) -> float:
 
 
 def _cells(client: TestClient, result: str, area: str, *, vectors: bool) -> dict[str, Any]:
-    query: dict[str, str | float] = {"area": area, "threshold": _threshold(client, result), "vectors": vectors}
+    query: dict[str, str | float] = {
+        "area": area,
+        "threshold": _threshold(client, result),
+        "vectors": vectors,
+    }
     answer: dict[str, Any] = client.get(f"/slides/1/found/{result}/cells", params=query).json()
     return answer
 
