@@ -146,15 +146,20 @@ def test_kinds_of_places_are_learned_from_the_cells_around() -> None:
 
 
 def test_held_out_marks_tell_what_is_recognised() -> None:
-    x, kind = population(1000, 600, 600, apart=2.0)
-    target = marked(kind, {1: 100, 2: 100})
-    head = learn_kinds(x, target, ["a", "b"])
-    assert head.evidence is not None
-    recall, given = head.evidence.recall(), head.logits(x).argmax(axis=1)
-    assert recall.keys() == {"a", "b"}
-    for k, share in enumerate(recall.values(), 1):
-        true = (given[(kind == k) & (target == UNMARKED)] == k).mean()
-        assert share.low - 0.03 < true < share.high + 0.03
+    held, error = [], []
+    for seed in range(12):  # one draw of marks is outside of its interval now and then
+        x, kind = population(1000, 600, 600, apart=2.0, seed=seed)
+        target = marked(kind, {1: 100, 2: 100}, seed)
+        head = learn_kinds(x, target, ["a", "b"])
+        assert head.evidence is not None
+        recall, given = head.evidence.recall(), head.logits(x).argmax(axis=1)
+        assert recall.keys() == {"a", "b"}
+        for k, share in enumerate(recall.values(), 1):
+            true = (given[(kind == k) & (target == UNMARKED)] == k).mean()
+            held.append(share.low <= true <= share.high)
+            error.append(share.value - true)
+    assert np.mean(held) > 0.75
+    assert abs(np.mean(error)) < 0.04
     few = marked(kind, {1: 3})
     with warnings.catch_warnings(action="ignore"):
         assert learn_kinds(x, few, ["a"]).evidence is None
