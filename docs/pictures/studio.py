@@ -32,13 +32,23 @@ class Album:
 
 
 def main(slide: Path, x: float, y: float, *, steps: int = 0) -> None:
-    """Open, click 20 cells, train, review a region, train again, compare; a picture of each."""
+    """Open, count in a region, click 20 cells, train, review a region, train again, compare; a picture of each."""
     spots = spread(dark_spots(slide, x, y), 25, 24)
     with tempfile.TemporaryDirectory() as folder:
         command = (slide, "--project", Path(folder, "project"), "--steps", steps)
         with running_studio(*command) as (address, _), chromium() as driver:
             tab = StudioTab(driver, address)
             album = Album(tab)
+            tab.open(x + 90, y - 210, 1)
+            tab.until("all cells", lambda: "starter: finished" in tab.text(), _PATIENCE_S)
+            tab.press("k")
+            tab.drag(x - 35, y - 290, x + 150, y - 110)
+            tab.until("a count", lambda: "Region 1" in tab.text())
+            tab.press("m")
+            time.sleep(1.5)
+            tab.picture(HERE / "studio.webp", width=1100)
+            tab.press("z")
+            tab.tab("Work")
             tab.open(x, y, 0)
             for place in spots[:20]:
                 tab.click(*place)
@@ -63,8 +73,6 @@ def main(slide: Path, x: float, y: float, *, steps: int = 0) -> None:
             tab.open(x, y, 0)
             tab.train(2, seconds=_PATIENCE_S)
             tab.until("quality", lambda: "of the cells are found" in tab.text())
-            time.sleep(1.5)
-            tab.picture(HERE / "studio.webp", width=1100)
             tab.tab("Layers")
             tab.button("uncertainty")
             album.take("studio-layers")

@@ -4,7 +4,7 @@ const number = (v, digits = 0) => v.toLocaleString("en", { maximumFractionDigits
 export default {
   template: `
     <div>
-      <div class="studio-small">Choose the tool K and drag over an area, as a box or a lasso (L). Counts follow clicks, reviews and the threshold.</div>
+      <div class="studio-small">Choose the tool K and draw an area; L changes its shape. Counts follow clicks, reviews and the threshold.</div>
       <div v-for="region in regions" :key="region.id" class="studio-count">
         <div class="studio-row">
           <b v-if="!region.id" class="studio-grow">{{ region.name }}</b>
