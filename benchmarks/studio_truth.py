@@ -22,7 +22,7 @@ from sparseshot.studio.api import make_api
 from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
 
-IMAGE = os.environ.get("SPARSESHOT_IMAGE", "TCGA-18-5592-01Z-00-DX1")
+IMAGE = os.environ.get("SPARSESHOT_IMAGE", "TCGA-B0-5698-01Z-00-DX1")
 MPP, REACH_UM, CLICKS, REGIONS = 0.25, 3.0, 20, 2
 Ring = list[list[float]]
 

@@ -32,7 +32,7 @@ class Album:
 
 
 def main(slide: Path, x: float, y: float, *, steps: int = 0) -> None:
-    """Open, count in a region, click 20 cells, train, review a region, train again, compare; a picture of each."""
+    """Open, count, click 20 cells, train, review a region, train again, compare; a picture of each."""
     spots = spread(dark_spots(slide, x, y), 25, 24)
     with tempfile.TemporaryDirectory() as folder:
         command = (slide, "--project", Path(folder, "project"), "--steps", steps)
