@@ -1,24 +1,24 @@
-"""Outlines of crowded nuclei by several programs: ``python docs/pictures/outlines.py DATA CELLS OUT``.
+"""Outlines of crowded nuclei: ``python -m docs.pictures.outlines DATA BEFORE NOW OUT``.
 
-``CELLS`` is a folder of ``before.json``, ``now.json`` and ``instanseg.json``, each with the outlines of the
-test images of TNBC by name, as hexadecimal WKB in pixels of the image.
+``BEFORE`` and ``NOW`` are segmenters (``.safetensors``) that have not learned from TNBC.
 """
 
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import shapely
+from benchmarks.peers import instanseg, ours
 from PIL import Image, ImageDraw
 
 from sparseshot.datasets import load_dataset
 from sparseshot.images import Box, Grid
+from sparseshot.models.model_files import load_starter
 from sparseshot.training.annotated import AnnotatedSlide, open_samples
 
 SIDE_PX, GAP_PX, HEAD_PX = 256, 4, 16
 COLORS = {"truth": "white", "before": "cyan", "now": "cyan", "instanseg": "cyan"}
-TITLES = {"truth": "truth", "before": "before, by waists", "now": "now, by heights", "instanseg": "InstanSeg"}
+TITLES = {"truth": "truth", "before": "version 0.2", "now": "now", "instanseg": "InstanSeg"}
 
 
 def crowded(item: AnnotatedSlide) -> tuple[int, Box]:
@@ -35,10 +35,15 @@ def crowded(item: AnnotatedSlide) -> tuple[int, Box]:
     return max(zip(counts, boxes, strict=True))
 
 
-def main(data: Path, cells: Path, out: Path) -> None:
+def main(data: Path, before: Path, now: Path, out: Path) -> None:
     """Draw the three most crowded squares of different patients' images."""
     items = open_samples(load_dataset("tnbc", data, split="test"))
-    found = {name: json.loads((cells / f"{name}.json").read_text()) for name in TITLES if name != "truth"}
+    find = {
+        "truth": lambda item: item.cells,
+        "before": ours(load_starter("segment", path=before)),
+        "now": ours(load_starter("segment", path=now)),
+        "instanseg": instanseg(),
+    }
     chosen: dict[str, tuple[int, Box, AnnotatedSlide]] = {}
     for item in items:
         count, box = crowded(item)
@@ -56,10 +61,7 @@ def main(data: Path, cells: Path, out: Path) -> None:
         for column, name in enumerate(TITLES):
             square = Image.fromarray(pixels)
             draw = ImageDraw.Draw(square)
-            outlines = item.cells.outline
-            if name != "truth":
-                outlines = shapely.from_wkb([bytes.fromhex(each) for each in found[name][item.slide.name]])
-            for part in shapely.get_parts(outlines):
+            for part in shapely.get_parts(find[name](item).outline):
                 line = np.asarray(part.exterior.coords) - box[:2]
                 draw.line([(x, y) for x, y in line.tolist()], fill=COLORS[name], width=1)
             sheet.paste(square, (column * step, HEAD_PX + row * step))
