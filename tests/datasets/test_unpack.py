@@ -55,6 +55,18 @@ def test_nothing_is_written_outside_the_folder(make: object, tmp_path: Path, out
     assert not Path("/etc/evil").exists()
 
 
+@pytest.mark.parametrize("make", [make_zip, make_tar])
+@pytest.mark.parametrize("limit", ["_MAX_BYTES", "_MAX_FILES"])
+def test_an_archive_that_unpacks_to_too_much_is_refused(
+    make: object, limit: str, tmp_path: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"sparseshot.datasets.fetching.{limit}", 2)
+    archive = make(tmp_path / "archive", dict.fromkeys("abc", b"zeros"))  # type: ignore[operator]
+    with pytest.raises(FormatError, match="unpacks to more than"):
+        unpack(archive, out)
+    assert not list(out.iterdir())
+
+
 def test_a_symbolic_link_in_a_zip_is_a_plain_file(tmp_path: Path, out: Path) -> None:
     info = zipfile.ZipInfo("link")
     info.external_attr = (stat.S_IFLNK | 0o777) << 16

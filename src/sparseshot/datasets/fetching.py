@@ -5,7 +5,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -25,6 +25,8 @@ OnBytes = Callable[[int, int | None], None]
 
 _CHUNK = 2**18
 _TIMEOUT_S = 60
+_MAX_BYTES = 64 * 2**30
+_MAX_FILES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -165,16 +167,25 @@ def unpack(archive: Path, folder: Path) -> list[Path]:
         with tempfile.TemporaryDirectory(prefix=".unpack-", dir=folder) as temporary:
             if zipfile.is_zipfile(archive):
                 with zipfile.ZipFile(archive) as packed:
+                    _check_size(archive, [info.file_size for info in packed.infolist()])
                     packed.extractall(temporary)
             else:
                 with tarfile.open(archive) as packed:
+                    _check_size(archive, [member.size for member in packed])
                     packed.extractall(temporary, filter="data")
             items = sorted(item for item in Path(temporary).iterdir() if item.name != "__MACOSX")
             for item in items:
                 if (folder / item.name).exists():
                     raise OutputError(folder / item.name, "exists already; move it away, or unpack elsewhere")
             return [Path(shutil.move(item, folder / item.name)) for item in items]
-    except OutputError:
+    except (OutputError, FormatError):
         raise
     except Exception as error:  # a damaged archive can raise anything
         raise FormatError(archive, f"cannot be unpacked ({error}); download it again") from error
+
+
+def _check_size(archive: Path, sizes: Sequence[int]) -> None:
+    """Raise if members are too many or too large; no library unpacks more than these sizes declare."""
+    if len(sizes) > _MAX_FILES or sum(sizes) > _MAX_BYTES:
+        limit = f"{_MAX_BYTES / 2**30:.3g} GiB or {_MAX_FILES:,} files"
+        raise FormatError(archive, f"unpacks to more than {limit}; do not trust it")

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sparseshot.datasets import dataset_info, load_dataset
 from sparseshot.datasets.synthetic import varied_tissue
@@ -183,7 +184,7 @@ def best_threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlid
     """Return the threshold at which the mean score of the sets is highest: F1, or PQ of outlines."""
     network, config = checkpoint.network(), checkpoint.config
     ladder = _OUTLINE_LADDER if config.make_task().paints_marks else LADDER
-    curves = []
+    curves: list[ArrayLike] = []
     for images in sets:
         counts, areas = np.zeros((len(ladder), 3), np.int64), [AreaCounts()] * len(ladder)
         for item in images:
@@ -201,4 +202,4 @@ def best_threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlid
                     or AreaCounts()
                 )
         curves.append(f1_score(*counts.T) if ladder is LADDER else [area.panoptic_quality for area in areas])
-    return round(float(np.clip(ladder[np.argmax(np.mean(curves, axis=0))], 0.01, 0.99)), 3)
+    return round(float(np.clip(ladder[np.argmax(np.mean(np.array(curves), axis=0))], 0.01, 0.99)), 3)
