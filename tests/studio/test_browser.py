@@ -35,6 +35,9 @@ from sparseshot.studio.suggesting import SUGGESTIONS, NextRegions
 
 pytestmark = IN_BROWSER
 
+FOUND_UM = 4.0
+"""Radius of the circle of a found cell, inside which a click is on that cell."""
+
 
 def slide_with_cells(name: str, tmp_path: Path) -> tuple[Path, float, float, NDArray[np.float64]]:
     """Return a slide, the middle of a view of it, and places of cells there."""
@@ -70,7 +73,9 @@ def test_from_twenty_clicks_to_an_export(tmp_path: Path, name: str) -> None:
             tab.click(*place)
         tab.until("20 marks", lambda: tab.marks("cell") == 20)
         tab.until("all on disk", lambda: len(book.items("1")) == 20)
-        assert np.abs(book.cells("1").xy - np.array(clicks)).max() < 1  # under the pointer
+        # Under the pointer, or where the cell was found that the pointer was on.
+        apart = np.hypot(*(book.cells("1").xy - np.array(clicks)).T)
+        assert apart.max() < FOUND_UM / 0.499
         tab.train(1)
         tab.until("quality", lambda: re.search("of the cells are found|not known yet", tab.text()))
 
@@ -94,7 +99,8 @@ def test_from_twenty_clicks_to_an_export(tmp_path: Path, name: str) -> None:
         tab.until("runs", lambda: "Run 2" in tab.text())
         driver.find_element(By.CSS_SELECTOR, "[aria-label='compare with']").click()
         tab.until("a choice", lambda: driver.find_elements(By.CSS_SELECTOR, ".q-menu .q-item"))
-        driver.find_elements(By.CSS_SELECTOR, ".q-menu .q-item")[-1].click()
+        choices = driver.find_elements(By.CSS_SELECTOR, ".q-menu .q-item")
+        next(each for each in choices if "Run 1" in each.text).click()
         tab.until("a comparison", lambda: "found by both" in tab.text() and "only by Run 1" in tab.text())
         assert not tab.errors()
         for what in ("marks", "r2"):
@@ -255,6 +261,7 @@ def test_slides_are_added_from_the_page(tmp_path: Path, monkeypatch: pytest.Monk
         tab.until("files", lambda: "No slides yet" in tab.text() and "other.png" in tab.text())
         tab.button("other.png")
         tab.until("a card", lambda: driver.find_elements(By.CSS_SELECTOR, ".studio-card"))
+        tab.button("Add slides")
         tab.button("small.png")
         tab.until("two cards", lambda: len(driver.find_elements(By.CSS_SELECTOR, ".studio-card")) == 2)
         assert not tab.errors()

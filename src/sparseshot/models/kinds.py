@@ -77,6 +77,7 @@ def with_one_spelling(tables: Sequence[Cells], *, spelling: Sequence[str] = ()) 
     It is spelled as in ``spelling``, otherwise as most marks spell it, with a warning.
 
     >>> marks = Cells([[0, 0], [1, 1]], classes=("Tumour", "tumour"), label=[0, 1])
+    >>> import warnings
     >>> with warnings.catch_warnings(action="ignore"):
     ...     with_one_spelling([marks])[0].counts()
     {'Tumour': 2}
@@ -225,6 +226,7 @@ def rekind(found: Cells, features: NDArray[np.floating], marks: Cells, *, seed: 
 
     >>> found = Cells([[0, 0], [50, 0], [90, 0]], mpp=0.5)
     >>> marks = Cells([[1, 0], [51, 0]], classes=("a", "b"), label=[0, 1], mpp=0.5)
+    >>> import warnings
     >>> with warnings.catch_warnings(action="ignore"):
     ...     rekind(found, np.array([[3.0], [-3.0], [3.0]]), marks).counts()
     {'Other': 0, 'a': 2, 'b': 1}
