@@ -197,6 +197,12 @@ class StudioTab:
         self.until("found cells", lambda: f"run {number}: finished" in self.text(), seconds)
         self.until("counts", lambda: "found in the slide" in self.text())
 
+    def found_in_view(self) -> list[tuple[float, float]]:
+        """Return the places of all found cells that the map holds."""
+        return [
+            (x, y) for x, y, *_ in self.script(f"const m = {COMPONENT}; return m.cells ? m.cells.cells : []")
+        ]
+
     def found(self) -> list[tuple[float, float]]:
         """Return the places of the found cells in the region under review, as the map holds them."""
         cells = self.script(
