@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import shapely
 from fastapi.testclient import TestClient
-from tests.studio.small_project import MPP, made_result, small_slide
+from tests.studio.small_project import MPP, made_result, past_run, small_slide
 
 from sparseshot.active import ReviewNote
 from sparseshot.cells import Cells, read_cells, write_cells
@@ -16,6 +16,7 @@ from sparseshot.studio.api import make_api
 from sparseshot.studio.derived import compared, excluded
 from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.project import Project
+from sparseshot.studio.project_runs import MARKS
 from sparseshot.studio.slide_results import SlideResult
 from sparseshot.studio.studio import Studio
 
@@ -69,6 +70,30 @@ def test_a_review_accepts_what_nobody_rejected(studio: Studio, tmp_path: Path) -
         post(studio, "marks", [{"key": key, "undo": True}])
     assert studio.book.cells("1").counts() == {"cell": 2, "not a cell": 1}
     assert len(studio.book.cells("1").regions) == 0
+
+
+@pytest.mark.parametrize(
+    ("learned", "is_new"),
+    [(shapely.box(300, 100, 500, 300), True), (shapely.box(200, 100, 500, 300), False)],
+)
+def test_the_meter_rests_on_regions_that_the_run_has_not_learned(
+    studio: Studio, learned: shapely.Polygon, is_new: bool
+) -> None:
+    """A region beside one that was learned is new; one that overlaps it is not."""
+    xy = studio.found("1", "f0")[1].xy
+    past_run(studio.runs, 1)
+    studio.runs.result(1, "1").add_view((0, 0, 1000, 700), Cells(xy, score=np.full(len(xy), 0.9), mpp=MPP))
+    marks = studio.runs.folder(1) / MARKS / "1.parquet"
+    marks.parent.mkdir()
+    Cells([[350, 200]], regions=np.array([learned], object)).write(marks)
+    region = inside(studio).xy
+    marked = [{"class": "cell", "at": at} for at in region[:-5].tolist()]
+    studio.book.record([{"key": "a", "slide": "1", "add": [{"region": BOX}, *marked]}])
+    quality = studio.quality("r1", 0.5)
+    assert (quality is not None) == is_new
+    if quality is not None:
+        _, low, high = quality["precision"]
+        assert low < 1 - 5 / len(region) < high
 
 
 def test_counts_and_files_are_what_people_decided(studio: Studio, tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ _THUMBNAIL_BYTES = 8 * 2**20
 _MOST_DERIVED = 2
 _MOST_JUDGED = 20_000
 
+_SLIVER = 0.01
 
 @dataclass
 class Studio:
@@ -580,5 +581,6 @@ def _regions_in(file: Path, _: int) -> shapely.Geometry:
 
 
 def _is_known(item: Item, learned_from: shapely.Geometry | None) -> bool:
-    """Return whether a model has learned from a part of a region."""
-    return learned_from is not None and bool(shapely.intersects(learned_from, polygon_of(item["region"])))
+    """Return whether a model has learned from a part of a region, which is more than to touch one."""
+    region = polygon_of(item["region"])
+    return learned_from is not None and learned_from.intersection(region).area > _SLIVER * region.area
