@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
+from sparseshot.models.kind_head import SURROUNDINGS_UM, mean_around, near_rows, with_surroundings
 from sparseshot.models.kinds import (
     CERTAIN_OTHER,
     OTHER,
@@ -190,3 +191,43 @@ def test_assigned_cells_keep_everything_and_have_probabilities() -> None:
     p = kinds.measurements
     np.testing.assert_allclose(p["Probability Other"] + p["Probability a"], 1, atol=1e-3)
     assert p["Probability"].min() >= 0.5
+
+
+def test_some_cells_and_those_near_them_are_enough_for_their_surroundings() -> None:
+    random = np.random.default_rng(0)
+    um, features = random.uniform(0, 900, (3000, 2)), random.normal(size=(3000, 4))
+    rows = random.choice(3000, 50, replace=False)
+    near = near_rows(um, rows)
+    assert len(near) < 2000
+    place = np.searchsorted(near, rows)
+    some = with_surroundings(features[near], um[near], place)
+    assert np.allclose(some, with_surroundings(features, um, rows))
+
+
+def test_only_counted_cells_are_around_others() -> None:
+    random = np.random.default_rng(0)
+    um, values = random.uniform(0, 200, (300, 2)), random.normal(size=(300, 2))
+    counted = random.random(300) < 0.5
+    near = np.hypot(*(um[:, None] - um[None]).transpose(2, 0, 1)) <= SURROUNDINGS_UM
+    wanted = [
+        values[(row & counted) | own].mean(axis=0) for row, own in zip(near, np.eye(300) > 0, strict=True)
+    ]
+    assert np.allclose(mean_around(values, um, counted), wanted, atol=1e-5)
+
+
+def test_a_sample_of_the_unmarked_cells_gives_the_thresholds_of_all() -> None:
+    x, kind = population(9000, 1000)
+    target = np.full(len(kind), UNMARKED)
+    target[np.flatnonzero(kind == 1)[:400]] = 1
+    everything = learn_kinds(x, target, ["a"])
+    kept = np.flatnonzero((target != UNMARKED) | (np.arange(len(kind)) % 10 == 0))
+    share = (target[kept] == UNMARKED).sum() / (target == UNMARKED).sum()
+    told = (everything.logits(x).argmax(axis=1) == 1).mean()
+    errors = [
+        abs(
+            (learn_kinds(x[kept], target[kept], ["a"], sampled=each).logits(x).argmax(axis=1) == 1).mean()
+            - told
+        )
+        for each in (share, 1.0)
+    ]
+    assert errors[0] < errors[1]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.studio.small_project import MPP, past_run, small_studio
 
 from sparseshot.cells import Cells, read_cells
 from sparseshot.models.model_files import load_model
+from sparseshot.models.kinds import rekind
 from sparseshot.studio.api import make_api
 from sparseshot.studio.studio import Studio
 
@@ -60,6 +62,31 @@ def test_clicks_of_a_class_tell_all_found_cells_apart(studio: Studio) -> None:
 
 
 def test_a_mark_that_names_no_kind_has_that_of_its_cell(studio: Studio) -> None:
+def test_kinds_are_those_of_the_command_line(studio: Studio) -> None:
+    clicked(studio)
+    cells, features = studio.runs.result(1, "1").cells()
+    assert features is not None
+    told = rekind(cells, features, studio.book.cells("1", mpp=MPP))
+    assert studio.kinded("1", "r1")[1].counts(threshold=0) == told.counts()
+    _, head = studio.kinds("r1")
+    assert head is not None
+    assert head.looks_around
+
+
+def test_cells_below_the_threshold_are_no_surroundings(studio: Studio) -> None:
+    clicked(studio)
+    _, before = studio.kinded("1", "r1")
+    result = studio.runs.result(1, "1")
+    cells, features = result.cells()
+    assert features is not None
+    weak = replace(cells, xy=cells.xy + 5, score=np.full(len(cells), 0.3))
+    odd = np.full(features.shape, 50.0)
+    both = Cells.concatenate([cells, weak])
+    result.add_view((0, 0, 1000, 700), both, np.concatenate([features, odd]))
+    assert studio.kinded("1", "r1")[1].counts(threshold=0.5) == before.counts(threshold=0.5)
+    assert studio.decided("1", "r1", 0.5).counts() == before.counts(threshold=0.5)
+
+
     clicked(studio)
     area = (0.0, 0.0, 1000.0, 700.0)
     before = studio.counts("1", "r1", area, 0.5)["in_slide"]

@@ -28,13 +28,20 @@ SURROUNDINGS_UM = 30.0
 """Cells this near to a cell are its surroundings."""
 
 
-def mean_around(values: NDArray[np.floating], um: NDArray[np.float64]) -> NDArray[np.float32]:
+def mean_around(
+    values: NDArray[np.floating], um: NDArray[np.float64], counted: NDArray[np.bool_] | None = None
+) -> NDArray[np.float32]:
     """Return the mean of values ``(N, K)`` over the cells around each cell, itself included.
+
+    Args:
+        values: of all cells.
+        um: ``(N, 2)`` their places in µm.
+        counted: ``(N,)`` which cells count for others; None: all.
 
     >>> mean_around(np.array([[1.0], [3.0], [7.0]]), np.array([[0.0, 0.0], [20.0, 0.0], [90.0, 0.0]])).ravel()
     array([2., 2., 7.], dtype=float32)
     """
-    return _means(values, um, np.ones(len(um), np.bool_))
+    return _means(values, um, np.ones(len(um), np.bool_), counted)
 
 
 def with_surroundings(
@@ -53,6 +60,18 @@ def with_surroundings(
     return np.concatenate([features[rows].astype(np.float32), means[np.cumsum(wanted)[rows] - 1]], axis=1)
 
 
+def near_rows(um: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the rows of all cells that may be around some cells, a few more among them.
+
+    >>> near_rows(np.array([[0.0, 0.0], [20.0, 0.0], [90.0, 0.0], [500.0, 0.0]]), np.array([0])).tolist()
+    [0, 1]
+    """
+    grid = Buckets.over(um, side=SURROUNDINGS_UM)
+    keys, step = grid.keys(um), np.array([-1, 0, 1])
+    around = (step[:, None] * grid.stride + step).ravel()
+    return np.flatnonzero(np.isin(keys, np.unique(keys[rows])[:, None] + around))
+
+
 def side_by_side(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return places in µm of several images, moved so far apart that they are not around each other."""
     moved, right = [np.empty((0, 2))], 0.0
@@ -64,7 +83,10 @@ def side_by_side(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def _means(
-    values: NDArray[np.floating], um: NDArray[np.float64], wanted: NDArray[np.bool_]
+    values: NDArray[np.floating],
+    um: NDArray[np.float64],
+    wanted: NDArray[np.bool_],
+    counted: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
     """Return the mean around each wanted cell, in their order."""
     grid = Buckets.over(um, side=SURROUNDINGS_UM)
@@ -73,13 +95,14 @@ def _means(
     out = np.empty((int(wanted.sum()), values.shape[1]), np.float32)
     # float16 is not known to compiled code, and would take as long to convert there.
     near = np.ascontiguousarray(values, np.float32)
-    _fill_means(out, np.where(wanted, place, -1)[order], near, um[order], order, keys, grid.stride)
+    counts = np.ones(len(um), np.bool_) if counted is None else counted[order]
+    _fill_means(out, np.where(wanted, place, -1)[order], counts, near, um[order], order, keys, grid.stride)
     return out
 
 
 @compiled
 def _fill_means(  # noqa: PLR0917  compiled functions know no keyword-only arguments
-    out: Any, place: Any, values: Any, um: Any, order: Any, keys: Any, stride: int
+    out: Any, place: Any, counts: Any, values: Any, um: Any, order: Any, keys: Any, stride: int
 ) -> None:
     """Sum over three ranges of buckets, which only move forwards: see ``neighbours._near``."""
     count, size = len(um), values.shape[1]
@@ -98,7 +121,7 @@ def _fill_means(  # noqa: PLR0917  compiled functions know no keyword-only argum
         for row in range(3):
             for j in range(start[row], stop[row]):
                 dx, dy = um[j, 0] - um[i, 0], um[j, 1] - um[i, 1]
-                if dx * dx + dy * dy <= SURROUNDINGS_UM * SURROUNDINGS_UM:
+                if (counts[j] or i == j) and dx * dx + dy * dy <= SURROUNDINGS_UM * SURROUNDINGS_UM:
                     cells += 1
                     for k in range(size):
                         total[k] += values[order[j], k]
@@ -152,7 +175,10 @@ class KindHead:
         return cls(names, weight, bias, colors, looks_around=looks_around, evidence=evidence)
 
     def logits(
-        self, features: NDArray[np.floating], um: NDArray[np.float64] | None = None
+        self,
+        features: NDArray[np.floating],
+        um: NDArray[np.float64] | None = None,
+        counted: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.float32]:
         """Map features ``(N, F)`` to logits ``(N, K)``.
 
@@ -160,13 +186,14 @@ class KindHead:
             features: of all cells of a place.
             um: ``(N, 2)`` their places, for a head that looks at surroundings. The head is linear, so the
                 mean of its outputs over the cells around is its output of their mean.
+            counted: ``(N,)`` which of them are surroundings of others; None: all.
         """
         size = features.shape[1]
         own = self._times(features, self.weight[:, :size])
         if self.looks_around:
             if um is None:
                 raise ValueError("this head looks at the surroundings of cells; give their places")
-            own += mean_around(self._times(features, self.weight[:, size:]), um)
+            own += mean_around(self._times(features, self.weight[:, size:]), um, counted)
         return own + self.bias
 
     @staticmethod
@@ -201,7 +228,7 @@ class KindHead:
         return replace(
             cells,
             classes=self.names,
-            label=p.argmax(axis=1).astype(np.int16),
+            label=np.argmax(logits, axis=1).astype(np.int16),
             colors=colors,
             measurements={**kept, PROBABILITY: p.max(axis=1, initial=0), **names},
         )

@@ -67,6 +67,7 @@ def learn_kinds(
     kinds: Sequence[str],
     *,
     um: NDArray[np.float64] | None = None,
+    sampled: float = 1.0,
     seed: int = 0,
 ) -> KindHead:
     """Learn the kinds of found cells from a few marked ones.
@@ -82,6 +83,7 @@ def learn_kinds(
             :data:`UNKNOWN_KIND`.
         kinds: C names.
         um: ``(N, 2)`` places of the cells in µm. The head then looks at the cells around each cell, too.
+        sampled: share of the unmarked cells that are among these.
         seed: of the choice of unmarked cells.
 
     Returns:
@@ -111,7 +113,7 @@ def learn_kinds(
     decay = _decay(x, counts[1:])
     weight, bias = fit(x, y, kinds=len(kinds), decay=decay)
     # Unmarked cells are a sample of all of them, so of the marked ones as small a share stands for all cells.
-    share = (y == UNMARKED).sum() / max(1, (target == UNMARKED).sum())
+    share = sampled * (y == UNMARKED).sum() / max(1, (target == UNMARKED).sum())
     stands = (y == UNMARKED) | (random.random(len(y)) < share)
     thresholds = _thresholds(x @ weight + bias, y, stands)
     bias -= thresholds

@@ -30,6 +30,7 @@ from sparseshot.studio.kinds_of_found import (
     faint,
     kinds_of,
     learned,
+    says_kind,
     with_kinds,
 )
 from sparseshot.studio.marks import NEGATIVE, Item, MarkBook, polygon_of
@@ -216,8 +217,8 @@ class Studio:
         sources: list[tuple[FoundCells, list[Item], float]] = []
         versions = []
         for slide, own in items.items():
-            marks = [item for item in own if item.get("class") in kinds]
-            if not marks:
+            marks = [item for item in own if says_kind(item)]
+            if not any(item["class"] in kinds for item in marks):
                 continue
             try:
                 version, found = self.found(slide, name)
@@ -254,7 +255,7 @@ class Studio:
             version += f"~{of_kinds}{hash(tuple(colors.items())) & 0xFFFF:x}"
             if kept is not None and kept[0] == version:
                 return kept
-            return version, with_kinds(found, head, colors)
+            return version, with_kinds(found, head, colors, threshold=self.threshold(slide, name))
 
         return self._kinded.get((slide, name), tell)
 
@@ -271,9 +272,9 @@ class Studio:
         head = self._likely_kinds(name)
         if head is None or found.features is None:
             raise InputError("Only the starter tells likely kinds by itself; choose it on the page Runs.")
-        key = slide, name, "likely", version
+        key, threshold = (slide, name, "likely", version), self.threshold(slide, name)
         return version, self._derived.get(
-            key, lambda kept: kept or with_kinds(found, head, faint(head.names))
+            key, lambda kept: kept or with_kinds(found, head, faint(head.names), threshold=threshold)
         )
 
     def compared(self, slide: str, name: str, other: str) -> tuple[str, FoundCells]:
@@ -410,7 +411,8 @@ class Studio:
         cells, features = self.result(slide, name).cells()
         _, head = self.kinds(name)
         if features is not None and head is not None:
-            cells = assigned(cells, features, head, self.book.classes)
+            mpp, least = self.project.slide(slide).mpp, self.threshold(slide, name)
+            cells = assigned(cells, features, head, self.book.classes, mpp=mpp, threshold=least)
         elif features is not None and (guess := self._likely_kinds(name)) is not None:
             cells = guess.assign(cells, features)
         cells = cells if cells.score is None else cells[cells.score >= threshold]
