@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shapely
+from PIL import Image
 from starlette.testclient import TestClient
 from tests.studio.small_project import MPP, past_run, small_studio
 
 from sparseshot.cells import Cells, read_cells
-from sparseshot.models.model_files import load_model
 from sparseshot.models.kinds import rekind
+from sparseshot.models.model_files import load_model
 from sparseshot.studio.api import make_api
 from sparseshot.studio.studio import Studio
 
@@ -61,7 +62,6 @@ def test_clicks_of_a_class_tell_all_found_cells_apart(studio: Studio) -> None:
     assert studio.kinded("1", "r1")[1] is cells
 
 
-def test_a_mark_that_names_no_kind_has_that_of_its_cell(studio: Studio) -> None:
 def test_kinds_are_those_of_the_command_line(studio: Studio) -> None:
     clicked(studio)
     cells, features = studio.runs.result(1, "1").cells()
@@ -87,6 +87,7 @@ def test_cells_below_the_threshold_are_no_surroundings(studio: Studio) -> None:
     assert studio.decided("1", "r1", 0.5).counts() == before.counts(threshold=0.5)
 
 
+def test_a_mark_that_names_no_kind_has_that_of_its_cell(studio: Studio) -> None:
     clicked(studio)
     area = (0.0, 0.0, 1000.0, 700.0)
     before = studio.counts("1", "r1", area, 0.5)["in_slide"]
@@ -130,6 +131,32 @@ def test_regions_are_counted_with_intervals_and_written(studio: Studio, tmp_path
         export = tmp_path / "marks.geojson"
         export.write_bytes(client.get("/slides/1/export/marks.geojson").content)
         assert len(read_cells(export)) == 11
+
+
+def test_positive_nuclei_are_counted_in_regions_by_their_dab(tmp_path: Path) -> None:
+    studio, centres = small_studio(tmp_path)
+    with Image.open(tmp_path / "small.png") as image:
+        pixels = np.array(image)
+    rows, columns = np.mgrid[: pixels.shape[0], : pixels.shape[1]]
+    for x, y in centres[::3]:
+        pixels[np.hypot(columns + 0.5 - x, rows + 0.5 - y) < 7] = 110, 60, 30  # brown
+    Image.fromarray(pixels).save(tmp_path / "small.png")
+    past_run(studio.runs, 1)
+    studio.runs.result(1, "1").add_view(
+        (0, 0, 1000, 700), Cells(centres, score=np.full(len(centres), 0.9), mpp=MPP)
+    )
+    ring = [[0, 0], [500, 0], [500, 700], [0, 700]]
+    studio.book.record([{"key": "region", "slide": "1", "add": [{"count": ring, "name": "left"}]}])
+    inside = centres[:, 0] < 500
+    with TestClient(make_api(studio)) as client:
+        whole, region = client.get("/slides/1/found/r1/regions?positive_od=0.3").json()
+        assert whole["positive"] is None
+        assert region["positive"][0] == inside[::3].sum()
+        assert region["positive"][1] == pytest.approx(inside[::3].sum() / inside.sum())
+        table = client.get("/slides/1/found/r1/regions.csv?positive_od=0.3").text
+        assert int(list(csv.DictReader(io.StringIO(table)))[1]["Num Positive"]) == inside[::3].sum()
+        _, plain = client.get("/slides/1/found/r1/regions").json()
+        assert plain["positive"] is None
 
 
 def test_a_report_holds_counts_and_what_they_rest_on(studio: Studio) -> None:

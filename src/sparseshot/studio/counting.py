@@ -5,14 +5,21 @@ import io
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
 import shapely
 from scipy.special import gammaincinv
 
+from sparseshot.cells import Cells
+from sparseshot.cells.stains import STAINS, stain_measurements
+from sparseshot.errors import InputError
+from sparseshot.images import Box, Grid, Slide
 from sparseshot.metrics import Interval, wilson_interval
+from sparseshot.prediction.measuring import POSITIVE
 from sparseshot.studio.marks import Item, polygon_of
 
 _LEVEL = 0.95
+_MARGIN_UM, _MOST_PX = 20.0, 16_000_000
 
 
 @dataclass(frozen=True)
@@ -24,12 +31,14 @@ class RegionCount:
         name: of the region.
         mm2: its area; of the whole slide, that of its tissue.
         counts: cells of each kind.
+        positive: those that are positive by DAB; None: not measured.
     """
 
     id: str
     name: str
     mm2: float
     counts: dict[str, int]
+    positive: int | None = None
 
     @property
     def cells(self) -> int:
@@ -43,13 +52,9 @@ class RegionCount:
         area = self.mm2 or float("nan")
         return self.cells / area, Interval(low / area, high / area)
 
-    def shares(self) -> dict[str, tuple[float, Interval]]:
-        """Return the share of each kind, with its interval."""
-        total = self.cells
-        return {
-            name: (count / total if total else 0.0, wilson_interval(max(0, count), total))
-            for name, count in self.counts.items()
-        }
+    def share(self, count: int) -> tuple[float, Interval]:
+        """Return the share of the cells that a number of them is, with its interval."""
+        return count / self.cells if self.cells else 0.0, wilson_interval(max(0, count), self.cells)
 
     def as_json(self) -> dict[str, Any]:
         """Return what the page shows."""
@@ -60,10 +65,13 @@ class RegionCount:
             "mm2": self.mm2,
             "cells": self.cells,
             "per_mm2": [density, *interval] if self.mm2 else None,
-            "kinds": {
-                name: [self.counts[name], share, *ends] for name, (share, ends) in self.shares().items()
-            },
+            "kinds": {name: self._row(count) for name, count in self.counts.items()},
+            "positive": None if self.positive is None else self._row(self.positive),
         }
+
+    def _row(self, count: int) -> list[float]:
+        share, interval = self.share(count)
+        return [count, share, *interval]
 
     def columns(self) -> dict[str, float]:
         """Return the measurements of a file, with units in their names."""
@@ -75,14 +83,51 @@ class RegionCount:
             "Cells per mm^2, low 95%": round(low, 2),
             "Cells per mm^2, high 95%": round(high, 2),
         }
-        for name, (share, (least, most)) in self.shares().items():
+        numbers = self.counts if self.positive is None else {**self.counts, POSITIVE: self.positive}
+        for name, count in numbers.items():
+            share, (least, most) = self.share(count)
             columns |= {
-                f"Num {name}": self.counts[name],
+                f"Num {name}": count,
                 f"{name} %": round(100 * share, 2),
                 f"{name} %, low 95%": round(100 * least, 2),
                 f"{name} %, high 95%": round(100 * most, 2),
             }
         return columns
+
+
+def positive_cells(
+    slide: Slide, cells: Cells, region: shapely.Polygon, *, mpp: float, least_od: float
+) -> int:
+    """Return how many cells of a region are positive by DAB, as ``predict --positive`` tells it.
+
+    Args:
+        slide: the slide.
+        cells: in the region, with or without outlines.
+        region: in level-0 pixels; its pixels are read at once.
+        mpp: resolution to measure at.
+        least_od: mean optical density of DAB from which on a cell is positive.
+
+    Raises:
+        InputError: the region is too large.
+    """
+    grid = Grid.over(slide, mpp)
+    bounds = region.buffer(_MARGIN_UM / slide.mpp).bounds
+    x0, y0, x1, y1 = np.round(grid.from_level0(bounds)).astype(int).tolist()
+    box = Box(x0, y0, x1, y1).meet(grid.box)
+    if box.width * box.height > _MOST_PX:
+        raise InputError(
+            f"DAB is measured in regions of up to {_MOST_PX * mpp**2 / 1e6:g} mm²; draw a smaller one"
+        )
+    columns = stain_measurements(
+        cells,
+        slide.read(grid, box),
+        STAINS["hdab"],
+        mpp=grid.mpp,
+        scale=1 / grid.downsample,
+        origin=box[:2],
+    )
+    (density,) = [column for name, column in columns.items() if name.endswith("DAB OD mean")]
+    return int((density >= np.float32(least_od)).sum())
 
 
 def poisson_interval(count: int) -> Interval:

@@ -90,7 +90,7 @@ def _density_row(region: RegionCount) -> list[str]:
 
 def _share(region: RegionCount, kind: str) -> str:
     count = region.counts.get(kind, 0)
-    share, (low, high) = region.shares().get(kind, (0.0, (0.0, 0.0)))
+    share, (low, high) = region.share(count)
     return f"{count:,}, {share:.1%} ({low:.1%}–{high:.1%})"
 
 

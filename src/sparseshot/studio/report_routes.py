@@ -20,6 +20,8 @@ from sparseshot.studio.slide_results import RESULT_ID
 from sparseshot.studio.studio import Studio
 
 Result = Annotated[str, InPath(pattern=RESULT_ID)]
+PositiveOd = Annotated[float | None, Query(gt=0, le=5)]
+"""Optical density of DAB from which on a cell is positive; without it, that is not measured."""
 
 
 def report_routes(studio: Studio) -> APIRouter:
@@ -27,15 +29,22 @@ def report_routes(studio: Studio) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/slides/{slide}/found/{result}/regions")
-    def regions(slide: SlideId, result: Result, threshold: Threshold = 0.5) -> list[dict[str, Any]]:
+    def regions(
+        slide: SlideId, result: Result, threshold: Threshold = 0.5, positive_od: PositiveOd = None
+    ) -> list[dict[str, Any]]:
         """Count in the whole slide and in each region to count in."""
-        return [each.as_json() for each in studio.counted_regions(slide, result, threshold)]
+        counted = studio.counted_regions(slide, result, threshold, positive_od)
+        return [each.as_json() for each in counted]
 
     @routes.get("/slides/{slide}/found/{result}/regions.{ending}")
     def regions_file(
-        slide: SlideId, result: Result, ending: Literal["csv", "geojson"], threshold: Threshold = 0.5
+        slide: SlideId,
+        result: Result,
+        ending: Literal["csv", "geojson"],
+        threshold: Threshold = 0.5,
+        positive_od: PositiveOd = None,
     ) -> Response:
-        counted = studio.counted_regions(slide, result, threshold)
+        counted = studio.counted_regions(slide, result, threshold, positive_od)
         items = studio.book.items(slide)
         content = regions_csv(counted) if ending == "csv" else regions_geojson(counted, items)
         return Response(content, headers=_attachment(studio, slide, f"regions.{ending}"))

@@ -20,7 +20,7 @@ from sparseshot.models.kinds import KindHead
 from sparseshot.models.model_files import load_model
 from sparseshot.pages import to_html
 from sparseshot.studio.choosing import FileRoots
-from sparseshot.studio.counting import RegionCount
+from sparseshot.studio.counting import RegionCount, positive_cells
 from sparseshot.studio.decided import Decisions, decided_cells, is_cell, region_evidence, with_neighbours
 from sparseshot.studio.derived import compared, excluded, exclusion
 from sparseshot.studio.found_cells import Area, FoundCells
@@ -54,8 +54,8 @@ _OVERLAY_BYTES = 32 * 2**20
 _THUMBNAIL_BYTES = 8 * 2**20
 _MOST_DERIVED = 2
 _MOST_JUDGED = 20_000
-
 _SLIVER = 0.01
+
 
 @dataclass
 class Studio:
@@ -387,8 +387,13 @@ class Studio:
             "in_slide": decisions.counts(items, threshold=threshold, area=None, kinds=kinds),
         }
 
-    def counted_regions(self, slide: str, name: str, threshold: float) -> list[RegionCount]:
-        """Return what is counted in the slide and in each region to count in."""
+    def counted_regions(
+        self, slide: str, name: str, threshold: float, positive_od: float | None = None
+    ) -> list[RegionCount]:
+        """Return what is counted in the slide and in each region to count in.
+
+        With an optical density, the cells of each region that are positive by DAB, too.
+        """
         _, found = self.found(slide, name)
         _, kinds = self.kinded(slide, name)
         decisions = self._decisions.get((slide, name), lambda kept: _of(kept, found))
@@ -403,8 +408,25 @@ class Studio:
             rows = rows[shapely.contains_xy(area, found.xy[rows].astype(np.float64))]
             counts = decisions.counts(items, rows, threshold=threshold, area=area, kinds=kinds)
             mm2 = area.area * (found.mpp / 1000) ** 2
-            regions.append(RegionCount(item["id"], item.get("name", "Region"), mm2, counts))
+            positive = (
+                None if positive_od is None else self._positive(slide, name, area, threshold, positive_od)
+            )
+            regions.append(RegionCount(item["id"], item.get("name", "Region"), mm2, counts, positive))
         return regions
+
+    def _positive(
+        self, slide: str, name: str, area: shapely.Polygon, threshold: float, least_od: float
+    ) -> int | None:
+        """Return how many cells of an area are positive by DAB; None in one that is too large to measure."""
+        manifest, opened = self.result(slide, name).manifest(), self.project.slide(slide)
+        model = {} if manifest is None else manifest.identity.get("model", {})
+        try:
+            found = self.cells_in(slide, name, area, threshold=threshold)
+            cells = decided_cells(found, self.book.cells(slide, mpp=found.mpp))
+            cells = cells[shapely.contains_xy(area, cells.xy)]
+            return positive_cells(opened, cells, area, mpp=model.get("mpp", opened.mpp), least_od=least_od)
+        except InputError:
+            return None
 
     def decided(self, slide: str, name: str, threshold: float) -> Cells:
         """Return the found cells of a slide as people corrected them."""

@@ -70,7 +70,7 @@ export default {
           </div>
           <count-panel class="studio-panel" v-show="tab === 'count'" :open="tab === 'count'" :slide="slide.id" :result="shown" :threshold="threshold" :counted="counted"
             @rename="(id, name) => map.renameRegion(id, name)" @remove="map.removeRegion($event)" @go="map.showRegion($event)"
-            @save="map.saveFile('/slides/' + slide.id + '/found/' + shown + '/regions.' + $event + '?threshold=' + threshold)"></count-panel>
+            @save="(ending, query) => map.saveFile('/slides/' + slide.id + '/found/' + shown + '/regions.' + ending + query)"></count-panel>
           <layers-panel class="studio-panel" v-show="tab === 'layers'" v-model="layers"></layers-panel>
           <runs-panel class="studio-panel" v-show="tab === 'runs'" :results="results" :shown="shown" :against="against" :compared="counted?.compared" :open="tab === 'runs'" :busy="runs.find((run) => !['done', 'stopped', 'failed'].includes(run.stage))" @show="show" @everything="say('/slides/' + slide.id + '/find', { view, everything: true })" @save="map.saveFile($event)"></runs-panel>
         </aside>
