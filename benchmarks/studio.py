@@ -23,6 +23,7 @@ from tests.studio.chromium import MISSING, running_studio
 
 from benchmarks.studio_page import page_rows
 from benchmarks.studio_slide import TILE_PX, write_repeated_slide, write_result
+from sparseshot.cells import read_cells
 
 Ask = Callable[[str, str, bytes | None], bytes]
 Row = tuple[str, str, str]
@@ -73,7 +74,14 @@ def http_rows() -> list[Row]:
             warm = [seconds(lambda: ask("GET", tile, None)) for tile in tiles]  # noqa: B023
             overlays = [_overlays(ask, rng, z) for z in (0, 4, 9)]
             marks = [seconds(lambda: ask("POST", "/slides/1/marks", _mark(rng))) for _ in range(300)]
+            kinds = [_new_kinds(ask, folder / "found")]
             memory = peak_mb(process.pid)
+        write_result(folder / "fewer", folder / "large.tif", CELLS // 10, SIDE_PX)
+        with (
+            running_studio(folder / "large.tif", folder / "fewer", "--project", folder / "p") as (address, _),
+            connection(address) as ask,
+        ):
+            kinds.append(_new_kinds(ask, folder / "fewer"))
     wanted = "100 ms"
     return [
         ("slide tile, cold", p95(cold), wanted),
@@ -83,7 +91,9 @@ def http_rows() -> list[Row]:
         (f"overlay tile, {CELLS:,} cells, the whole slide", p95(overlays[2]), wanted),
         ("the first of them, which reads all cells", f"{1e3 * first:.0f} ms", ""),
         ("mark, until it is on disk and confirmed", p95(marks), wanted),
-        (f"memory of the server, {SIDE_PX:,}² slide, {CELLS:,} cells", f"{memory:.0f} MB", "1,000 MB"),
+        (f"click on a kind to new kinds of {CELLS // 10:,} cells", p95(kinds[1]), "1,000 ms"),
+        (f"click on a kind to new kinds of {CELLS:,} cells", p95(kinds[0]), "3,000 ms"),
+        (f"memory of the server, {SIDE_PX:,}² slide, {CELLS:,} cells", f"{memory:.0f} MB", "1,200 MB"),
     ]
 
 
@@ -97,9 +107,28 @@ def _overlays(ask: Ask, rng: np.random.Generator, z: int) -> list[float]:
     return times
 
 
-def _mark(rng: np.random.Generator) -> bytes:
-    x, y = rng.uniform(0, SIDE_PX, 2).round(1).tolist()
-    return json.dumps([{"key": secrets.token_hex(10), "add": [{"class": "cell", "at": [x, y]}]}]).encode()
+def _mark(rng: np.random.Generator, name: str = "cell", place: list[float] | None = None) -> bytes:
+    at = place or rng.uniform(0, SIDE_PX, 2).round(1).tolist()
+    return json.dumps([{"key": secrets.token_hex(10), "add": [{"class": name, "at": at}]}]).encode()
+
+
+def _new_kinds(ask: Ask, found: Path) -> list[float]:
+    """Click found cells of three classes; return the time of each click until kinds and a tile are there."""
+    rng, times = np.random.default_rng(1), []
+    xy = read_cells(next(found.glob("cells/*.parquet"))).xy[:60].round(1).tolist()
+    for number, place in enumerate(xy):
+        name = ("Lymphocyte", "Tumour", "Stroma")[number % 3]
+        x, y = (int(each // (TILE_PX << 2)) for each in place)
+        begun = time.perf_counter()
+        ask("POST", "/slides/1/marks", _mark(rng, name, place))
+        ask(
+            "GET",
+            f"/slides/1/found/f0/cells?area={place[0]},{place[1]},{place[0] + 4e3},{place[1] + 2e3}",
+            None,
+        )
+        ask("GET", f"/slides/1/found/f0/2/{x}/{y}.png?v={number}", None)
+        times.append(time.perf_counter() - begun)
+    return times
 
 
 @contextmanager

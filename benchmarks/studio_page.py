@@ -4,12 +4,13 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.studio.chromium import StudioTab, chromium, running_studio, spread
+from selenium.webdriver.common.keys import Keys
+from tests.studio.chromium import COMPONENT, StudioTab, chromium, running_studio, spread
 
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import Box, open_slide
@@ -85,9 +86,13 @@ def _rounds(
     slide: Path, project: Path, view: tuple[float, float], places: list[tuple[float, float]]
 ) -> list[tuple[str, str, str]]:
     first, during, wrong = places[:20], places[20:-5], places[-5:]
-    with running_studio(slide, "--project", project) as (address, _), chromium() as driver:
+    with chromium() as driver, ExitStack() as stack:
+        begun = time.monotonic()
+        address, _ = stack.enter_context(running_studio(slide, "--project", project))
         tab = StudioTab(driver, address)
         tab.open(*view, 0)
+        tab.until("cells", tab.found_in_view)
+        opened = time.monotonic() - begun
         time.sleep(_WARM_UP_S)  # somebody looks around
         tab.script(_WATCH_CLICKS)
         for place in first:
@@ -118,14 +123,33 @@ def _rounds(
         again = float(tab.script("return window.r2 - window.corrected")) / 1e3
         costs.append(cpu_seconds(project) - spent)
         about = [f"{_steps(project, run)} steps, {cost:.1f} s of a core" for run, cost in enumerate(costs, 1)]
+        tab.until("end", lambda: "run 2: finished" in tab.text(), 200)
+        kinds = _kinds(tab, first[:12])
     where = slide.name
     return [
+        (f"{where}: command to first cells in view", f"{opened:.1f} s", "6 s"),
         (f"{where}: click until it is drawn", _p95(idle, "drawn"), "100 ms"),
         (f"{where}: click until it is drawn, while training", _p95(busy, "drawn"), "100 ms"),
         (f"{where}: click until it is saved, while training", _p95(busy, "saved"), ""),
         (f"{where}: 20th click to found cells in view", f"{twenty:.1f} s ({about[0]})", "20 s"),
         (f"{where}: correction to new result", f"{again:.1f} s ({about[1]})", "15 s"),
+        (f"{where}: click on a kind to new kinds in view", f"{max(kinds):.2f} s (of {len(kinds)})", "1 s"),
     ]
+
+
+def _kinds(tab: StudioTab, places: list[tuple[float, float]]) -> list[float]:
+    """Click cells of two classes; return the time from each click to new kinds on the map."""
+    painted, times = f"return {COMPONENT}.painted", []
+    for name, own in (("a", places[::2]), ("b", places[1::2])):
+        tab.press("c")
+        tab.press(name + Keys.ENTER)
+        tab.until(name, lambda: tab.script(f"return {COMPONENT}.chosen") == name)  # noqa: B023
+        for place in own:
+            before, begun = tab.script(painted), time.monotonic()
+            tab.click(*place)
+            tab.until("kinds", lambda: tab.script(painted) != before)  # noqa: B023
+            times.append(time.monotonic() - begun)
+    return times
 
 
 def _clicks(tab: StudioTab) -> list[dict[str, float]]:

@@ -16,6 +16,7 @@ from sparseshot.images import Box, Grid
 TILE_PX, MPP = 256, 0.25
 _KINDS = 16
 _JPEG, _YCBCR = 7, 6
+_FEATURES = 64
 
 
 def write_repeated_slide(path: Path, side_px: int) -> None:
@@ -65,7 +66,8 @@ def _tiles(tissue: SyntheticTissue, level: int, number: int) -> Iterator[bytes]:
 
 
 def write_result(folder: Path, slide: Path, cells: int, side_px: int) -> None:
-    """Write cells at random places of a slide as ``predict`` would."""
+    """Write cells at random places of a slide, with features, as ``predict`` would."""
     rng = np.random.default_rng(0)
     xy = rng.uniform(0, side_px, (cells, 2))
-    made_result(folder, slide, Cells(xy, score=rng.uniform(0.1, 1, cells), mpp=MPP))
+    features = rng.standard_normal((cells, _FEATURES), np.float32)
+    made_result(folder, slide, Cells(xy, score=rng.uniform(0.1, 1, cells), mpp=MPP), features)

@@ -12,6 +12,7 @@ from sparseshot.files import write_json
 from sparseshot.images import open_slide
 from sparseshot.models.windows import WindowLayout
 from sparseshot.prediction.manifest import SHARDS, Done, Manifest, Shard, slide_identity
+from sparseshot.prediction.shards import keep
 from sparseshot.studio.project import Project
 from sparseshot.studio.project_runs import RunProgress, RunRecipe, Runs, save_progress
 from sparseshot.studio.studio import Studio
@@ -50,12 +51,17 @@ def small_studio(folder: Path) -> tuple[Studio, NDArray[np.float64]]:
     return Studio.of(Project.open([slide], folder=folder / "project", mpp=MPP)), centres
 
 
-def made_result(folder: Path, slide: Path, cells: Cells) -> None:
-    """Write cells as a finished prediction of two shards."""
+def made_result(
+    folder: Path, slide: Path, cells: Cells, features: NDArray[np.floating] | None = None
+) -> None:
+    """Write cells as a finished prediction of two shards; with their features if there are any."""
     (folder / SHARDS).mkdir(parents=True)
-    shards = []
+    shards, kept = [], []
     half = len(cells) // 2
-    for number, part in enumerate((cells[:half], cells[half:])):
+    for number, rows in enumerate((slice(half), slice(half, None))):
+        part = cells[rows]
+        if features is not None:
+            kept.append(keep(folder, number, part, features[rows].astype(np.float16)))
         names = f"{SHARDS}/{number:05d}.parquet", f"{SHARDS}/{number:05d}.undecided.parquet"
         for name, table in zip(names, (part, part[:0]), strict=True):
             write_cells(table, folder / name)
@@ -64,7 +70,7 @@ def made_result(folder: Path, slide: Path, cells: Cells) -> None:
     with open_slide(slide, mpp=MPP) as opened:
         identity = {"slide": slide_identity(opened), "threshold": 0.5, "kind": "predict"}
     layout = WindowLayout(tile_px=1024, window_px=1024, halo_px=0, band_windows=0)
-    Manifest(identity, Done(layout, 2, tuple(shards)), finished=True).save(folder)
+    Manifest(identity, Done(layout, 2, tuple(shards), kept=tuple(kept)), finished=True).save(folder)
 
 
 def past_run(runs: Runs, number: int, state: RunProgress | None = _DONE) -> Path:
