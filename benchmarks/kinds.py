@@ -152,18 +152,27 @@ def brca_m2c(training: Found, test: Found, counts: tuple[int, ...] = (20, 100, 0
 
 
 def crchisto(starter: Checkpoint, root: Path) -> dict[str, Any]:
-    """Kinds of found cells whose kind is known; marks in one half of the images, scores in the other."""
+    """Kinds of found cells whose kind is known; marks in one half of the images, scores in the other.
+
+    Without marks it is the starter's own guess.
+    """
     names = ["epithelial", "fibroblast", "inflammatory"]
     images, table = found_in("crchisto", root, None, starter), {}
-    for number in (20, 100):
+    assert starter.own_kinds is not None
+    own = starter.own_kinds
+    like = [own.names.index(name) for name in ("tumour", "stromal", "lymphocyte")]
+    for number in (0, 20, 100):
         drawn = []
         for seed in SEEDS:
             order = np.random.default_rng(seed).permutation(len(images))
             training, test = (joined([images[i] for i in half]) for half in np.array_split(order, 2))
-            head = learned(training, [0, 1, 2], number, names, seed)
+            if number:
+                head = learned(training, [0, 1, 2], number, names, seed)
+                logits = head.logits(test.features, test.um)[:, 1:]
+            else:
+                logits = own.logits(test.features)[:, like]
             known = (test.kind >= 0) & (test.kind < len(names))
-            logits, true = head.logits(test.features, test.um)[known], test.kind[known]
-            guess = logits[:, 1:].argmax(axis=1)
+            guess, true = logits[known].argmax(axis=1), test.kind[known]
             drawn.append(
                 [
                     2 * ((guess == k) & (true == k)).sum() / ((guess == k).sum() + (true == k).sum())

@@ -32,7 +32,7 @@ CERTAIN_OTHER, UNMARKED, UNKNOWN_KIND = 0, -1, -2
 _MOST_UNMARKED = 5000
 """Unmarked cells that are learned from: more of them change a head of a few hundred numbers little."""
 
-_MOST_MARKED = 4000
+_MOST_MARKED = 20_000
 """Marks of each kind that are learned from."""
 
 _DECAY_OF_ONE_MARK, _DECAYS = 3.5, (0.003, 4.0)
