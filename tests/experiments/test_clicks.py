@@ -8,6 +8,7 @@ import pytest
 from tests.experiments.tiny_data import TINY_SETTINGS, own_images, tiny_tnbc
 from tests.training.blobs import tiny_config
 
+from sparseshot.active.annotator import first_marks
 from sparseshot.errors import FormatError
 from sparseshot.experiments import (
     Method,
@@ -19,11 +20,12 @@ from sparseshot.experiments import (
     read_experiment,
     run_experiment,
 )
-from sparseshot.experiments.clicks import click_budgets, take_first_round
+from sparseshot.experiments.clicks import click_budgets, round_settings, take_first_round
 from sparseshot.experiments.report import raw_metrics
 from sparseshot.experiments.report.sections import may_be_shown
 from sparseshot.files import make_folder, write_json
 from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.models.model_files import load_starter
 from sparseshot.work import WorkFolder
 
 POLICIES = """
@@ -75,6 +77,19 @@ def test_rounds_are_scored_shared_and_resumed(tmp_path: Path) -> None:
     assert again[1].score("half") == results[1].score("half")
     told = {run["name"]: run for run in raw_metrics(Results.read(out))["runs"]}
     assert told["tnbc-detect-reviewed-60-s0"]["rounds"][0]["clicks"] == 20
+
+
+def test_a_round_holds_on_to_what_the_round_before_it_knew(tmp_path: Path) -> None:
+    root = tiny_tnbc(tmp_path / "data")
+    text = written(tmp_path, losses=["reviewed"]).read_text().replace('"adaptive"', '"auto"')
+    text = text.replace('settings = { start = "scratch" }', "").replace(TINY_SETTINGS, "")
+    (tmp_path / "auto.toml").write_text(text)
+    (run,) = read_experiment(tmp_path / "auto.toml").runs
+    known, _ = run.subject.source(root, fraction=1.0, seed=0).load()
+    before = load_starter("detect")
+    before = replace(before, config=replace(before.config, loss="distil"), path=tmp_path / "model.pt")
+    settings = round_settings(run, first_marks(known, 5, seed=0), before, new_marks=5)
+    assert settings.loss == "distil"
 
 
 @pytest.mark.parametrize(("images", "is_taken"), [("train.csv", True), ("test.csv", False)])

@@ -65,7 +65,7 @@ def spend_clicks(
             random = np.random.default_rng([run.seed, number])
             given = Opportunity(Model.load(checkpoint, device="cpu"), budget - annotation.clicks, random)
             annotation = spend(annotation, run.method.policy, given)
-        config = _settings(run, annotation, checkpoint, annotation.marks - before)
+        config = round_settings(run, annotation, checkpoint, new_marks=annotation.marks - before)
         before = annotation.marks
         place = folder / ROUNDS / str(number)
         if number == 0:
@@ -76,7 +76,9 @@ def spend_clicks(
     return checkpoint, records
 
 
-def _settings(run: Run, annotation: Annotation, parent: Checkpoint | None, new_marks: int) -> TrainSettings:
+def round_settings(
+    run: Run, annotation: Annotation, parent: Checkpoint | None, *, new_marks: int
+) -> TrainSettings:
     """Return the settings of a round: as of any run from the same start."""
     config, marks = run.config(), [item.marks for item in annotation.slides]
     if parent is None:
@@ -86,7 +88,7 @@ def _settings(run: Run, annotation: Annotation, parent: Checkpoint | None, new_m
             start = Start(model, certainty=certainty_of(model, config, annotation.slides))
     else:
         config = replace(config, start=str(parent.path))
-        start = Start(parent, changes=MarkChanges(new=new_marks))
+        start = Start(parent, is_run=True, changes=MarkChanges(new=new_marks))
     recipe, _ = resolve(TrainRequest(config, TrainingData(run.subject.dataset)), marks, start)
     return recipe.settings
 
