@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.experiments.tiny_data import TINY_SETTINGS, own_images
+from tests.forked import process
 from tests.images import slide_files
-from tests.listening import LISTENING
 from tests.prediction.networks import random_detector, save
 
 from sparseshot.cli import main
@@ -19,21 +19,30 @@ from sparseshot.images import read_region
 from sparseshot.prediction import read_prediction
 
 
-def interrupt(arguments: list[str], *, when: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command, and send SIGINT as soon as ``when`` exists."""
-    command = [sys.executable, "-c", LISTENING, *arguments]
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+def interrupt(arguments: list[str], *, when: Path, folder: Path) -> tuple[int | None, str]:
+    """Run a command, send SIGINT as soon as ``when`` exists; return the exit code and standard error."""
+    errors = folder / "errors.txt"
+    running = process(listen, arguments, folder, errors)
     try:
         until = time.monotonic() + 120
         while not when.exists():
             assert time.monotonic() < until
-            assert process.poll() is None, process.communicate()
+            assert running.is_alive(), errors.read_text()
             time.sleep(0.01)
-        os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        assert running.pid is not None
+        os.kill(running.pid, signal.SIGINT)
+        running.join(60)
     finally:
-        process.kill()
-    return subprocess.CompletedProcess(command, process.returncode, stderr=err)
+        running.kill()
+    return running.exitcode, errors.read_text()
+
+
+def listen(arguments: list[str], folder: Path, errors: Path) -> None:
+    """Run a command that Ctrl-C stops, even if the tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(folder)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    sys.exit(main(arguments))
 
 
 def half_written(folder: Path) -> list[Path]:
@@ -46,10 +55,10 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = TINY_SETTINGS.replace("[settings]", "").replace("steps = 8", "steps = 3000")
     (tmp_path / "tiny.toml").write_text(settings)
     arguments = ["train", "--pairs", "train.csv", "--mpp", "0.25", "--config", "tiny.toml", "--out", "run"]
-    ran = interrupt(arguments, when=tmp_path / "run" / "last.pt", folder=tmp_path)
-    assert ran.returncode == 130
-    assert ran.stderr.splitlines()[-1] == "stopped; the same command resumes"
-    assert "Traceback" not in ran.stderr
+    code, said = interrupt(arguments, when=tmp_path / "run" / "last.pt", folder=tmp_path)
+    assert code == 130
+    assert said.splitlines()[-1] == "stopped; the same command resumes"
+    assert "Traceback" not in said
     assert half_written(tmp_path) == []
     assert not (tmp_path / "run" / "model.pt").exists()
     # The tests of the loop resume it; here it is enough that the steps were kept.
@@ -66,8 +75,8 @@ def test_prediction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slide_files.write_aperio(tmp_path / "a.svs", read_region(tissue, 0, 0, 500, 900), mpp=0.5)
     arguments = ["predict", "run", "a.svs", "--out", "found", "--tile-px", "64", "--device", "cpu"]
     first_shard = tmp_path / "found" / "a.svs" / "cells" / "00000.parquet"
-    ran = interrupt(arguments, when=first_shard, folder=tmp_path)
-    assert (ran.returncode, ran.stderr) == (130, "stopped; the same command resumes\n")
+    stopped = interrupt(arguments, when=first_shard, folder=tmp_path)
+    assert stopped == (130, "stopped; the same command resumes\n")
     assert half_written(tmp_path) == []
     assert not (tmp_path / "found" / "a.svs" / "summary.json").exists()
     assert main(arguments) == 0

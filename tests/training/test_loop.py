@@ -1,18 +1,17 @@
 """The loop: it learns, it is repeatable, it goes on after a kill, it tells what it does."""
 
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import shapely
 import torch
+from tests.forked import process, side_by_side
 from tests.training.blobs import blobs, marked_blobs, tiny_config
 from torch import nn
 
@@ -20,7 +19,9 @@ from sparseshot.errors import CheckpointError, InputError, OutputError, Training
 from sparseshot.losses import LOSSES
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainSettings
+from sparseshot.models.device import make_fabric
 from sparseshot.models.task import IGNORED
+from sparseshot.training import loop
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.canvas import BlockCache
 from sparseshot.training.crops import CropSource
@@ -59,24 +60,21 @@ def test_every_loss_trains_in_the_loop(loss: str, tmp_path: Path) -> None:
     assert checkpoint.threshold is not None
 
 
-STOPPED = """
-import sys, time
-from pathlib import Path
-import torch
-from sparseshot.training import loop
-from tests.training.blobs import marked_blobs, tiny_config
-from sparseshot.training.held_out import prepare
-learn = loop._Run.learn
-def slowly(self, batch, *, watch):
-    time.sleep(0.1)
-    return learn(self, batch, watch=watch)
-loop._Run.learn = slowly
-torch.set_num_threads(int(sys.argv[4]))
-options = {"teacher_from": 0.4} if sys.argv[3] == "adaptive" else {}
-config = tiny_config(sys.argv[1], loss=sys.argv[3], loss_options=options)
-canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
-loop.train(config, canvases, held_out, Path(sys.argv[2]))
-"""
+def small_run(task: str, loss: str) -> TrainSettings:
+    return tiny_config(task, loss=loss, loss_options={"teacher_from": 0.4} if loss == "adaptive" else {})
+
+
+def run_slowly(task: str, loss: str, folder: Path, threads: int) -> None:
+    """Train in a process that has time to be killed."""
+    learn = loop._Run.learn
+
+    def slowly(self: Any, batch: Any, *, watch: bool) -> Any:
+        time.sleep(0.1)
+        return learn(self, batch, watch=watch)
+
+    loop._Run.learn = slowly  # type: ignore[method-assign]
+    torch.set_num_threads(threads)
+    run(small_run(task, loss), folder)
 
 
 @pytest.mark.slow
@@ -85,15 +83,15 @@ loop.train(config, canvases, held_out, Path(sys.argv[2]))
 )
 def test_a_killed_run_goes_on_to_the_same_weights(task: str, loss: str, tmp_path: Path) -> None:
     killed = tmp_path / "killed"
-    threads = str(torch.get_num_threads())  # the last bits of the weights depend on it
-    process = subprocess.Popen([sys.executable, "-c", STOPPED, task, str(killed), loss, threads])
+    threads = torch.get_num_threads()  # the last bits of the weights depend on it
+    child = process(run_slowly, task, loss, killed, threads)
     while not (killed / "last.pt").exists():
-        assert process.poll() is None, "it ended before its first checkpoint"
+        assert child.is_alive(), "it ended before its first checkpoint"
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    child.kill()
+    child.join()
     assert not (killed / "model.pt").exists()
-    config = tiny_config(task, loss=loss, loss_options={"teacher_from": 0.4} if loss == "adaptive" else {})
+    config = small_run(task, loss)
     resumed = run(config, killed)
     whole = run(config, tmp_path / "whole")
     assert_same_weights(resumed, whole)
@@ -102,43 +100,27 @@ def test_a_killed_run_goes_on_to_the_same_weights(task: str, loss: str, tmp_path
     assert steps == [row["step"] for row in read_log(tmp_path / "whole" / "log.csv")]
 
 
-TORCHRUN = """
-import sys
-from pathlib import Path
-import torch
-from sparseshot.training import loop
-from sparseshot.models.device import make_fabric
-from sparseshot.training.held_out import prepare
-from tests.training.blobs import marked_blobs, tiny_config
-learn, steps = loop._Run.learn, []
-def recorded(self, batch, *, watch):
-    values = learn(self, batch, watch=watch)
-    weights = {name: weight.detach().clone() for name, weight in self.module.named_parameters()}
-    steps.append({"crops": batch.image.clone(), "weights": weights})
-    return values
-loop._Run.learn = recorded
-config = tiny_config()
-canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
-fabric = make_fabric("32", device="cpu")
-loop.train(config, canvases, held_out, Path(sys.argv[1]), fabric=fabric)
-torch.save(steps, Path(sys.argv[1], f"rank {fabric.global_rank} of {fabric.world_size}.pt"))
-"""
+def recorded_run(folder: Path) -> None:
+    """Train in one of several processes, and keep its crops and weights of each step."""
+    learn, steps = loop._Run.learn, []
+
+    def recorded(self: Any, batch: Any, *, watch: bool) -> Any:
+        values = learn(self, batch, watch=watch)
+        weights = {name: weight.detach().clone() for name, weight in self.module.named_parameters()}
+        steps.append({"crops": batch.image.clone(), "weights": weights})
+        return values
+
+    loop._Run.learn = recorded  # type: ignore[method-assign]
+    config = tiny_config()
+    canvases, held_out = prepare([marked_blobs(0), marked_blobs(1)], [marked_blobs(2)], config)
+    fabric = make_fabric("32", device="cpu")
+    train(config, canvases, held_out, folder, fabric=fabric)
+    torch.save(steps, folder / f"rank {fabric.global_rank} of {fabric.world_size}.pt")
 
 
 @pytest.mark.slow
 def test_two_processes_share_a_batch_and_learn_the_same(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(TORCHRUN)
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*launcher, script, tmp_path / "run"],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    side_by_side(recorded_run, tmp_path / "run")
     first, second = (torch.load(tmp_path / "run" / f"rank {rank} of 2.pt") for rank in (0, 1))
     config = tiny_config()
     assert len(first) == len(second) == config.steps

@@ -5,33 +5,36 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.experiments.tiny_data import TINY_SETTINGS, own_images
+from tests.forked import side_by_side
+from tests.training.blobs import saying, tiny_request
 
 from sparseshot.models.checkpoint import Checkpoint
-
-CHOOSE_APART = """
-import sys, time
-from pathlib import Path
+from sparseshot.models.device import make_fabric
 from sparseshot.training import runs
 from sparseshot.training.annotated import TrainingData
-from sparseshot.models.device import make_fabric
-from tests.training.blobs import saying, tiny_request
-fabric, said, folder = make_fabric("32", device="cpu"), [], Path(sys.argv[1])
-def timed(*_):
-    time.sleep(3)  # as long as the other process may start later
-    return 3 + fabric.global_rank
-runs.steps_in = timed
-data = TrainingData(pairs=((folder / "0.png", folder / "0.geojson"),), mpp=0.25)
-config = tiny_request(None, steps=None, mpp=0.25)
-model = runs.train_run(config, data, folder / "run", minutes=1, fabric=fabric, report=saying(said))
-assert model.step == model.config.steps == 3
-(folder / f"rank {fabric.global_rank}.txt").write_text(" ".join(said))
-"""
+
+
+def choose_apart(folder: Path) -> None:
+    """Train for as many steps as there is time for, which each process measures otherwise."""
+    fabric, said = make_fabric("32", device="cpu"), list[str]()
+
+    def timed(*_: object) -> int:
+        time.sleep(1)  # as long as the other process may start later
+        return 3 + fabric.global_rank
+
+    runs.steps_in = timed  # type: ignore[assignment]
+    data = TrainingData(pairs=((folder / "0.png", folder / "0.geojson"),), mpp=0.25)
+    config = tiny_request(None, steps=None, mpp=0.25)
+    model = runs.train_run(config, data, folder / "run", minutes=1, fabric=fabric, report=saying(said))
+    assert model.step == model.config.steps == 3
+    (folder / f"rank {fabric.global_rank}.txt").write_text(" ".join(said))
 
 
 def ip(*words: str) -> bool:
@@ -115,16 +118,6 @@ def test_two_machines_train_one_model(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_one_process_chooses_for_all(tmp_path: Path) -> None:
     own_images(tmp_path)
-    (tmp_path / "script.py").write_text(CHOOSE_APART)
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*launcher, tmp_path / "script.py", tmp_path],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    side_by_side(choose_apart, tmp_path)
     assert "3 steps" in (tmp_path / "rank 0.txt").read_text()
     assert (tmp_path / "rank 1.txt").read_text() == ""
