@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,11 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from tests.forked import process
 
+from sparseshot.cli import main
 from sparseshot.images import Box, Grid, open_slide
+from sparseshot.studio.project_runs import Runs
 
 MISSING = shutil.which("chromium") is None or shutil.which("chromedriver") is None
 IN_BROWSER = [
@@ -34,6 +38,8 @@ IN_BROWSER = [
 ]
 COMPONENT = "document.querySelector('.studio-canvas').slideMap"
 """The map as the page's own code sees it."""
+_HOLD_S = 0.1
+"""Rest of the mouse before a button is released: a browser that has little time leaves moves out."""
 
 _FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -47,29 +53,65 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-@contextmanager
-def running_studio(
-    *arguments: object, stderr: int | None = None
-) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """Run ``sparseshot studio``; yield its address and process."""
+def _words(arguments: tuple[object, ...]) -> list[str]:
     if "--port" not in arguments:
         # Not the studio's own first port: a browser of another test may still talk to that.
         arguments += "--port", free_port()
-    command = [sys.executable, "-m", "sparseshot", "studio", *map(str, arguments), "--no-browser", "--json"]
+    return ["studio", *map(str, arguments), "--no-browser", "--json"]
+
+
+@contextmanager
+def running_studio(*arguments: object) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """Run ``sparseshot studio``; yield its address and process."""
+    command = [sys.executable, "-m", "sparseshot", *_words(arguments)]
     # NiceGUI behaves otherwise where it believes to be tested by pytest itself.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment)
+    studio = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
-        assert process.stdout is not None
+        assert studio.stdout is not None
         said = ""
         while "}" not in said:
-            line = process.stdout.readline()
+            line = studio.stdout.readline()
             assert line, "the studio ended"
             said += line
-        yield json.loads(said)["address"], process
+        yield json.loads(said)["address"], studio
     finally:
-        process.terminate()
-        process.communicate(timeout=60)
+        studio.terminate()
+        studio.communicate(timeout=60)
+
+
+@contextmanager
+def serving_studio(*arguments: object, errors: Path | None = None) -> Iterator[tuple[str, BaseProcess]]:
+    """Serve the page alone, without the process that finds cells; yield its address and process.
+
+    Both take longer to start than many a test, so the one is forked and the other is left out.
+
+    Args:
+        arguments: of the command.
+        errors: file for its standard error.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder, "said")
+        serving = process(_serve, _words(arguments), Path.cwd(), said, errors)
+        try:
+            while not (said.exists() and "}" in said.read_text()):
+                assert serving.is_alive(), "the studio ended"
+                time.sleep(0.02)
+            yield json.loads(said.read_text())["address"], serving
+        finally:
+            serving.terminate()
+            serving.join(60)
+
+
+def _serve(words: list[str], place: Path, said: Path, errors: Path | None) -> None:
+    os.chdir(place)
+    for name in [name for name in os.environ if name.startswith("PYTEST")]:
+        del os.environ[name]
+    for file, number in ((said, 1), (errors, 2)):
+        if file is not None:
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+    Runs.warm_up = lambda self: None  # type: ignore[method-assign]
+    sys.exit(main(words))
 
 
 @contextmanager
@@ -145,7 +187,7 @@ class StudioTab:
         moves.move_by_offset((c - a) // 2, (d - b) // 2).move_by_offset(
             c - a - (c - a) // 2, d - b - (d - b) // 2
         )
-        moves.release().perform()
+        moves.pause(_HOLD_S).release().perform()
 
     def lasso(self, places: Sequence[tuple[float, float]]) -> None:
         """Drag around places, and back to the first."""
@@ -158,7 +200,7 @@ class StudioTab:
                 moves.move_by_offset(
                     (c - a) * (k + 1) // 4 - (c - a) * k // 4, (d - b) * (k + 1) // 4 - (d - b) * k // 4
                 )
-        moves.release().perform()
+        moves.pause(_HOLD_S).release().perform()
 
     def press(self, keys: str) -> None:
         """Type keys."""

@@ -2,22 +2,22 @@
 
 import os
 import re
-import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import shapely
 from numpy.typing import NDArray
+from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from tests.studio.chromium import (
     COMPONENT,
     IN_BROWSER,
     StudioTab,
-    chromium,
     dark_spots,
     running_studio,
+    serving_studio,
     spread,
 )
 from tests.studio.small_project import MPP, copies, made_result, past_run, small_slide
@@ -55,17 +55,14 @@ def slide_with_cells(name: str, tmp_path: Path) -> tuple[Path, float, float, NDA
 
 
 @pytest.mark.parametrize("name", ["synthetic", "CMU-1-Small-Region.svs"])
-def test_from_twenty_clicks_to_an_export(tmp_path: Path, name: str) -> None:
+def test_from_twenty_clicks_to_an_export(tmp_path: Path, driver: webdriver.Chrome, name: str) -> None:
     """Click, train, review a suggested region, correct, train again, compare, export."""
     slide, x, y, spots = slide_with_cells(name, tmp_path)
     clicks = spread(spots, 20, 30)
     assert len(clicks) == 20
     project = tmp_path / "project"
     book = MarkBook(project / "marks.jsonl")
-    with (
-        running_studio(slide, "--project", project, "--steps", 40) as (address, _),
-        chromium() as driver,
-    ):
+    with running_studio(slide, "--project", project, "--steps", 10) as (address, _):
         tab = StudioTab(driver, address)
         tab.open(x, y, 0)
         tab.until("cells without a click", lambda: re.search(r"[1-9]\d* in view", tab.text()))
@@ -116,15 +113,14 @@ def test_from_twenty_clicks_to_an_export(tmp_path: Path, name: str) -> None:
     assert len(read_cells(tmp_path / "marks.geojson")) > 20
 
 
-def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:  # noqa: PLR0915  one after the other
+def test_every_tool_works_by_mouse_and_key(  # noqa: PLR0915  one after the other
+    tmp_path: Path, driver: webdriver.Chrome
+) -> None:
     slide, centres = small_slide(tmp_path)
     found = tmp_path / "found"
     made_result(found, slide, Cells(centres, score=np.linspace(0.3, 0.99, len(centres)), mpp=MPP))
     project = tmp_path / "project"
-    with (
-        running_studio(slide, found, "--project", project, "--mpp", MPP) as (address, _),
-        chromium() as driver,
-    ):
+    with serving_studio(slide, found, "--project", project, "--mpp", MPP) as (address, _):
         tab = StudioTab(driver, address)
         tab.open(500, 350, 0)
         book = MarkBook(project / "marks.jsonl")
@@ -183,10 +179,12 @@ def test_every_tool_works_by_mouse_and_key(tmp_path: Path) -> None:  # noqa: PLR
         assert not tab.errors()
 
 
-def test_areas_are_drawn_as_polygons_and_with_a_brush_and_marks_are_moved(tmp_path: Path) -> None:
+def test_areas_are_drawn_as_polygons_and_with_a_brush_and_marks_are_moved(
+    tmp_path: Path, driver: webdriver.Chrome
+) -> None:
     slide, _ = small_slide(tmp_path)
     project = tmp_path / "project"
-    with running_studio(slide, "--project", project, "--mpp", MPP) as (address, _), chromium() as driver:
+    with serving_studio(slide, "--project", project, "--mpp", MPP) as (address, _):
         tab = StudioTab(driver, address)
         tab.open(500, 350, 0)
         book = MarkBook(project / "marks.jsonl")
@@ -227,10 +225,10 @@ def test_areas_are_drawn_as_polygons_and_with_a_brush_and_marks_are_moved(tmp_pa
         assert not tab.errors()
 
 
-def test_classes_are_renamed_and_merged_on_the_page(tmp_path: Path) -> None:
+def test_classes_are_renamed_and_merged_on_the_page(tmp_path: Path, driver: webdriver.Chrome) -> None:
     slide, _ = small_slide(tmp_path)
     project = tmp_path / "project"
-    with running_studio(slide, "--project", project, "--mpp", MPP) as (address, _), chromium() as driver:
+    with serving_studio(slide, "--project", project, "--mpp", MPP) as (address, _):
         tab = StudioTab(driver, address)
         tab.open(500, 350, 0)
         for name, x in (("T", 400), ("L", 600)):
@@ -254,11 +252,13 @@ def test_classes_are_renamed_and_merged_on_the_page(tmp_path: Path) -> None:
         assert not tab.errors()
 
 
-def test_slides_are_added_from_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slides_are_added_from_the_page(
+    tmp_path: Path, driver: webdriver.Chrome, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slide, _ = small_slide(tmp_path)
     copies(slide, "other.png")
     monkeypatch.chdir(tmp_path)
-    with running_studio() as (address, _), chromium() as driver:
+    with serving_studio() as (address, _):
         tab = StudioTab(driver, address)
         driver.get(address)
         tab.until("files", lambda: "No slides yet" in tab.text() and "other.png" in tab.text())
@@ -270,7 +270,9 @@ def test_slides_are_added_from_the_page(tmp_path: Path, monkeypatch: pytest.Monk
         assert not tab.errors()
 
 
-def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(tmp_path: Path) -> None:
+def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(
+    tmp_path: Path, driver: webdriver.Chrome
+) -> None:
     slide, centres = small_slide(tmp_path)
     (other,) = copies(slide, "other.png")
     project = tmp_path / "project"
@@ -279,7 +281,7 @@ def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(tm
     region = Suggestion("1", (400.0, 250.0, 600.0, 450.0), "uncertain", "why not")
     made_result(runs.result(1, "1").folder, slide, cells)
     write_json(past_run(runs, 1) / SUGGESTIONS, NextRegions((region,)))
-    with running_studio(project) as (address, _), chromium() as driver:
+    with serving_studio(project) as (address, _):
         tab = StudioTab(driver, f"{address}?slide=2")
         tab.open(500, 350, 0, slide="2")
         tab.press("n")
@@ -298,10 +300,12 @@ def test_a_region_on_another_slide_is_reviewed_with_the_run_that_suggested_it(tm
         tab.until("the newer run", lambda: tab.result() == "r2")
 
 
-def test_slides_are_chosen_by_thumbnails_and_asked_for_their_pixel_size(tmp_path: Path) -> None:
+def test_slides_are_chosen_by_thumbnails_and_asked_for_their_pixel_size(
+    tmp_path: Path, driver: webdriver.Chrome
+) -> None:
     slide, _ = small_slide(tmp_path)
     (other,) = copies(slide, "other.png")
-    with running_studio(slide, other, "--project", tmp_path / "p") as (address, _), chromium() as driver:
+    with serving_studio(slide, other, "--project", tmp_path / "p") as (address, _):
         tab = StudioTab(driver, address)
         driver.get(address)
         tab.until("cards", lambda: "small.png" in tab.text() and "other.png" in tab.text())
@@ -312,30 +316,31 @@ def test_slides_are_chosen_by_thumbnails_and_asked_for_their_pixel_size(tmp_path
         tab.until("the slide", lambda: "0.5 µm/px" in tab.text())
 
 
-def test_the_page_says_when_the_studio_is_gone_and_saves_when_it_returns(tmp_path: Path) -> None:
+def test_the_page_says_when_the_studio_is_gone_and_saves_when_it_returns(
+    tmp_path: Path, driver: webdriver.Chrome
+) -> None:
     slide, centres = small_slide(tmp_path)
     project = tmp_path / "project"
     first, second, third = spread(centres[(np.abs(centres - (500, 350)) < (250, 250)).all(axis=1)], 3, 60)
-    with chromium() as driver:
-        with running_studio(slide, "--project", project, "--mpp", MPP) as (address, process):
-            tab = StudioTab(driver, address)
-            tab.open(500, 350, 0)
-            tab.click(*first)
-            tab.until("mark", lambda: len(MarkBook(project / "marks.jsonl").items("1")) == 1)
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-            tab.click(*second)
-            tab.until("notice", lambda: "Not saved yet" in tab.text())
-            tab.click(*third)
-        port = address.rstrip("/").rpartition(":")[2]
-        with running_studio(slide, "--project", project, "--mpp", MPP, "--port", port):
-            tab.until("all marks", lambda: len(MarkBook(project / "marks.jsonl").items("1")) == 3)
+    with serving_studio(slide, "--project", project, "--mpp", MPP) as (address, process):
+        tab = StudioTab(driver, address)
+        tab.open(500, 350, 0)
+        tab.click(*first)
+        tab.until("mark", lambda: len(MarkBook(project / "marks.jsonl").items("1")) == 1)
+        process.kill()
+        process.join()
+        tab.click(*second)
+        tab.until("notice", lambda: "Not saved yet" in tab.text())
+        tab.click(*third)
+    port = address.rstrip("/").rpartition(":")[2]
+    with serving_studio(slide, "--project", project, "--mpp", MPP, "--port", port):
+        tab.until("all marks", lambda: len(MarkBook(project / "marks.jsonl").items("1")) == 3)
 
 
-def test_fifty_clicks_a_second_are_all_kept(tmp_path: Path) -> None:
+def test_fifty_clicks_a_second_are_all_kept(tmp_path: Path, driver: webdriver.Chrome) -> None:
     slide, _ = small_slide(tmp_path)
     project = tmp_path / "project"
-    with running_studio(slide, "--project", project, "--mpp", MPP) as (address, _), chromium() as driver:
+    with serving_studio(slide, "--project", project, "--mpp", MPP) as (address, _):
         tab = StudioTab(driver, address)
         tab.open(500, 350, 1)
         tab.script("""

@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from tests.studio.chromium import IN_BROWSER, StudioTab, chromium, running_studio, spread
+from selenium import webdriver
+from tests.studio.chromium import IN_BROWSER, StudioTab, running_studio, serving_studio, spread
 from tests.studio.small_project import MPP, small_slide, worker_of
 
 from sparseshot.cells import read_cells
@@ -32,49 +33,49 @@ class Opened(NamedTuple):
 
     Attributes:
         tab: of the browser.
-        process: of the studio.
+        pid: of the studio.
         slide: its file.
         project: its folder.
         places: of cells in view.
     """
 
     tab: StudioTab
-    process: "subprocess.Popen[str]"
+    pid: int
     slide: Path
     project: Path
     places: list[tuple[float, float]]
 
 
 @contextmanager
-def opened(folder: Path, *options: object) -> Iterator[Opened]:
+def opened(
+    folder: Path, driver: webdriver.Chrome, *options: object, trains: bool = False
+) -> Iterator[Opened]:
     slide, centres = small_slide(folder)
     project = folder / "project"
     inside = centres[(np.abs(centres - (500, 350)) < (250, 250)).all(axis=1)]
-    with (
-        running_studio(slide, "--project", project, "--mpp", MPP, *options) as (address, process),
-        chromium() as driver,
-    ):
+    start: Any = running_studio if trains else serving_studio
+    with start(slide, "--project", project, "--mpp", MPP, *options) as (address, process):
         tab = StudioTab(driver, address)
         tab.open(500, 350, 0)
-        yield Opened(tab, process, slide, project, spread(inside, 40, 30))
+        yield Opened(tab, process.pid, slide, project, spread(inside, 40, 30))
 
 
 @contextmanager
-def full_disk(process: "subprocess.Popen[str]", *, most_bytes: int) -> Iterator[None]:
+def full_disk(pid: int, *, most_bytes: int) -> Iterator[None]:
     """Let no file of a process grow beyond a size."""
     unlimited = resource.RLIM_INFINITY
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most_bytes, unlimited))
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, unlimited))
     yield
-    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (unlimited, unlimited))
 
 
-def test_a_full_disk_and_a_lost_connection(tmp_path: Path) -> None:
-    with opened(tmp_path) as studio:
+def test_a_full_disk_and_a_lost_connection(tmp_path: Path, driver: webdriver.Chrome) -> None:
+    with opened(tmp_path, driver) as studio:
         tab, project = studio.tab, studio.project
         tab.click(*studio.places[0])
         tab.until("mark", lambda: on_disk(project) == 1)
 
-        with full_disk(studio.process, most_bytes=(project / "marks.jsonl").stat().st_size):
+        with full_disk(studio.pid, most_bytes=(project / "marks.jsonl").stat().st_size):
             tab.click(*studio.places[1])
             tab.until("notice", lambda: "disk is full" in tab.text(), 60)
             assert on_disk(project) == 1
@@ -89,15 +90,15 @@ def test_a_full_disk_and_a_lost_connection(tmp_path: Path) -> None:
         tab.until("number of marks, which the server writes", lambda: "3 marks" in tab.text(), 60)
 
 
-def test_an_export_arrives_whole_or_not_at_all(tmp_path: Path) -> None:
-    with opened(tmp_path) as studio:
+def test_an_export_arrives_whole_or_not_at_all(tmp_path: Path, driver: webdriver.Chrome) -> None:
+    with opened(tmp_path, driver) as studio:
         tab, project, saved = studio.tab, studio.project, tmp_path / "small-marks.geojson"
         tab.driver.execute_cdp_cmd(
             "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
         )
         tab.click(*studio.places[0])
         tab.until("mark", lambda: on_disk(project) == 1)
-        with full_disk(studio.process, most_bytes=1):
+        with full_disk(studio.pid, most_bytes=1):
             export_marks(tab)
             tab.until("notice", lambda: "Not exported: File too large" in tab.text(), 60)
             assert not saved.exists()
@@ -113,8 +114,8 @@ def export_marks(tab: StudioTab) -> None:
     tab.driver.find_element("xpath", "//*[contains(@class, 'q-item') and . = 'QuPath GeoJSON']").click()
 
 
-def test_tabs_and_processes_see_each_others_marks(tmp_path: Path) -> None:
-    with opened(tmp_path) as studio:
+def test_tabs_and_processes_see_each_others_marks(tmp_path: Path, driver: webdriver.Chrome) -> None:
+    with opened(tmp_path, driver) as studio:
         tab, project = studio.tab, studio.project
         tab.click(*studio.places[0])
         tab.until("mark", lambda: on_disk(project) == 1)
@@ -138,8 +139,8 @@ def test_tabs_and_processes_see_each_others_marks(tmp_path: Path) -> None:
         tab.until("mark of the second tab", lambda: tab.marks("cell") == 3, 60)
 
 
-def test_a_training_that_dies_is_reported_and_resumed(tmp_path: Path) -> None:
-    with opened(tmp_path, "--steps", 100_000) as studio:
+def test_a_training_that_dies_is_reported_and_resumed(tmp_path: Path, driver: webdriver.Chrome) -> None:
+    with opened(tmp_path, driver, "--steps", 100_000, trains=True) as studio:
         tab, project = studio.tab, studio.project
         for place in studio.places[:20]:
             tab.click(*place)
@@ -154,8 +155,8 @@ def test_a_training_that_dies_is_reported_and_resumed(tmp_path: Path) -> None:
         tab.until("end", lambda: "stopped" in tab.text(), 60)
 
 
-def test_a_slide_that_disappears_and_comes_back(tmp_path: Path) -> None:
-    with opened(tmp_path) as studio:
+def test_a_slide_that_disappears_and_comes_back(tmp_path: Path, driver: webdriver.Chrome) -> None:
+    with opened(tmp_path, driver) as studio:
         tab, project = studio.tab, studio.project
         studio.slide.rename(tmp_path / "away.png")
         tab.press("-")  # tiles that the page does not have yet
@@ -178,14 +179,11 @@ def test_a_studio_that_is_terminated_ends_the_process_that_trains_nothing(tmp_pa
     assert not Path(f"/proc/{worker}").exists()
 
 
-def test_names_are_text_and_nothing_else(tmp_path: Path) -> None:
+def test_names_are_text_and_nothing_else(tmp_path: Path, driver: webdriver.Chrome) -> None:
     evil = "<img src=x onerror=window.pwned=1>"
     slide, _ = small_slide(tmp_path)
     slide = slide.rename(tmp_path / "<img src=x onerror=window.pwned=1>.png")
-    with (
-        running_studio(slide, "--project", tmp_path / "project", "--mpp", MPP) as (address, _),
-        chromium() as driver,
-    ):
+    with serving_studio(slide, "--project", tmp_path / "project", "--mpp", MPP) as (address, _):
         book = MarkBook(tmp_path / "project" / "marks.jsonl")
         book.record([{"key": "evil", "class": evil, "color": "#112233"}])
         book.record([{"key": "mark", "slide": "1", "add": [{"class": evil, "at": [500, 350]}]}])

@@ -2,7 +2,6 @@
 
 import http.client
 import secrets
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from tests.studio.chromium import running_studio
+from tests.studio.chromium import serving_studio
 from tests.studio.small_project import MPP, made_result, small_slide
 
 from sparseshot.cells import Cells
@@ -124,13 +123,13 @@ def test_no_page_may_frame_an_answer(client: TestClient) -> None:
 
 def test_an_address_writes_no_escape_codes_to_the_terminal(tmp_path: Path) -> None:
     slide, _ = small_slide(tmp_path)
-    with running_studio(slide, "--project", tmp_path / "project", "--mpp", MPP, stderr=subprocess.PIPE) as (
+    errors = tmp_path / "errors"
+    with serving_studio(slide, "--project", tmp_path / "project", "--mpp", MPP, errors=errors) as (
         address,
-        process,
+        _,
     ):
         assert _asked(address, {}, "/%1b%5B2Jevil") == 404
-        process.terminate()
-        said = process.stderr.read() if process.stderr else ""
+    said = errors.read_text()
     assert "\x1b" not in said
     assert r"/\x1b[2Jevil not found" in said
 
@@ -309,14 +308,14 @@ def test_the_running_studio_refuses_strangers_at_its_websocket(tmp_path: Path) -
         "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
     }
     path = "/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
-    with running_studio(slide, "--project", tmp_path / "project", "--mpp", MPP) as (address, _):
+    with serving_studio(slide, "--project", tmp_path / "project", "--mpp", MPP) as (address, _):
         own = address.rstrip("/")
         assert _asked(address, upgrade | {"Origin": own}, path) == 101
         assert _asked(address, upgrade | {"Origin": "http://evil.example"}, path) == 403
         assert _asked(address, upgrade | {"Host": "evil.example"}, path) == 403
         assert _asked(address, {"Origin": own}) == 200
         assert _asked(address, {"Origin": "http://evil.example"}) == 403
-    with running_studio(slide, "--project", tmp_path / "other", "--mpp", MPP, "--host", "0.0.0.0") as (
+    with serving_studio(slide, "--project", tmp_path / "other", "--mpp", MPP, "--host", "0.0.0.0") as (
         address,
         _,
     ):

@@ -244,7 +244,8 @@ def main() -> None:
     """Rehearse, then perform one run after the other."""
     if hasattr(os, "nice"):  # on Windows, who starts this process says so
         os.nice(_NICE)
-    torch.set_num_threads(os.cpu_count() or 2)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(os.cpu_count() or 2)
     project, is_alone = Path(sys.argv[1]), threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=[is_alone], daemon=True).start()
     if next_run(project) is None:
