@@ -21,7 +21,7 @@ from sparseshot.prediction import Model, Throughput, predict_slide, read_predict
 from sparseshot.prediction import compiled_network as engines
 from sparseshot.prediction.manifest import MANIFEST, Manifest
 
-SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1100), tissue_fraction=0.8)
+SLIDE = SyntheticTissue(seed=4, size_px=(1000, 1000), tissue_fraction=0.9)
 SMALL, LARGE = Grid(512, 512, 1.0, 0.5), Grid(40_000, 40_000, 1.0, 0.5)
 
 DEPRECATED = pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")

@@ -22,7 +22,7 @@ from sparseshot.prediction.manifest import Manifest
 from sparseshot.prediction.predict import rekind_slide
 from sparseshot.work import Event
 
-SLIDE = SyntheticTissue(seed=4, size_px=(900, 1100), tissue_fraction=0.7)
+SLIDE = SyntheticTissue(seed=4, size_px=(700, 900), tissue_fraction=0.7)
 SMALL = Throughput(64, threads=1)
 
 
@@ -126,7 +126,7 @@ def test_killed_at_any_moment_nothing_is_lost(
     checkpoint: Checkpoint, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(event: Event) -> None:
-        if event.done > 60:
+        if event.done > 20:
             raise KeyboardInterrupt
 
     model, folder = loaded(checkpoint), tmp_path / "killed"
@@ -167,7 +167,7 @@ def test_kinds_by_the_cells_around_do_not_depend_on_bands_or_kills(
     assert not list((tmp_path / "plain").glob("cells/*.npy"))
 
     def stop(event: Event) -> None:
-        if event.done > 60:
+        if event.done > 20:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

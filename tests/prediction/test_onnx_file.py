@@ -19,7 +19,7 @@ from sparseshot.models.model_files import load_model
 from sparseshot.prediction import Model, Throughput, onnx_file, predict_slide, read_prediction
 from sparseshot.prediction.onnx_file import write_onnx
 
-SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1100), tissue_fraction=0.8)
+SLIDE = SyntheticTissue(seed=4, size_px=(1000, 1000), tissue_fraction=0.9)
 
 
 class ByOnnxruntime(nn.Module):

@@ -1,7 +1,6 @@
 """Folders of results: whole, the same after any interruption, and nobody else's."""
 
 import json
-import multiprocessing
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ import pytest
 import shapely
 import tifffile
 from PIL import Image
+from tests.forked import process
 from tests.images import slide_files
 from tests.prediction.agreement import check_same_cells, content
 from tests.prediction.networks import ArraySlide, darkness_model, random_detector
@@ -85,12 +85,9 @@ def test_killed_at_ten_moments_it_ends_with_the_same_bytes(
     random = np.random.default_rng(0)
     moments = [*sorted(random.integers(0, bands + 1, 9).tolist()), bands]
     folder = tmp_path / "slide"
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.prediction.victim"])
     killed = 0
     for moment in moments:
-        child = processes.Process(target=predict_here, args=(run, folder))
-        child.start()
+        child = process(predict_here, run, folder)
         while child.is_alive() and shards_done(folder) < moment:
             time.sleep(0.005)
         time.sleep(random.uniform(0, 0.05))
@@ -208,25 +205,25 @@ def test_counts_and_maps_add_up(reference: Path) -> None:
     summary = json.loads((reference / "summary.json").read_text())
     assert summary["cells"] == len(cells)
     assert {name: each["cells"] for name, each in summary["classes"].items()} == cells.counts()
-    assert 0 < summary["tissue_mm2"] <= 1400 * 1660 * 0.25e-3**2 * 1.0001
+    assert 0 < summary["tissue_mm2"] <= 800 * 1660 * 0.25e-3**2 * 1.0001
     assert summary["cells_per_mm2"] == pytest.approx(len(cells) / summary["tissue_mm2"], rel=1e-3)
     with tifffile.TiffFile(reference / "density.ome.tif") as file:
         density = file.asarray()
         assert file.ome_metadata is not None
         assert 'PhysicalSizeX="25.0"' in file.ome_metadata
-    assert density.shape == (2, 17, 14)
+    assert density.shape == (2, 17, 8)
     assert density.sum() * 0.025**2 == pytest.approx(len(cells))
     with Image.open(reference / "density.png") as picture:
         assert picture.size[0] > 500
     with Image.open(reference / "overview.png") as picture:
-        assert picture.size == (1400, 1660), "the slide is smaller than 2,000 pixels"
+        assert picture.size == (800, 1660), "the slide is smaller than 2,000 pixels"
 
 
 def test_recipe_and_state_tell_what_was_done(reference: Path, model: Model) -> None:
     recipe = json.loads((reference / "recipe.json").read_text())
     assert recipe["model"]["fingerprint"] == model.fingerprint
     assert recipe["threshold"] == 0.8
-    assert recipe["slide"]["size_px"] == [1400, 1660]
+    assert recipe["slide"]["size_px"] == [800, 1660]
     done = json.loads((reference / "state.json").read_text())["own"]
     assert len(done["shards"]) == done["bands"]
     assert sum(shard["cells"] for shard in done["shards"]) == len(read_prediction(reference))
@@ -244,7 +241,7 @@ def test_another_models_result_is_not_overwritten(reference: Path, model: Model,
 
 
 def test_force_replaces_it(model: Model, tmp_path: Path) -> None:
-    slide = SyntheticTissue(seed=4, size_px=(900, 900), tissue_fraction=1)
+    slide = SyntheticTissue(seed=4, size_px=(500, 500), tissue_fraction=1)
     predict_slide(slide, replace(model, threshold=0.7), tmp_path / "a", throughput=Throughput(64))
     predict_slide(slide, model, tmp_path / "a", throughput=Throughput(200), force=True)
     predict_slide(slide, model, tmp_path / "b", throughput=Throughput(200))
@@ -255,7 +252,7 @@ def test_force_replaces_it(model: Model, tmp_path: Path) -> None:
 def test_killed_while_it_replaces_another(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    slide = SyntheticTissue(seed=4, size_px=(900, 900), tissue_fraction=1)
+    slide = SyntheticTissue(seed=4, size_px=(500, 500), tissue_fraction=1)
     predict_slide(slide, replace(model, threshold=0.7), tmp_path / "a", throughput=Throughput(64))
     with monkeypatch.context() as killed:
         killed.setattr(f"sparseshot.{step}", Mock(side_effect=KeyboardInterrupt))
@@ -347,7 +344,7 @@ def test_lonely_cells_have_the_neighbours_that_they_have_on_the_whole_slide(tmp_
 
 
 def test_a_region_has_the_cells_of_the_whole_slide(model: Model, reference: Path, tmp_path: Path) -> None:
-    region = shapely.Point(700, 800).buffer(420)
+    region = shapely.Point(400, 800).buffer(300)
     summary = predict_slide(SLIDE, model, tmp_path, throughput=Throughput(TILE_PX), region=region)
     assert 0 < summary.tiles < 500
     assert summary.tissue_mm2 == pytest.approx(region.area * 0.25e-3**2, rel=0.4)
@@ -430,7 +427,7 @@ def test_a_band_after_a_missing_one_is_not_trusted(model: Model, reference: Path
 def test_other_tissue_than_at_the_start_begins_anew(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slide = SyntheticTissue(seed=4, size_px=(700, 830), mpp=0.5, tissue_fraction=1)
+    slide = SyntheticTissue(seed=4, size_px=(400, 560), mpp=0.5, tissue_fraction=1)
 
     def without_its_left(slide: Slide) -> TissueMask:
         found = tissue_mask(slide)
@@ -488,8 +485,8 @@ def test_broken_places_are_listed_and_the_rest_is_predicted(tmp_path: Path) -> N
 def test_a_mended_slide_is_predicted_anew(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_noticed: bool, force: bool
 ) -> None:
-    whole = ArraySlide(read_region(SLIDE, 0, 0, 700, 800, mpp=0.5))
-    bad = replace(whole, broken=(Box(200, 330, 210, 340), Box(500, 90, 520, 100)))
+    whole = ArraySlide(read_region(SLIDE, 0, 0, 400, 480, mpp=0.5))
+    bad = replace(whole, broken=(Box(200, 330, 210, 340), Box(300, 90, 320, 100)))
     if not is_noticed:
         monkeypatch.setattr(manifest, "slide_fingerprint", lambda slide: f"of {slide.name}")
     predict_slide(whole, model, tmp_path / "whole", throughput=Throughput(64))
@@ -504,7 +501,7 @@ def test_a_mended_slide_is_predicted_anew(
 
 
 def test_a_file_copied_again_gets_its_whole_result_in_the_same_folder(run: Path, tmp_path: Path) -> None:
-    pixels = read_region(SLIDE, 0, 0, 700, 800, mpp=0.5)
+    pixels = read_region(SLIDE, 0, 0, 400, 480, mpp=0.5)
     path = slide_files.write_pyramid(tmp_path / "a.tif", pixels, codec="jpeg-rgb", levels=(1,), mpp=0.5)
     intact = path.read_bytes()
     request = PredictRequest(str(run), device="cpu", precision="32")

@@ -12,7 +12,7 @@ from tests.prediction.networks import random_detector, save
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.prediction import Model, Throughput, predict_slide
 
-SLIDE = SyntheticTissue(seed=4, size_px=(1400, 1660), tissue_fraction=0.6)
+SLIDE = SyntheticTissue(seed=4, size_px=(800, 1660), tissue_fraction=0.6)
 TILE_PX = 64
 
 

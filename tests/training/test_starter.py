@@ -23,6 +23,7 @@ from sparseshot.training.evaluation import evaluate
 from sparseshot.training.starter import make_starter
 
 SLIDE = SyntheticTissue(seed=11, size_px=(700, 600), mpp=0.5, tissue_fraction=1.0)
+SMALL = SyntheticTissue(seed=11, size_px=(400, 300), mpp=0.5, tissue_fraction=1.0)
 
 
 @pytest.mark.parametrize("name", STARTER_NAMES)
@@ -99,7 +100,7 @@ def test_a_segmenter_outlines_cells_around_their_points(tmp_path: Path) -> None:
 
 
 def test_the_starter_predicts_without_marks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_pyramid(SLIDE, tmp_path / "slide.tif")
+    write_pyramid(SMALL, tmp_path / "slide.tif")
     assert main(["predict", "starter", str(tmp_path / "slide.tif"), "--out", str(tmp_path / "found")]) == 0
     said = capsys.readouterr()
     assert "learned from other tissue" in said.err
@@ -110,14 +111,14 @@ def test_the_starter_predicts_without_marks(tmp_path: Path, capsys: pytest.Captu
 def test_few_steps_from_the_starter_beat_many_from_scratch(tmp_path: Path) -> None:
     from sparseshot.training import TrainConfig, TrainingData, train_run
 
-    write_pyramid(SLIDE, tmp_path / "slide.tif")
-    cells = SLIDE.cells()
-    cells[np.arange(0, len(cells), 10)].write(tmp_path / "marks.geojson")
+    write_pyramid(SMALL, tmp_path / "slide.tif")
+    cells = SMALL.cells()
+    cells[np.arange(0, len(cells), 5)].write(tmp_path / "marks.geojson")
     data = TrainingData(pairs=((tmp_path / "slide.tif", tmp_path / "marks.geojson"),))
-    truth = [AnnotatedSlide(SLIDE, cells)]
+    truth = [AnnotatedSlide(SMALL, cells)]
     scores = {}
-    for start in ("starter", "scratch"):
-        config = TrainConfig(task="detect", start=start, steps=20, validations=1)
+    for start, steps in (("starter", 5), ("scratch", 20)):
+        config = TrainConfig(task="detect", start=start, steps=steps, validations=1)
         checkpoint = train_run(config, data, tmp_path / start)
         scores[start] = evaluate(checkpoint, truth).best.pooled
     assert scores["starter"] > scores["scratch"] + 0.1
@@ -128,7 +129,7 @@ def test_a_detector_finds_the_same_in_a_part_as_in_the_whole() -> None:
     starter = load_starter("detect")
     item, network = AnnotatedSlide(SLIDE, SLIDE.cells()), starter.network()
     whole = item.look_at(network, starter.config, threshold=0.1).cells
-    for x, y in np.random.default_rng(0).integers(40, 380, (40, 2)).tolist():
+    for x, y in np.random.default_rng(0).integers(40, 380, (20, 2)).tolist():
         box = Box(x, y, x + 200, y + 200)
         part = item.look_at(network, starter.config, threshold=0.1, box=box).cells.crop(*box)
         np.testing.assert_allclose(np.sort(part.xy, axis=0), np.sort(whole.crop(*box).xy, axis=0), atol=1e-3)
