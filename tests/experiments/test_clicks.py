@@ -26,7 +26,7 @@ from sparseshot.experiments.report.sections import may_be_shown
 from sparseshot.files import make_folder, write_json
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.model_files import load_starter
-from sparseshot.work import WorkFolder
+from sparseshot.work import Here, WorkFolder
 
 POLICIES = """
 [losses.at-random]
@@ -55,7 +55,7 @@ def written(folder: Path, **grid: object) -> Path:
 def test_rounds_are_scored_shared_and_resumed(tmp_path: Path) -> None:
     root, out = tiny_tnbc(tmp_path / "data"), tmp_path / "out"
     experiment = read_experiment(written(tmp_path, losses=["at-random", "reviewed"]))
-    results = run_experiment(experiment, root=root, out=out, jobs=1)
+    results = run_experiment(experiment, root=root, out=out, runner=Here())
     assert [result.state for result in results] == ["done", "done"], results
     metrics = [json.loads((result.folder / "metrics.json").read_text()) for result in results]
     for each in metrics:
@@ -71,7 +71,7 @@ def test_rounds_are_scored_shared_and_resumed(tmp_path: Path) -> None:
     model = (folders[1] / "rounds" / "1" / "model.pt").read_bytes()
     (folders[1] / "metrics.json").unlink()
     (folders[1] / "rounds" / "1" / "round.json").unlink()
-    again = run_experiment(experiment, root=root, out=out, jobs=1)
+    again = run_experiment(experiment, root=root, out=out, runner=Here())
     assert [result.ran for result in again] == [False, True]
     assert (folders[1] / "rounds" / "1" / "model.pt").read_bytes() == model, "not trained again"
     assert again[1].score("half") == results[1].score("half")

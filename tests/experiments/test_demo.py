@@ -21,6 +21,7 @@ from sparseshot.images import open_slide
 from sparseshot.pages import to_html
 from sparseshot.prediction import read_prediction
 from sparseshot.terminal import Begin, Report
+from sparseshot.work import Here
 
 pytestmark = pytest.mark.xdist_group("demo")  # which is made once
 
@@ -50,9 +51,11 @@ def recording(steps: list[Step]) -> Begin:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, list[Step]]:
-    """Return one finished demo; tests that change it take a copy."""
+    """Return one finished demo, made in this process; tests that change it take a copy."""
     steps: list[Step] = []
-    return run_demo(tmp_path_factory.mktemp("demo") / "out", TINY, begin=recording(steps)), steps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "Processes", lambda _: Here())
+        return run_demo(tmp_path_factory.mktemp("demo") / "out", TINY, begin=recording(steps)), steps
 
 
 @pytest.fixture
