@@ -82,16 +82,19 @@ def test_sessions_print_what_they_show(page: Path) -> None:
     assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0
 
 
+def programs_of(page: Path) -> list[Block]:
+    return [b for b in blocks_of(page) if b.language == "python" and ">>>" not in b.text]
+
+
 @warnings_are_shown
-@by_page
+@pytest.mark.parametrize("page", [p for p in PAGES if programs_of(p)], ids=lambda p: str(p.relative_to(ROOT)))
 def test_programs_run(page: Path, stage: Path) -> None:
     names: dict[str, Any] = {}
-    for block in blocks_of(page):
-        if block.language == "python" and ">>>" not in block.text:
-            text = block.text
-            for original, smaller in SMALLER.items():
-                text = text.replace(original, smaller)
-            exec(compile("\n" * block.line + text, str(page), "exec"), names)
+    for block in programs_of(page):
+        text = block.text
+        for original, smaller in SMALLER.items():
+            text = text.replace(original, smaller)
+        exec(compile("\n" * block.line + text, str(page), "exec"), names)
 
 
 @warnings_are_shown
