@@ -7,7 +7,8 @@ export PYTHONUTF8 := 1
 
 .PHONY: demo test lint types unit bench docs clean
 
-test: lint types unit
+test: $(VENV)/.installed-all
+	$(MAKE) --jobs 3 lint types unit  # at once: some of the tests wait for a browser or a process
 
 demo: $(VENV)/.installed
 	$(BIN)/sparseshot demo --out demo

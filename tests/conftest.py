@@ -18,3 +18,13 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no data sets at {folder}; set SPARSESHOT_DATA to where they are")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run first what stays on one worker, the browser's tests before all, so that both end together."""
+
+    def rank(item: pytest.Item) -> int:
+        group = item.get_closest_marker("xdist_group")
+        return 2 if group is None else group.args != ("browser",)
+
+    items.sort(key=rank)
