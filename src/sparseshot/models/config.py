@@ -76,7 +76,7 @@ class TrainConfig:
         mpp: working resolution, µm/px; None: that of the run that it starts from, or 0.5.
         width: channels of the network's first level.
         depth: number of halvings of the U-Net.
-        stride: pixels per grid cell of the detector.
+        stride: pixels per grid cell of the detector; None: those of the start, or 8.
         mark_reach: how far over its border a grid cell of the detector also learns a mark, in grid cells.
         network: ``module:function`` of a network of one's own; empty: a U-Net, or a YOLLO in detection.
         sizes: predict the size of cells too (detector).
@@ -112,7 +112,7 @@ class TrainConfig:
     mpp: float | None = None
     width: int = 16
     depth: int = 3
-    stride: int = 8
+    stride: int | None = None
     mark_reach: float = 0.5
     network: str = ""
     sizes: bool = False
@@ -204,6 +204,7 @@ class TrainSettings(TrainConfig):
     by_kind: bool = False
     colors: tuple[str, ...] = ()
     mpp: float = 0.5
+    stride: int = 8
     context: bool = False
     heights: bool = False
     kind_features: int = 0

@@ -25,7 +25,7 @@ from sparseshot.models.finder import (
 )
 from sparseshot.models.task import IGNORED, UNANNOTATED, Points, Target, target_and_annotated
 from sparseshot.models.windows import Window, WindowLayout
-from sparseshot.models.yollo import YOLLO
+from sparseshot.models.yollo import YOLLO, unpacked_features
 
 MATCH_RADIUS_UM = 3.0
 """How near a detection must be to a cell to match it."""
@@ -59,6 +59,16 @@ class Detect:
     kind_features: int = 0
     kinds: tuple[str, ...] = ()
 
+    @property
+    def feature_stride(self) -> int:
+        """Pixels to a square of the kind features."""
+        return 2 * self.stride if self.context and self.stride == 4 else self.stride
+
+    @property
+    def place_channels(self) -> int:
+        """Channels before those of the features."""
+        return self.out_channels + 2 + 2 * self.sizes
+
     def network(self) -> nn.Module:
         """Return a YOLLO-style detector."""
         return YOLLO(
@@ -76,8 +86,9 @@ class Detect:
         return output[:, : self.out_channels]
 
     def features(self, output: Tensor) -> Tensor:
-        """Return the last channels."""
-        return output[:, output.shape[1] - self.kind_features :]
+        """Return the features of squares of :attr:`feature_stride` pixels."""
+        packed, factor = output[:, self.place_channels :], self.feature_stride // self.stride
+        return unpacked_features(packed, kind_features=self.kind_features, factor=factor)
 
     def place_loss(
         self,
@@ -125,9 +136,11 @@ class Detect:
         target = np.concatenate([[0], points.target])[grid.label]
         target = np.where(ground == IGNORED, IGNORED, target)
         annotated = (annotated | (grid.label > 0) | (other.label > 0)) & (target != IGNORED)
-        kind = (
-            None if points.kind is None else np.concatenate([[-1], points.kind]).astype(np.int64)[grid.label]
-        )
+        kind = None
+        if points.kind is not None:
+            step = self.feature_stride
+            reach = self.mark_reach * self.stride / step
+            kind = encode(points.xy, points.kind + 1, shape_px=shape, stride=step, reach=reach).label - 1
         return Target(target.astype(np.int64), annotated, grid.offset, grid.size, kind)
 
     def finder(
@@ -165,7 +178,7 @@ class Detector:
         margin = self.margin_px // self.task.stride
         rows, columns = output.shape[2] - margin, output.shape[3] - margin
         own = output[:, :, margin:rows, margin:columns].cpu()
-        places = own.shape[1] - self.task.kind_features
+        places = self.task.place_channels
         return own[:, :places], own[:, places:].half()
 
     def find(self, window: Window, parts: Sequence[Part]) -> Cells:
@@ -204,8 +217,11 @@ class Detector:
             score=score[kept],
             measurements={} if sizes is None else {"Width µm": sizes[:, 0], "Height µm": sizes[:, 1]},
         )
-        row, column = found.place[kept].T
-        return cells, features.numpy()[:, row, column].T.astype(np.float32)
+        row, column = found.place[kept].T // (self.task.feature_stride // stride)
+        known = unpacked_features(
+            features[None], kind_features=self.task.kind_features, factor=self.task.feature_stride // stride
+        )
+        return cells, known[0].numpy()[:, row, column].T.astype(np.float32)
 
     def settle(self, cells: Cells, *, next_y0: float) -> tuple[Cells, Cells]:
         """Suppress; return the cells that are certain to stay, and those that the next band decides."""

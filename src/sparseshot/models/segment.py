@@ -20,8 +20,9 @@ from sparseshot.models.detection_grid import encode, foreground_probability
 from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Part, SlideFrame, in_reading_order
 from sparseshot.models.instances import mask_heights, split
 from sparseshot.models.task import IGNORED, UNANNOTATED, Points, Target, target_and_annotated
-from sparseshot.models.unet import UNet, unpacked_features
+from sparseshot.models.unet import UNet
 from sparseshot.models.windows import Window, WindowLayout
+from sparseshot.models.yollo import unpacked_features
 
 WINDOW_PX = 4096
 """Side of what is split into cells at once: large compared with its halo, small compared with memory."""
@@ -79,7 +80,7 @@ class Segment:
         """Return the features of squares of :attr:`feature_stride` pixels."""
         first = self.out_channels + self.heights
         return unpacked_features(
-            output[:, first:], kind_features=self.kind_features, stride=self.feature_stride
+            output[:, first:], kind_features=self.kind_features, factor=self.feature_stride
         )
 
     def place_loss(

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sparseshot.errors import InputError
-from sparseshot.models.yollo import feature_branch
+from sparseshot.models.yollo import feature_branch, packed_features
 
 
 class UNet(nn.Module):
@@ -25,7 +25,7 @@ class UNet(nn.Module):
         kinds: kinds that ``kind_head``, linear on these features, tells apart; it is not part of the output.
 
     The output has ``out_channels`` logits, then that of the height, then the kind features as full-size
-    channels that :func:`unpacked_features` unpacks: 64 features of depth 3 are one channel.
+    channels that :func:`~sparseshot.models.yollo.unpacked_features` unpacks: 64 of depth 3 are one channel.
 
     >>> UNet(width=4, depth=2).eval()(torch.zeros(2, 3, 37, 50)).shape
     torch.Size([2, 1, 37, 50])
@@ -90,20 +90,9 @@ class UNet(nn.Module):
         if self.height_head is not None:
             outputs.append(self.height_head(x))
         if self.features is not None:
-            features = self.features(coarsest)
-            rest = -features.shape[1] % self.alignment_px**2
-            outputs.append(F.pixel_shuffle(F.pad(features, (0, 0, 0, 0, 0, rest)), self.alignment_px))
+            outputs.append(packed_features(self.features(coarsest), self.alignment_px))
         output: Tensor = torch.cat(outputs, dim=1) if len(outputs) > 1 else outputs[0]
         return output[..., :height, :width]
-
-
-def unpacked_features(channels: Tensor, *, kind_features: int, stride: int) -> Tensor:
-    """Return the kind features ``(N, F, H / stride, W / stride)`` of the channels after the logits.
-
-    >>> unpacked_features(torch.zeros(1, 1, 16, 32), kind_features=48, stride=8).shape
-    torch.Size([1, 48, 2, 4])
-    """
-    return F.pixel_unshuffle(channels, stride)[:, :kind_features]
 
 
 def _two_convolutions(in_channels: int, out_channels: int) -> nn.Sequential:

@@ -5,11 +5,12 @@ object. Its layers are not public, so this network is YOLLO-style: fully convolu
 batch normalisation and LeakyReLU; for each grid cell the probability that an object's centre lies in it, the
 offset of the centre and, optionally, the size of the object.
 
-With *context*, a coarser level looks farther around before the last two convolutions: the tissue that a cell
-lies in says much about its kind.
+With *context*, coarser levels look farther around before the last two convolutions: the tissue that a cell
+lies in says much about its kind. A grid of 4 pixels then has two, of 8 and 16 pixels, like one path of a
+U-Net, and separates crowded nuclei that a grid of 8 cannot.
 
-A branch of its own gives *kind features* for each grid cell. The kind of a found cell is a linear head on the
-features of the grid cell that found it; finding never depends on it.
+A branch of its own gives *kind features* for each square of at least 8 pixels, or grid cell without context.
+The kind of a found cell is a linear head on the features where it was found; finding never depends on it.
 """
 
 import torch
@@ -29,15 +30,18 @@ class YOLLO(nn.Module):
         width: channels at full resolution; they double at each halving.
         stride: pixels to a grid cell: 8 (4 µm at 0.5 µm/px), 4 for crowded nuclei, or 16.
         sizes: predict width and height of the object too.
-        context: look farther around, on a level of half the resolution of the grid.
+        context: look farther around, on levels coarser than the grid.
         kind_features: features for the kind of a cell; 0 for none.
         kinds: kinds that ``kind_head``, linear on these features, tells apart; it is not part of the output.
 
     The output has ``out_channels`` logits, then 2 offset channels, then 2 size channels with
-    ``sizes``, then ``kind_features`` channels; see :mod:`sparseshot.models.detection_grid`.
+    ``sizes``, then the kind features; see :mod:`sparseshot.models.detection_grid`. Where the features are
+    coarser than the grid they are packed, by :func:`packed_features`.
 
     >>> YOLLO(width=4, stride=8).eval()(torch.zeros(2, 3, 64, 50)).shape
     torch.Size([2, 3, 8, 7])
+    >>> YOLLO(width=4, stride=4, context=True, kind_features=16).eval()(torch.zeros(2, 3, 64, 48)).shape
+    torch.Size([2, 7, 16, 12])
     """
 
     def __init__(
@@ -72,13 +76,14 @@ class YOLLO(nn.Module):
             channels *= 2
         layers += [_convolution(channels, channels), _convolution(channels, channels)]
         self.body = nn.Sequential(*layers)
-        self.context = (
-            nn.Sequential(nn.MaxPool2d(2), _convolution(channels, channels), _convolution(channels, channels))
-            if context
-            else None
-        )
+        wide = min(2 * channels, 8 * width)
+        self.context = _coarser(channels, wide) if context else None
+        self.is_fine: bool = context and stride == 4
+        if self.is_fine:
+            self.farther, self.merge = _coarser(wide, wide), _convolution(wide, wide)
+            self.up = nn.ConvTranspose2d(wide, channels, 2, stride=2)
         self.head = nn.Conv2d(channels, out_channels + 2 + 2 * sizes, 1)
-        self.features = feature_branch(channels, kind_features)
+        self.features = feature_branch(wide if self.is_fine else channels, kind_features)
         self.kind_head = nn.Linear(kind_features, kinds) if kinds else None
         self.stride: int = stride
         self.out_channels = out_channels
@@ -87,7 +92,9 @@ class YOLLO(nn.Module):
     @property
     def alignment_px(self) -> int:
         """Tiles that begin at multiples of this have the grid of the whole image."""
-        return self.stride if self.context is None else 2 * self.stride
+        if self.context is None:
+            return self.stride
+        return 4 * self.stride if self.is_fine else 2 * self.stride
 
     @property
     def margin_px(self) -> int:
@@ -95,6 +102,8 @@ class YOLLO(nn.Module):
         reach: int = 2 * (2 ** (self.halvings + 1) - 1) + 2 * self.stride
         if self.context is not None:
             reach += 2 * (2 * self.stride) + self.stride  # two convolutions there, and the way down and up
+        if self.is_fine:
+            reach += 2 * self.stride + 2 * (4 * self.stride) + 2 * self.stride  # and one on the way up
         return -(-reach // self.alignment_px) * self.alignment_px
 
     def forward(self, image: Tensor) -> Tensor:
@@ -104,13 +113,19 @@ class YOLLO(nn.Module):
         if right or bottom:
             image = F.pad(image, (0, right, 0, bottom), mode="replicate")
         if self.context is None:
-            body = self.body(image)
+            body = about = self.body(image)
         else:
             near = self.body[:-2](image)
-            body = self.body[-2:](near + F.interpolate(self.context(near), scale_factor=2.0))
+            around = self.context(near)
+            if self.is_fine:
+                around = self.merge(around + F.interpolate(self.farther(around), scale_factor=2.0))
+                body, about = self.body[-2:](near + self.up(around)), around
+            else:
+                body = about = self.body[-2:](near + F.interpolate(around, scale_factor=2.0))
         output: Tensor = self.head(body)
         if self.features is not None:
-            output = torch.cat([output, self.features(body)], dim=1)
+            features = self.features(about)
+            output = torch.cat([output, features if about is body else packed_features(features, 2)], dim=1)
         return output[..., : -(-height // self.stride), : -(-width // self.stride)]
 
 
@@ -122,6 +137,27 @@ def feature_branch(in_channels: int, kind_features: int) -> nn.Sequential | None
         nn.Conv2d(in_channels, kind_features, 1, bias=False),
         nn.BatchNorm2d(kind_features),
         nn.LeakyReLU(0.1, inplace=True),
+    )
+
+
+def packed_features(features: Tensor, factor: int) -> Tensor:
+    """Pack features into channels of a grid that is ``factor`` times finer: 64 by 2 are 16 channels."""
+    rest = -features.shape[1] % factor**2
+    return F.pixel_shuffle(F.pad(features, (0, 0, 0, 0, 0, rest)), factor)
+
+
+def unpacked_features(channels: Tensor, *, kind_features: int, factor: int) -> Tensor:
+    """Return the kind features ``(N, F, H / factor, W / factor)`` that :func:`packed_features` packed.
+
+    >>> unpacked_features(torch.zeros(1, 1, 16, 32), kind_features=48, factor=8).shape
+    torch.Size([1, 48, 2, 4])
+    """
+    return F.pixel_unshuffle(channels, factor)[:, :kind_features]
+
+
+def _coarser(in_channels: int, out_channels: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.MaxPool2d(2), _convolution(in_channels, out_channels), _convolution(out_channels, out_channels)
     )
 
 

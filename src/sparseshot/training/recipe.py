@@ -170,6 +170,8 @@ def resolve(
         "classes": classes or (),
         "colors": colors or (),
     }
+    if start is not None:
+        known["stride"] = config.stride or start.model.config.stride
     given = {name: value for name, value in vars(config).items() if value is not None}
     settings = TrainSettings(**(given | known))
     if kinds := _kinds(config, marks, _fitting(start, settings, asked=config.start)[0], own_marks=own_marks):
@@ -282,7 +284,8 @@ def _by_start(
 ) -> dict[str, Any]:
     """Return the settings that the start decides where they are not given."""
     if start is None:
-        return {"start": SCRATCH, "steps": _SCRATCH_STEPS, "learning_rate": _SCRATCH_RATE}
+        scratch = {"start": SCRATCH, "stride": TrainSettings.stride}
+        return scratch | {"steps": _SCRATCH_STEPS, "learning_rate": _SCRATCH_RATE}
     model = start.model
     chosen: dict[str, Any] = {
         "start": STARTER,

@@ -15,8 +15,8 @@ from sparseshot.terminal import shown_events
 def starter(
     out: Annotated[Path, Option(help="Folder for the starters; the same command resumes.")],
     task: Annotated[Literal["detect", "segment", "both"], Option(help="Starter to make.")] = "both",
-    slides: Annotated[int, Option(min=1, help="Synthetic slides to learn from.")] = 400,
-    steps: Annotated[int, Option(min=1, help="Optimiser steps.")] = 6000,
+    slides: Annotated[int, Option(min=1, help="Synthetic slides of each of the two stages.")] = 400,
+    steps: Annotated[int, Option(min=1, help="Optimiser steps of each stage.")] = 5000,
     seed: options.Seed = 0,
     width: Annotated[int, Option(min=1, help="Channels of the first level of the network.")] = 16,
     data: Annotated[
@@ -25,10 +25,6 @@ def starter(
     without: Annotated[
         list[str] | None, Option(help="Real set to leave out, so that the starter can be tested on it.")
     ] = None,
-    start: Annotated[
-        Path | None, Option("--from", help="Folder of starters to go on from; without it, random weights.")
-    ] = None,
-    real: Annotated[float, Option(min=0, max=1, help="Share of real tissue in what is learned.")] = 0.8,
     as_json: options.Json = False,
 ) -> None:
     """Train the starter models on synthetic tissue and on openly licensed real tissue.
@@ -39,7 +35,7 @@ def starter(
 
     Run the same command again to resume an interrupted run.
     """
-    options.check_paths(data, start)
+    options.check_paths(data)
     from sparseshot.training.starter import make_starter
 
     made = {}
@@ -54,8 +50,6 @@ def starter(
                 width=width,
                 data=data,
                 without=without or (),
-                start=start,
-                real=real,
                 report=report,
             )
         made[each] = checkpoint.threshold
