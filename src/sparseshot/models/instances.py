@@ -4,98 +4,109 @@ An object depends on its own neighbourhood only, not on the window: an object th
 same in every window.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
 from sparseshot.compiled import compiled
 
-SEED_HEIGHT = 153
-"""Height, of 255, from which connected pixels are of one cell."""
+TOP = 65_535
+"""Height of the innermost place of a cell: as many steps that hardly two neighbours are level."""
+
+RISE = round(0.12 * TOP)
+"""Height that both of two peaks rise above the ground between them where they are two cells."""
+
+_NARROWER = 0.2
+"""Part by which a place of a mask is narrower where it separates two cells."""
 
 
 def split(
-    mask: NDArray[np.bool_], height: NDArray[np.uint8], seeds: NDArray[np.int32] | None = None
+    mask: NDArray[np.bool_], height: NDArray[np.uint16], seeds: NDArray[np.int32] | None = None
 ) -> NDArray[np.int32]:
     """Number the cells of a mask from 1; each is connected by edges, 0 is background.
 
-    Connected pixels of at least :data:`SEED_HEIGHT` are the seed of a cell. A lower one belongs to the seed
-    that is reached over the highest way; pixels from which none is reached are cells of their own.
+    A watershed: pixels come from the highest to the lowest, and join the cell of the highest neighbour that
+    came before them. Where two cells meet they become one if the lower peak rises by less than :data:`RISE`
+    above that place.
 
     Args:
         mask: ``(H, W)``.
-        height: ``(H, W)`` distance to the border of the cell, 255 at its innermost place.
+        height: ``(H, W)`` distance to the border of the cell, :data:`TOP` at its innermost place.
         seeds: ``(H, W)`` of all cells, numbered from 1, where they are known; pixels from which none is
             reached are then background.
 
-    >>> split(np.ones((1, 7), bool), np.array([[90, 200, 180, 60, 80, 220, 90]], np.uint8))
-    array([[1, 1, 1, 1, 2, 2, 2]], dtype=int32)
+    >>> split(np.ones((1, 6), bool), np.array([[20, 50, 48, 10, 40, 9]], np.uint16) * 1000)
+    array([[1, 1, 1, 1, 2, 2]], dtype=int32)
     """
     mask = np.pad(mask, 1)
-    labels: NDArray[np.int32] = np.zeros(mask.shape, np.int32)
-    if seeds is None:
-        count = ndimage.label(mask[1:-1, 1:-1] & (height >= SEED_HEIGHT), output=labels[1:-1, 1:-1])
+    level = np.pad(height, 1).ravel()
+    labels = np.zeros(mask.size, np.int32)
+    known = 0
+    if seeds is not None:
+        labels[:] = np.pad(seeds, 1).ravel() * mask.ravel()
+        known = int(seeds.max())
+    order = np.flatnonzero(mask.ravel() & (labels == 0))
+    order = order[np.argsort(TOP - level[order], kind="stable")]
+    _flood(labels, order, level, mask.shape[1], known, TOP + 2 if known else RISE)
+    if known:
+        labels[labels > known] = 0
     else:
-        labels[1:-1, 1:-1] = seeds * mask[1:-1, 1:-1]
-    _flood(labels.ravel(), mask.ravel(), np.pad(height, 1).ravel(), labels.shape[1])
-    alone = mask & (labels == 0)
-    if seeds is None and alone.any():
-        pieces, _ = ndimage.label(alone)
-        labels[alone] = pieces[alone] + count
-    return labels[1:-1, 1:-1]
+        labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+    return labels.reshape(mask.shape)[1:-1, 1:-1]
 
 
 @compiled
-def _flood(
-    labels: NDArray[np.int32], mask: NDArray[np.bool_], height: NDArray[np.uint8], row_step: int
+def _flood(  # noqa: PLR0917  numba knows no keyword-only arguments
+    labels: NDArray[np.int32],
+    order: NDArray[np.int64],
+    height: NDArray[np.uint16],
+    row_step: int,
+    known: int,
+    rise: int,
 ) -> None:
-    """Give pixels of the mask the label of the seed that reaches them over the highest way.
-
-    Pixels wait in a queue for each height, and the highest comes first. Those of one height come in the order
-    of their arrival, which begins in reading order, so that it does not depend on the window.
+    """Number the pixels in their order, and replace numbers that were joined to others.
 
     Args:
-        labels: flat, of an array with a border; 0 but for the seeds.
-        mask: of the same pixels.
-        height: of the same pixels.
+        labels: flat, of an array with a border; 0 but for known seeds, which are never joined.
+        order: of the other pixels of the mask.
+        height: of all pixels.
         row_step: length of a row.
+        known: number of known seeds.
+        rise: two cells are joined if the lower peak is less than this above the place where they meet.
     """
-    first, last = np.full(256, -1, np.int32), np.full(256, -1, np.int32)
-    after = np.full(len(labels), -1, np.int32)
-    highest = 255
-    for seed in np.flatnonzero(labels):
-        _enqueue(seed, height[seed], first, last, after)
-    while highest >= 0:
-        place = first[highest]
-        if place < 0:
-            highest -= 1
-            continue
-        first[highest] = after[place]
+    joined = np.arange(known + len(order) + 1).astype(np.int32)
+    peak = np.full(len(joined), TOP + 1, np.int32)
+    count = known
+    for place in order:
+        own, level = 0, -1
         for step in (-row_step, -1, 1, row_step):
-            if mask[place + step] and labels[place + step] == 0:
-                labels[place + step] = labels[place]
-                _enqueue(place + step, min(highest, height[place + step]), first, last, after)
+            other = labels[place + step]
+            while joined[other] != other:
+                joined[other] = joined[joined[other]]
+                other = joined[other]
+            if other > 0 and own > 0 and other != own:
+                low, high = own, other
+                if peak[own] > peak[other] or (peak[own] == peak[other] and own < other):
+                    low, high = other, own
+                if low > known and peak[low] - height[place] < rise:
+                    joined[low] = own = other = high
+            if other > 0 and height[place + step] > level:
+                own, level = other, height[place + step]
+        if own == 0:
+            count += 1
+            own = count
+            peak[own] = height[place]
+        labels[place] = own
+    for place in order:
+        while joined[labels[place]] != labels[place]:
+            labels[place] = joined[labels[place]]
 
 
-@compiled
-def _enqueue(
-    place: Any, level: Any, first: NDArray[np.int32], last: NDArray[np.int32], after: NDArray[np.int32]
-) -> None:
-    """Add a pixel to the queue of a level."""
-    if first[level] < 0:
-        first[level] = place
-    else:
-        after[last[level]] = place
-    last[level] = place
-
-
-def mask_heights(mask: NDArray[np.bool_], *, reach_px: float) -> NDArray[np.uint8]:
+def mask_heights(mask: NDArray[np.bool_], *, reach_px: float) -> NDArray[np.uint16]:
     """Return heights from the shape of a mask alone, for networks that do not predict them.
 
     The distance to the background, slightly smoothed, is compared with the largest one nearby: a place that
-    is a fifth narrower separates two cells.
+    is a fifth narrower (:data:`_NARROWER`) separates two cells.
 
     Args:
         mask: ``(H, W)``.
@@ -107,4 +118,4 @@ def mask_heights(mask: NDArray[np.bool_], *, reach_px: float) -> NDArray[np.uint
     distance = ndimage.gaussian_filter(distance, 1, truncate=3, output=np.float32) * mask
     largest = ndimage.maximum_filter(distance, 2 * round(reach_px) + 1)
     relative: NDArray[np.float32] = distance / np.maximum(largest, 1e-6)
-    return (255 * np.clip(2 * relative - 1, 0, 1)).astype(np.uint8)
+    return (RISE / _NARROWER * relative.clip(0, 1)).astype(np.uint16)

@@ -18,7 +18,7 @@ from sparseshot.images import TissueMask
 from sparseshot.metrics import AreaCounts, ScoredHits, area_counts, overlaps_of_outlines
 from sparseshot.models.detection_grid import encode, foreground_probability
 from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Part, SlideFrame, in_reading_order
-from sparseshot.models.instances import mask_heights, split
+from sparseshot.models.instances import TOP, mask_heights, split
 from sparseshot.models.task import IGNORED, UNANNOTATED, Points, Target, target_and_annotated
 from sparseshot.models.unet import UNet
 from sparseshot.models.windows import Window, WindowLayout
@@ -207,11 +207,13 @@ class Segmenter:
         outlines[values[large] - 1] = self._on_slide(traced)
         return outlines
 
-    def _height(self, mask: NDArray[np.bool_], rest: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def _height(self, mask: NDArray[np.bool_], rest: NDArray[np.uint8]) -> NDArray[np.uint16]:
         if not self.task.heights:
             return mask_heights(mask, reach_px=_NEARBY_UM / self.frame.grid.mpp)
-        smooth: NDArray[np.uint8] = ndimage.gaussian_filter(rest[0], _SMOOTHING_PX, truncate=2)
-        return smooth
+        smooth: NDArray[np.float32] = ndimage.gaussian_filter(
+            rest[0], _SMOOTHING_PX, truncate=2, output=np.float32
+        )
+        return (smooth * np.float32(TOP / 255)).astype(np.uint16)
 
     def _found(self, window: Window, parts: Sequence[Part]) -> Cells:
         grid, box, core = self.frame.grid, window.box, window.core
