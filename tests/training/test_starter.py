@@ -16,7 +16,6 @@ from sparseshot.datasets import Dataset, load_dataset
 from sparseshot.datasets.synthetic import SyntheticTissue, varied_tissue, write_pyramid
 from sparseshot.errors import InputError
 from sparseshot.images import Box
-from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import STARTER_NAMES
 from sparseshot.models.model_files import load_model, load_starter
 from sparseshot.training.annotated import AnnotatedSlide
@@ -73,13 +72,9 @@ def test_a_starter_learns_from_real_sets_but_not_from_those_left_out(
     made = make_starter(
         "detect", tmp_path / "a", slides=2, steps=2, data=tmp_path, without=["TNBC", "sbu-miccai", "dsb2018"]
     )
-    assert asked == [("brca_m2c", "train"), ("brca_m2c", "train"), ("brca_m2c", "validation")]
+    assert asked == [("brca_m2c", "train"), ("brca_m2c", "validation")]
     assert made.config.kinds == ("lymphocyte", "tumour", "stromal")
     assert made.weights["kind_head.weight"].shape == (3, 64)
-    first, second = (Checkpoint.load(tmp_path / "a" / f"detect-{k}" / "model.pt") for k in (1, 2))
-    name = "body.0.0.weight"
-    assert not torch.equal(first.weights[name], second.weights[name])
-    torch.testing.assert_close(made.weights[name], (first.weights[name] + second.weights[name]) / 2)
     with pytest.raises(InputError, match="monuseg is not learned from"):
         make_starter("detect", tmp_path / "c", slides=2, steps=1, without=["monuseg"])
 

@@ -46,8 +46,11 @@ _SHARES: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 """Share of the crops of real tissue that each set gets; that of a set that is left out is synthetic."""
 
-_STAGES = ((0.8, 3e-3), (0.6, 1.5e-3))
-"""Share of the crops that is real tissue, and highest learning rate, of each stage."""
+_REAL = 0.8
+"""Share of the crops that is real tissue."""
+
+_RATES: Mapping[str, Sequence[float]] = MappingProxyType({"detect": (3e-3,), "segment": (3e-3, 1.5e-3)})
+"""Highest learning rate of each stage."""
 
 _VALIDATION_SETS = ("tnbc", "brca_m2c", "sbu_miccai")
 _SIZE_PX = 512
@@ -74,14 +77,13 @@ def make_starter(
 ) -> Checkpoint:
     """Train a starter, or resume; write ``TASK.safetensors`` into the folder.
 
-    A second stage goes on from the first with other slides, crops and shares, and the starter has the mean of
-    the weights of both: on images of other laboratories it is better than either. The first stage of a
-    segmenter also outlines the cells that a set has only points of, for the second to learn from.
+    A segmenter has two stages: the first outlines the cells that a set has only points of, and the second
+    goes on with other slides and crops and learns from these outlines too.
 
     Args:
         task: ``detect`` or ``segment``.
         folder: of the starters; each stage has a run folder of its own inside.
-        slides: number of synthetic slides that the first stage learns from; the second has as many others.
+        slides: number of synthetic slides of each stage.
         steps: optimiser steps of each stage.
         seed: of slides, weights and crops.
         width: channels of the first level of the network.
@@ -117,32 +119,21 @@ def make_starter(
     with locked(folder):
         held_out = _synthetic(seed + 2, _HELD_OUT, settings.mpp)
         parts = [part for item in held_out for part in whole(item, settings)]
-        stages: list[Checkpoint] = []
-        for number, (real, rate) in enumerate(_STAGES, 1):
+        shares = {name: _REAL * _SHARES[task][name] for name in sets}
+        begin: Checkpoint | None = None
+        for number, rate in enumerate(_RATES[task], 1):
             config = replace(settings, seed=seed + number - 1, learning_rate=rate)
-            shares = {name: real * _SHARES[task][name] for name in sets}
-            begin = stages[-1] if stages else None
             canvases = _canvases(
                 _synthetic(config.seed, slides, config.mpp), config, 1 - sum(shares.values())
             )
             for name, share in shares.items():
                 canvases += _canvases(_scaled(name, sets[name], begin), config, share)
-            run = folder / f"{task}-{number}"
-            stages.append(train(config, canvases, parts, run, start=begin, report=report))
-        checkpoint = _mean(*stages)
+            begin = train(config, canvases, parts, folder / f"{task}-{number}", start=begin, report=report)
+        assert begin is not None
         chosen_on = [] if data is None else validation_images(task, data, without=left_out)
-        checkpoint = replace(checkpoint, threshold=best_threshold(checkpoint, chosen_on or [held_out]))
+        checkpoint = replace(begin, threshold=best_threshold(begin, chosen_on or [held_out]))
         save_starter(checkpoint, folder / f"{task}.safetensors")
     return checkpoint
-
-
-def _mean(first: Checkpoint, second: Checkpoint) -> Checkpoint:
-    """Return a model with the mean of the weights of two."""
-    weights = {
-        name: (weight + second.weights[name]) / 2 if weight.is_floating_point() else weight
-        for name, weight in first.weights.items()
-    }
-    return replace(second, weights=weights, step=first.step + second.step)
 
 
 def _synthetic(seed: int, count: int, mpp: float) -> list[AnnotatedSlide]:

@@ -15,7 +15,7 @@ from sparseshot.terminal import shown_events
 def starter(
     out: Annotated[Path, Option(help="Folder for the starters; the same command resumes.")],
     task: Annotated[Literal["detect", "segment", "both"], Option(help="Starter to make.")] = "both",
-    slides: Annotated[int, Option(min=1, help="Synthetic slides of each of the two stages.")] = 400,
+    slides: Annotated[int, Option(min=1, help="Synthetic slides to learn from, in each stage.")] = 400,
     steps: Annotated[int, Option(min=1, help="Optimiser steps of each stage.")] = 5000,
     seed: options.Seed = 0,
     width: Annotated[int, Option(min=1, help="Channels of the first level of the network.")] = 16,
