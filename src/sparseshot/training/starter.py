@@ -55,7 +55,7 @@ _RATES: Mapping[str, Sequence[float]] = MappingProxyType({"detect": (3e-3,), "se
 _VALIDATION_SETS = ("tnbc", "brca_m2c", "sbu_miccai")
 _SIZE_PX = 512
 _HELD_OUT = 16
-_SCALES = (0.8, 0.9, 1.0, 1.12, 1.25)
+_SCALES = (0.7, 0.85, 1.0, 1.2, 1.4)
 """A real image is learned at several sizes, because magnification differs from scanner to scanner."""
 
 _OUTLINE_LADDER = np.linspace(0.3, 0.7, 9)
@@ -111,7 +111,7 @@ def make_starter(
         steps=steps,
         near_marks=0.0,
         mark_radius_um=2.0,
-        stain_jitter=0.35,
+        stain_jitter=0.7,
         validations=1,
         checkpoint_every=500,
         log_every=50,
