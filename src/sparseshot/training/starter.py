@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
 from sparseshot.datasets import dataset_info, load_dataset
 from sparseshot.datasets.synthetic import varied_tissue
@@ -23,6 +23,7 @@ from sparseshot.metrics import AreaCounts, f1_score
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.finder import LOWEST_SCORE
+from sparseshot.models.inference import WindowOutputs
 from sparseshot.models.model_files import save_starter
 from sparseshot.models.segment import Segmenter
 from sparseshot.training.annotated import AnnotatedSlide, open_samples
@@ -183,23 +184,39 @@ def validation_images(
 def best_threshold(checkpoint: Checkpoint, sets: Sequence[Sequence[AnnotatedSlide]]) -> float:
     """Return the threshold at which the mean score of the sets is highest: F1, or PQ of outlines."""
     network, config = checkpoint.network(), checkpoint.config
-    ladder = _OUTLINE_LADDER if config.make_task().paints_marks else LADDER
-    curves: list[ArrayLike] = []
-    for images in sets:
-        counts, areas = np.zeros((len(ladder), 3), np.int64), [AreaCounts()] * len(ladder)
-        for item in images:
-            region = item.look_at(network, config, threshold=LOWEST_SCORE)
-            truth = config.labelling.positives(item.cells)
-            core = region.window.core
-            every = np.ones((core.height, core.width), np.bool_)
-            if ladder is LADDER:
-                hits = region.finder.hits(region.window, region.parts, truth, every)
-                counts += hits.counts_at(ladder)
-                continue
-            for k, threshold in enumerate(ladder.tolist()):
-                areas[k] += (
-                    region.finder.area_counts(region.window, region.parts, truth, every, threshold=threshold)
-                    or AreaCounts()
-                )
-        curves.append(f1_score(*counts.T) if ladder is LADDER else [area.panoptic_quality for area in areas])
-    return round(float(np.clip(ladder[np.argmax(np.mean(np.array(curves), axis=0))], 0.01, 0.99)), 3)
+    has_outlines = config.make_task().paints_marks
+    ladder = _OUTLINE_LADDER if has_outlines else LADDER
+    score = _panoptic_qualities if has_outlines else _f1_scores
+    curves = [
+        score(((item, item.look_at(network, config, threshold=LOWEST_SCORE)) for item in images), config)
+        for images in sets
+    ]
+    return round(float(np.clip(ladder[np.argmax(np.mean(curves, axis=0))], 0.01, 0.99)), 3)
+
+
+def _f1_scores(
+    seen: Iterable[tuple[AnnotatedSlide, WindowOutputs]], config: TrainSettings
+) -> NDArray[np.float64]:
+    """Return F1 at each threshold."""
+    counts = np.zeros((len(LADDER), 3), np.int64)
+    for item, region in seen:
+        every = np.ones((region.window.core.height, region.window.core.width), np.bool_)
+        truth = config.labelling.positives(item.cells)
+        counts += region.finder.hits(region.window, region.parts, truth, every).counts_at(LADDER)
+    return np.asarray(f1_score(*counts.T))
+
+
+def _panoptic_qualities(
+    seen: Iterable[tuple[AnnotatedSlide, WindowOutputs]], config: TrainSettings
+) -> NDArray[np.float64]:
+    """Return PQ at each threshold."""
+    areas = [AreaCounts()] * len(_OUTLINE_LADDER)
+    for item, region in seen:
+        every = np.ones((region.window.core.height, region.window.core.width), np.bool_)
+        truth = config.labelling.positives(item.cells)
+        for k, threshold in enumerate(_OUTLINE_LADDER.tolist()):
+            areas[k] += (
+                region.finder.area_counts(region.window, region.parts, truth, every, threshold=threshold)
+                or AreaCounts()
+            )
+    return np.array([area.panoptic_quality for area in areas])
