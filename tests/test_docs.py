@@ -119,9 +119,8 @@ def run(words: list[str], stage: Path) -> None:
         return
     if name == "train" and "--out" in words:
         shutil.rmtree(words[words.index("--out") + 1], ignore_errors=True)
-    paths = [
-        part for word in words for part in (sorted(map(str, stage.glob(word))) if "*" in word else [word])
-    ]
+    found = {word: sorted(map(str, stage.glob(word))) for word in words if "*" in word}
+    paths = [part for word in words for part in (found.get(word) or [word])]
     complete = any(".toml:" in word for word in words)  # a data set of one's own expects nothing
     assert main([*paths[1:], *SHORTER.get(name, ())]) == (0 if complete else EXIT_CODES.get(name, 0))
 

@@ -66,7 +66,11 @@ def build(folder: Path) -> Path:
     headline = open_experiment("tnbc-headline")
     for name in ("runs", "record"):
         write_results(folder / name, headline)
-    (folder / "docs" / "results").mkdir(parents=True)
+    shutil.copytree(
+        Path(__file__).parents[2] / "docs" / "results",
+        folder / "docs" / "results",
+        ignore=lambda _, names: [name for name in names if not name.endswith(".toml")],
+    )
     for block in blocks_of(Path(__file__).parents[2] / "docs" / "how-to" / "own-model.md"):
         if file := re.match(r"# (\w+\.(py|toml))\n", block.text):  # a file that a reader writes
             (folder / file[1]).write_text(block.text)

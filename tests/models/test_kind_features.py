@@ -18,7 +18,7 @@ from sparseshot.work import Event
 
 SLIDE = SyntheticTissue(seed=5, size_px=(400, 360), mpp=0.5, tissue_fraction=1.0)
 TASKS: dict[str, Detect | Segment] = {
-    "detect": Detect(context=True, kind_features=6, kinds=("a", "b")),
+    "detect": Detect(stride=4, context=True, kind_features=6, kinds=("a", "b")),
     "segment": Segment(heights=True, kind_features=6, kinds=("a", "b")),
 }
 

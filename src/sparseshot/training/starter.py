@@ -47,7 +47,7 @@ _SHARES: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 """Share of the crops of real tissue that each set gets; that of a set that is left out is synthetic."""
 
-_REAL = 0.8
+_REAL: Mapping[str, float] = MappingProxyType({"detect": 0.5, "segment": 0.8})
 """Share of the crops that is real tissue."""
 
 _RATES: Mapping[str, Sequence[float]] = MappingProxyType({"detect": (3e-3,), "segment": (3e-3, 1.5e-3)})
@@ -120,7 +120,7 @@ def make_starter(
     with locked(folder):
         held_out = _synthetic(seed + 2, _HELD_OUT, settings.mpp)
         parts = [part for item in held_out for part in whole(item, settings)]
-        shares = {name: _REAL * _SHARES[task][name] for name in sets}
+        shares = {name: _REAL[task] * _SHARES[task][name] for name in sets}
         begin: Checkpoint | None = None
         for number, rate in enumerate(_RATES[task], 1):
             config = replace(settings, seed=seed + number - 1, learning_rate=rate)
