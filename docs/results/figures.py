@@ -5,6 +5,7 @@ runs, if it is given.
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib import rc_context
@@ -13,7 +14,7 @@ from record import FRACTIONS, HERE, PLACES, comparisons, shares_of
 
 from sparseshot.experiments import Results
 from sparseshot.experiments.report.comparisons import compare
-from sparseshot.experiments.report.figures import COLORS, STYLE, as_svg, draw_shares
+from sparseshot.experiments.report.figures import COLORS, FURTHER, STYLE, as_svg
 from sparseshot.experiments.report.sections import exclusion_section, panel_section
 from sparseshot.experiments.results import POINTS
 from sparseshot.pages import pictures_of
@@ -50,6 +51,25 @@ def draw_task(task: str) -> bytes:
         for axis in axes[:, 0]:
             axis.set_ylabel(comparison.measure)
         canvas.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        return as_svg(canvas)
+
+
+def draw_shares(estimates: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
+    """Draw estimated over true shares of marks, a colour for each comparison; SVG."""
+    colors = [*COLORS.values(), *FURTHER]
+    with rc_context(STYLE):
+        canvas = Figure(figsize=(6.4, 4.2), layout="constrained")
+        axis = canvas.subplots()
+        axis.plot([0, 100], [0, 100], color="#9aa3ad", lw=1, ls="--", label="exact")
+        for number, (title, points) in enumerate(estimates.items()):
+            x, y = ([100 * point[end] for point in points] for end in ("true", "found"))
+            color, marker = colors[number % len(colors)], "os^Dv"[number % 5]
+            axis.plot(x, y, ls="none", marker=marker, color=color, ms=6, alpha=0.85, label=title)
+        axis.set_xlabel("marked cells, %")
+        axis.set_ylabel("estimate, %")
+        axis.set_xlim(0, 102)
+        axis.set_ylim(0, 102)
+        canvas.legend(loc="outside right center")
         return as_svg(canvas)
 
 

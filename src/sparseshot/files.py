@@ -11,14 +11,15 @@ import tempfile
 import time
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 import orjson
 
-from sparseshot.errors import DataNotFoundError, FormatError, OutputError
+from sparseshot.errors import DataNotFoundError, FormatError, OutputError, unknown_name
 
 T = TypeVar("T")
 
@@ -177,6 +178,42 @@ def read_as(path: Path, kind: type[T], *, advice: str = "delete it and run the s
         raise FormatError(path, f"has other content ({reason}); {advice}") from error
     except FormatError as error:
         raise FormatError(path, f"{error.problem}; {advice}") from error
+
+
+def toml_as(kind: type[T], values: Mapping[str, Any], path: Path, tables: Mapping[str, type[Any]]) -> T:
+    """Return the values of a TOML file as a dataclass or another type; a FormatError names the table.
+
+    Args:
+        kind: type of the values.
+        values: content of the file.
+        path: the file.
+        tables: the dataclass of each kind of table, by a key that leads to it; ``""`` is that of all others.
+    """
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  only some commands need it
+
+    try:
+        return TypeAdapter(kind).validate_python(values, extra="forbid")
+    except ValidationError as error:
+        first = min(error.errors(), key=lambda each: each["type"] == "missing")  # perhaps because of a typo
+        keys = [*first["loc"]]
+        while isinstance(keys[-1], int) or keys[-1] == "[key]":
+            keys.pop()
+        *place, key = keys
+        name = ".".join(str(each) for each in place if isinstance(each, str))
+        header = f"[[{name}]] {place[-1] + 1}: " if place and isinstance(place[-1], int) else f"[{name}]: "
+        problem, value, cure = first["type"], first["input"], first["msg"].lower()
+        if problem == "missing":
+            text = f"there is no {key} here; add {key} = …"
+        elif problem == "unexpected_keyword_argument":
+            table = next((tables[str(each)] for each in place if each in tables), tables[""])
+            text = unknown_name("key", key, [item.name for item in fields(table)])
+        else:
+            if problem in {"tuple_type", "sequence_str"}:
+                cure = f"write it as [[{key}]]" if isinstance(value, dict) else "write it as a list: […]"
+            elif problem in {"dataclass_type", "dict_type"}:
+                cure = f"write it as a table: [{key}]"
+            text = f"{key} is {value!r}; {cure}"
+        raise FormatError(path, (header if place else "") + text) from error
 
 
 def make_folder(path: Path) -> None:

@@ -107,13 +107,16 @@ OWN = (
             OWN.format("mppp = 0.25", 'labels = ["b"]', ""),
             "[ours]: there is no key 'mppp'; did you mean 'mpp'?",
         ),
-        (OWN.format("", "", ""), "[ours.parts.0] has no labels; add labels ="),
-        (OWN.format("", 'labels = ["b"]\nmask = 1', ""), "[ours.parts.0]: there is no key 'mask'"),
-        (OWN.format("", 'labels = "b"', ""), "[ours.parts.0]: labels is 'b'; write it as a list"),
-        (OWN.format("", 'labels = ["b"]', "names = { tarin = [] }"), "key 'tarin': input should be 'train'"),
+        (OWN.format("", "", ""), "[[ours.parts]] 1: there is no labels here; add labels ="),
+        (OWN.format("", 'labels = ["b"]\nmask = 1', ""), "[[ours.parts]] 1: there is no key 'mask'"),
+        (OWN.format("", 'labels = "b"', ""), "[[ours.parts]] 1: labels is 'b'; write it as a list"),
+        (
+            OWN.format("", 'labels = ["b"]', "names = { tarin = [] }"),
+            "tarin is 'tarin'; input should be 'train'",
+        ),
         (OWN.format("expected.train.image = 3", 'labels = ["b"]', ""), "Known are images, cells"),
         ('[ours]\nparts = []\nsplits = { source = "x" }\n', "[ours] has no parts; add [[ours.parts]]"),
-        ("ours = 3\n", "ours: 3 is no table"),
+        ("ours = 3\n", "ours is 3; write it as a table: [ours]"),
     ],
 )
 def test_a_wrong_catalogue_file_is_told_in_a_sentence(tmp_path: Path, text: str, problem: str) -> None:

@@ -2,15 +2,16 @@
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from sparseshot.experiments.experiment import Experiment, Run
+from sparseshot.experiments.experiment import Experiment, Method, Run, Subject
 from sparseshot.experiments.results import PANELS, plan_path, run_folder
 from sparseshot.files import make_folder, write_json
 from sparseshot.training.logs import COLUMNS
@@ -62,6 +63,20 @@ def metrics_of(run: Run, half: float, calibrated: float) -> dict[str, Any]:
         "versions": {"sparseshot": "0.1.0", "torch": "2.13.0"},
         "warnings": [],
     }
+
+
+def runs_of(
+    datasets: Iterable[str],
+    methods: Sequence[Method],
+    fractions: Sequence[float],
+    seeds: Sequence[int] = (0,),
+) -> tuple[Run, ...]:
+    """Return every combination, all of them segmentation."""
+    subjects = map(Subject, datasets)
+    return tuple(
+        Run(subject, "segment", method, fraction, seed, "quick")
+        for seed, fraction, subject, method in product(seeds, fractions, subjects, methods)
+    )
 
 
 def write_results(

@@ -228,7 +228,7 @@ def test_a_killed_loss_resumes(made: tuple[Demo, list[Step]], tmp_path: Path) ->
     before.pop("state.json")  # it has the seconds
     (own / "cells.parquet").unlink()
     shutil.rmtree(own / "found")
-    metrics = find_on_slide(TINY.run("ece"), made[0].folder.path, own)
+    _, metrics = find_on_slide(TINY.run("ece"), made[0].folder.path, own)
     after = contents(own / "found")
     assert {name: after[name] for name in after if name != "state.json"} == before
     assert metrics["evaluation"]["half"]["pooled"] == made[0].numbers["losses"]["ece"]["half"]["f1"]

@@ -10,7 +10,8 @@ from tests.experiments.tiny_data import OWN_DATA, experiment_text, own_experimen
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError
 from sparseshot.experiments import Experiment, OwnData, open_experiment, read_experiment, shipped_experiments
-from sparseshot.experiments.experiment import HEADLINE, Subject
+from sparseshot.experiments.experiment import Subject
+from sparseshot.experiments.experiment_file import HEADLINE
 from sparseshot.experiments.paper import paper_table
 from sparseshot.files import read_as, write_json
 

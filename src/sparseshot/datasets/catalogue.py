@@ -5,16 +5,14 @@ has the same keys, and its sets go by the name ``FILE:NAME``, as in ``sets.toml:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from pydantic import TypeAdapter, ValidationError
-
 from sparseshot.errors import FormatError, InputError, unknown_name
-from sparseshot.files import read_toml
+from sparseshot.files import read_toml, toml_as
 
 Split = Literal["train", "validation", "test"]
 """Part of a data set."""
@@ -188,30 +186,13 @@ def read_catalogue(path: Path) -> Mapping[str, DatasetInfo]:
     for name, entry in entries.items():
         if isinstance(entry, dict):
             entries[name] = {"title": name, **entry, "name": name}
-    try:
-        known = TypeAdapter(dict[str, DatasetInfo]).validate_python(entries, extra="forbid")
-    except ValidationError as error:
-        first = min(error.errors(), key=lambda each: each["type"] == "missing")
-        place, key = ".".join(map(str, first["loc"][:-1])), str(first["loc"][-1])
-        problem = f"{key.strip('[]')} {first['input']!r}: {first['msg'].lower()}"
-        if first["type"] == "missing":
-            raise FormatError(path, f"[{place}] has no {key}; add {key} = …") from error
-        if first["type"] == "unexpected_keyword_argument":
-            kind = _TABLES.get(str(first["loc"][1])) if len(first["loc"]) > 2 else DatasetInfo
-            problem = unknown_name("key", key, [item.name for item in fields(kind or Count)])
-        elif first["type"] in {"tuple_type", "sequence_str"}:
-            problem = f"{key} is {first['input']!r}; write it as a list: […]"
-        elif first["type"] == "dataclass_type":
-            problem = f"{first['input']!r} is no table; docs/how-to/own-model.md has an example"
-        raise FormatError(path, f"[{place}]: {problem}" if place else f"{key}: {problem}") from error
+    tables = {"parts": Part, "splits": Splits, "archive": Archive, "published": Count, "expected": Count}
+    known = toml_as(dict[str, DatasetInfo], entries, path, {"": DatasetInfo, **tables})
     for name, info in known.items():
         if not info.parts:
             raise FormatError(path, f"[{name}] has no parts; add [[{name}.parts]] with images and labels")
     return MappingProxyType(known)
 
-
-_TABLES: Mapping[str, type[Part | Splits | Archive]] = {"parts": Part, "splits": Splits, "archive": Archive}
-"""The tables of a set, but for those of counts."""
 
 CATALOGUE: Mapping[str, DatasetInfo] = read_catalogue(
     Path(str(files(__package__).joinpath("catalogue.toml")))

@@ -1,6 +1,5 @@
 """The price in clicks: a simulated annotator marks, trains and corrects."""
 
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -28,7 +27,7 @@ from sparseshot.training.loop import train
 from sparseshot.training.pseudo_labels import find_pseudo_labels, with_pseudo_labels
 from sparseshot.training.recipe import TrainRequest, resolve
 from sparseshot.work import Report, ignore
-from sparseshot.work.folder import MODEL, ROUNDS, read_recipe
+from sparseshot.work.folder import MODEL, ROUNDS
 
 FIRST_CLICKS = 20
 _GROWTH = 3
@@ -53,8 +52,7 @@ def spend_clicks(
 ) -> tuple[Checkpoint, list[dict[str, Any]]]:
     """Run or resume an experiment; return its last model and the record of each round.
 
-    A round is a function of the one before, so that a killed run repeats no finished training. The first
-    round is the same for all policies and taken from a finished one.
+    A round is a function of the one before, so that a killed run repeats no finished training.
     """
     known, test = _slides(run, root, folder)
     annotation = first_marks(known, FIRST_CLICKS, seed=run.seed)
@@ -68,8 +66,6 @@ def spend_clicks(
         config = round_settings(run, annotation, checkpoint, new_marks=annotation.marks - before)
         before = annotation.marks
         place = folder / ROUNDS / str(number)
-        if number == 0:
-            take_first_round(run, config, folder)
         checkpoint, record = _round(config, checkpoint, annotation, test, place, report=report)
         records.append(record)
     assert checkpoint is not None, "there is at least one round"
@@ -121,25 +117,6 @@ def _round(
     }
     write_json(folder / _ROUND, record)
     return checkpoint, record
-
-
-def take_first_round(run: Run, config: TrainSettings, folder: Path) -> None:
-    """Copy the first round of a run on the same data that differs only in the policy, if there is one."""
-    own = folder / ROUNDS / "0"
-    if own.exists():
-        return
-    for other in sorted(folder.parent.glob(f"{run.subject.name}-{run.task}-*-s{run.seed}/{ROUNDS}/0")):
-        if not (other / _ROUND).is_file():
-            continue
-        theirs = read_recipe(other.parents[1]) or {}
-        if theirs.get("files") != run.subject.fingerprint():
-            continue
-        if Checkpoint.load(other / MODEL).config == config:
-            temporary = own.with_name("0.part")
-            shutil.rmtree(temporary, ignore_errors=True)
-            shutil.copytree(other, temporary)
-            temporary.rename(own)
-            return
 
 
 def _slides(run: Run, root: Path | None, folder: Path) -> tuple[list[AnnotatedSlide], list[AnnotatedSlide]]:

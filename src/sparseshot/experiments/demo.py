@@ -14,7 +14,6 @@
     OUT/index.html            the page; written last
 """
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +25,13 @@ from numpy.typing import NDArray
 from sparseshot.cells import Cells, nested_subsets, read_cells, write_cells
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.errors import SparseshotError
-from sparseshot.experiments.experiment import SYNTHETIC, Experiment, Method, Run, Subject, loss_title
+from sparseshot.experiments.experiment import LOSS_TITLES, SYNTHETIC, Experiment, Method, Run, Subject
 from sparseshot.experiments.results import TRAINING, Result, run_folder
 from sparseshot.experiments.running import run_experiment
 from sparseshot.files import locked, read_as, write_json
 from sparseshot.images import open_slide
 from sparseshot.metrics import Matching, match_cells
+from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.prediction import Measuring, Model, predict_slide, read_prediction
 from sparseshot.terminal import Begin, no_progress
@@ -85,7 +85,7 @@ class DemoPlan:
     def run(self, loss: str) -> Run:
         """Return the run of a loss; the full demo has the defaults of `sparseshot train`."""
         settings = {"steps": self.steps, "crop_px": self.crop_px, "width": self.channels}
-        method = Method(loss, loss, loss_title(loss))
+        method = Method(loss, loss, LOSS_TITLES[loss])
         return Run(Subject(SYNTHETIC), "detect", method, self.marked, 0, "standard", settings)
 
 
@@ -194,8 +194,10 @@ def _make_slide(folder: DemoFolder, begin: Begin) -> None:
         write_pyramid(tissue, folder.slide, progress=report)
 
 
-def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -> dict[str, Any]:
-    """Train on the marks of a demo and predict its slide, or finish an interrupted run; return its metrics.
+def find_on_slide(
+    run: Run, root: Path, folder: Path, report: Report = ignore
+) -> tuple[Checkpoint, dict[str, Any]]:
+    """Train on the marks of a demo and predict its slide, or finish an interrupted run.
 
     Args:
         run: the run.
@@ -207,7 +209,7 @@ def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -
     demo = DemoFolder.open(root)
     request = run.request(root)
     checkpoint = train_run(request.config, request.data, folder / TRAINING, report=report)
-    trained = time.perf_counter()
+    seconds = {"training": time.perf_counter() - start}
     with open_slide(demo.slide) as slide:
         half = Model.load(checkpoint, threshold=0.5)
         predict_slide(slide, half, folder / PREDICTIONS["half"], measuring=Measuring("none"))
@@ -221,13 +223,8 @@ def find_on_slide(run: Run, root: Path, folder: Path, report: Report = ignore) -
         point: _scores(*matched(folder, point, truth), marked) | {"threshold": threshold}
         for point, threshold in thresholds.items()
     }
-    return {
-        "config": json.loads(checkpoint.config.to_json()),
-        "evaluation": {"best": None, **scores},
-        "exclusive_recall": {},
-        "training": {"images": 1, "marks": int(marked.sum())},
-        "seconds": {"training": trained - start, "all": time.perf_counter() - start},
-    }
+    counts = {"images": 1, "marks": int(marked.sum())}
+    return checkpoint, {"evaluation": {"best": None, **scores}, "training": counts, "seconds": seconds}
 
 
 def matched(folder: Path, point: str, truth: Cells) -> tuple[Cells, Matching]:

@@ -2,14 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from sparseshot.datasets import dataset_info, load_dataset
+from sparseshot.datasets import DatasetInfo, dataset_info, load_dataset
+from sparseshot.datasets.catalogue import Splits
 from sparseshot.datasets.layout import find_layout
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError
 from sparseshot.models.config import TrainConfig, make_config
@@ -17,11 +17,9 @@ from sparseshot.training.annotated import AnnotatedSlide, TrainingData, open_sam
 from sparseshot.training.pairs import pairs_in_csv
 from sparseshot.training.recipe import TrainRequest, WeakSupervision
 
-HEADLINE = (0.3, 1.0, 0.1, 0.6)
-"""Fractions that run first, so that a part of an experiment is already informative."""
-
 SYNTHETIC = "synthetic"
 """Name of the synthetic slide among the data sets; its halves are marked and tested."""
+_SYNTHETIC_INFO = DatasetInfo(SYNTHETIC, "synthetic slide", (), Splits("its halves"), licence="public domain")
 
 LOSS_TITLES: Mapping[str, str] = MappingProxyType(
     {
@@ -39,20 +37,10 @@ LOSS_TITLES: Mapping[str, str] = MappingProxyType(
         "oracle": "oracle, trained on every cell",
     }
 )
-"""Names of the losses in reports."""
-
+"""Names of the losses in reports; others go by their own."""
 
 AUTO = "auto"
 """Loss that a run chooses by its start, as ``sparseshot train`` does."""
-
-
-def loss_title(loss: str) -> str:
-    """Return the name of a loss in reports: its own if it has no other.
-
-    >>> loss_title("ce"), loss_title("mine:Loss")
-    ('cross-entropy', 'mine:Loss')
-    """
-    return LOSS_TITLES.get(loss, loss)
 
 
 @dataclass(frozen=True)
@@ -115,30 +103,17 @@ class Subject:
         return self.dataset.rpartition(":")[2] + positive + negative + marking
 
     @property
+    def info(self) -> DatasetInfo:
+        """Catalogue entry; for images that are in no catalogue, what a report shows of them."""
+        if self.own is not None:
+            return replace(_SYNTHETIC_INFO, title=self.own.title, licence="your own")
+        return _SYNTHETIC_INFO if self.dataset == SYNTHETIC else dataset_info(self.dataset)
+
+    @property
     def title(self) -> str:
         """Name shown in reports."""
-        if self.dataset == SYNTHETIC:
-            return "synthetic slide"
-        data = dataset_info(self.dataset).title if self.own is None else self.own.title
         classes = f", {' and '.join(self.classes)}" if self.classes else ""
-        return data + classes + ("" if self.marking == "random" else f", marked by {self.marking}")
-
-    @property
-    def licence(self) -> str:
-        """Licence of the images."""
-        if self.dataset == SYNTHETIC:
-            return "public domain"
-        return dataset_info(self.dataset).licence if self.own is None else "your own"
-
-    @property
-    def credit(self) -> str:
-        """Attribution shown below an image."""
-        if self.dataset == SYNTHETIC:
-            return self.title
-        if self.own is not None:
-            return self.own.title
-        info = dataset_info(self.dataset)
-        return f"{info.title}, {info.licence}; {info.citation}"
+        return self.info.title + classes + ("" if self.marking == "random" else f", marked by {self.marking}")
 
     def check_data(self, root: Path | None) -> None:
         """Raise if there are no images to train on, or none to test on."""
@@ -333,30 +308,6 @@ class Experiment:
     def datasets(self) -> tuple[str, ...]:
         """Names of the data sets, in order of appearance."""
         return tuple(dict.fromkeys(run.subject.dataset for run in self.runs))
-
-
-def grid_of_runs(
-    subjects: Sequence[Subject],
-    tasks: Sequence[str],
-    methods: Sequence[Method],
-    fractions: Sequence[float],
-    seeds: Sequence[int],
-    *,
-    profile: str,
-    settings: Mapping[str, Any],
-) -> list[Run]:
-    """Return every combination: seed by seed, the headline fractions first, then method by method.
-
-    >>> subjects, methods = [Subject("tnbc")], [Method("ece", "ece"), Method("ce", "ce")]
-    >>> runs = grid_of_runs(subjects, ["segment"], methods, [0.2, 0.3], [0], profile="quick", settings={})
-    >>> [(run.fraction, run.method.name) for run in runs]
-    [(0.3, 'ece'), (0.3, 'ce'), (0.2, 'ece'), (0.2, 'ce')]
-    """
-    ordered = sorted(fractions, key=lambda f: (HEADLINE.index(f) if f in HEADLINE else len(HEADLINE), f))
-    return [
-        Run(subject, task, method, fraction, seed, profile, settings)
-        for seed, fraction, subject, task, method in product(seeds, ordered, subjects, tasks, methods)
-    ]
 
 
 def _slug(name: str) -> str:

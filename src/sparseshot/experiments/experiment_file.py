@@ -2,13 +2,15 @@
 
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from sparseshot.active.annotator import POLICIES
 from sparseshot.cells import MARKINGS
@@ -17,17 +19,16 @@ from sparseshot.errors import DataNotFoundError, FormatError, InputError, unknow
 from sparseshot.experiments.clicks import FIRST_CLICKS
 from sparseshot.experiments.experiment import (
     AUTO,
+    LOSS_TITLES,
     SYNTHETIC,
     Experiment,
     Method,
     OwnData,
     Run,
     Subject,
-    grid_of_runs,
-    loss_title,
 )
 from sparseshot.experiments.paper import TABLES, paper_table
-from sparseshot.files import read_toml
+from sparseshot.files import read_toml, toml_as
 from sparseshot.losses import LOSSES, make_loss
 from sparseshot.models.config import DEFAULT_LOSS, PROFILES, TASKS, TrainConfig, make_config
 
@@ -35,6 +36,8 @@ Names = Annotated[tuple[str, ...], Field(min_length=1)]
 Share = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 
+HEADLINE = (0.3, 1.0, 0.1, 0.6)
+"""Fractions that run first, so that a part of an experiment is already informative."""
 _SET_BY_GRIDS = ("task", "loss", "loss_options", "classes", "negative_classes", "seed")
 
 
@@ -66,205 +69,171 @@ class ExperimentFile:
     grid: tuple[RunGrid, ...] = ()
 
 
-_TABLES: Mapping[str, type[Any]] = {"losses": Method, "data": OwnData, "grid": RunGrid}
-"""The tables whose keys are the attributes of a class."""
-
-
-class _Checker:
-    """Raises errors that name the file and the table."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def error(self, place: str, problem: object) -> FormatError:
-        return FormatError(self.path, f"{place}: {problem}" if place else str(problem))
-
-    def known(self, place: str, kind: str, names: Collection[str], known: Collection[str]) -> None:
-        for name in names:
-            if name not in known:
-                raise self.error(place, unknown_name(kind, name, known))
-
-    def read(self) -> ExperimentFile:
-        """Read the file; a loss has the name of its table, and by default its loss and title too."""
-        values = read_toml(self.path)
-        for kind, keys in (("losses", ("name", "loss", "title")), ("data", ("title",))):
-            tables = values.get(kind)
-            if isinstance(tables, dict):
-                values[kind] = {
-                    name: dict.fromkeys(keys, name) | table if isinstance(table, dict) else table
-                    for name, table in tables.items()
-                }
-        try:
-            return TypeAdapter(ExperimentFile).validate_python(values, extra="forbid")
-        except ValidationError as error:
-            raise self._invalid(error) from error
-
-    def _invalid(self, error: ValidationError) -> FormatError:
-        """Return the first error, with the header of its table; a key may be missing because of a typo."""
-        first = min(error.errors(), key=lambda each: each["type"] == "missing")
-        key, *rest = map(str, first["loc"])
-        place = ""
-        kind: type[Any] = ExperimentFile
-        if key in _TABLES:
-            if not rest:
-                header = "[[grid]]" if key == "grid" else f"[{key}.NAME]"
-                return self.error("", f"{key} is {first['input']!r}; write it as {header}")
-            place = f"[[grid]] {int(rest[0]) + 1}" if key == "grid" else f"[{key}.{rest[0]}]"
-            kind, key = _TABLES[key], rest[1] if rest[1:] else key
-        if first["type"] == "missing":
-            return self.error(place, f"there is no {key} here; add {key} = …")
-        if first["type"] == "unexpected_keyword_argument":
-            return self.error(place, unknown_name("key", key, [item.name for item in fields(kind)]))
-        cure = "write it as a list: […]" if first["type"] == "tuple_type" else first["msg"].lower()
-        return self.error(place, f"{key} is {first['input']!r}; {cure}")
-
-
 def read_experiment(path: Path, *, profile: str | None = None) -> Experiment:
     """Read and check a file; ``profile`` replaces the one it names."""
-    if profile is not None and profile not in PROFILES:
-        raise InputError(unknown_name("profile", profile, PROFILES))
-    check = _Checker(path)
-    file = check.read()
-    profile = profile or file.profile
-    check.known("", "profile", [profile], PROFILES)
+    if profile is not None:
+        _check_known("profile", [profile], PROFILES)
+    file = _read(path)
+    file = replace(file, profile=profile or file.profile)
     _find_modules_beside(path, file)
-    _check_settings(check, "[settings]", file.settings, profile)
+    with _within(path):
+        _check_known("profile", [file.profile], PROFILES)
+        if file.paper_table is not None:
+            _check_known("table of the paper", [file.paper_table], TABLES)
+        if not file.grid:
+            raise InputError("there are no runs; add a [[grid]] with datasets, tasks, losses and fractions")
+    with _within(path, "[settings]"):
+        _check_settings(file.settings, file.profile)
     for name, method in file.losses.items():
-        _check_settings(check, f"[losses.{name}.settings]", method.settings, profile)
-    named = [name for grid in file.grid for name in grid.losses if ":" in name]
-    methods = {name: Method(name.replace(":", "."), name, loss_title(name)) for name in (*LOSSES, *named)}
-    methods |= file.losses
-    _check_losses(check, file, named)
-    own = {name: _own_data(check, name, data) for name, data in file.data.items()}
-    if not file.grid:
-        raise check.error("", "there are no runs; add a [[grid]] with datasets, tasks, losses and fractions")
+        with _within(path, f"[losses.{name}]"):
+            _check_method(name, method, file)
+    own = {}
+    for name, data in file.data.items():
+        with _within(path, f"[data.{name}]"):
+            own[name] = _own_data(name, data, path.parent)
     by_name: dict[str, Run] = {}
     for number, grid in enumerate(file.grid, start=1):
-        place = f"[[grid]] {number}"
-        check.known(place, "task", grid.tasks, TASKS)
-        check.known(place, "loss", grid.losses, methods)
-        _check_clicks(check, place, grid, methods)
-        runs = grid_of_runs(
-            _subjects(check, place, grid, own),
-            grid.tasks,
-            [methods[loss] for loss in grid.losses],
-            grid.fractions,
-            grid.seeds,
-            profile=profile,
-            settings=file.settings,
-        )
-        for run in runs:  # grids may overlap
-            if by_name.setdefault(run.name, run) != run:
-                raise check.error(
-                    "", f"two different runs have the name {run.name}; rename a class or a data set"
-                )
+        with _within(path, f"[[grid]] {number}"):
+            for run in _runs(grid, file, own, path.parent):  # grids may overlap
+                if by_name.setdefault(run.name, run) != run:
+                    raise InputError(
+                        f"two different runs have the name {run.name}; rename a class or a data set"
+                    )
     for task, run in {run.task: run for run in by_name.values()}.items():
-        try:
+        with _within(path, f"[settings]: for the task {task}"):
             run.config()
-        except InputError as error:
-            raise check.error("[settings]", f"for the task {task}: {error}") from error
-    return Experiment(
-        path.stem, file.title or path.stem, file.about, tuple(by_name.values()), paper_table=file.paper_table
-    )
+    return Experiment(path.stem, file.title or path.stem, file.about, (*by_name.values(),), file.paper_table)
 
 
-def _check_settings(check: _Checker, place: str, settings: Mapping[str, Any], profile: str) -> None:
-    known = [item.name for item in fields(TrainConfig) if item.name not in _SET_BY_GRIDS]
-    check.known(place, "setting", settings, known)
-    for name, value in settings.items():
-        try:
-            make_config(profile, None, {name: value})
-        except (InputError, TypeError) as error:
-            raise check.error(place, f"{name} = {value!r} is not possible: {error}") from error
+@contextmanager
+def _within(path: Path, table: str = "") -> Iterator[None]:
+    """Let errors in a block name the file and the table."""
+    try:
+        yield
+    except (InputError, FormatError, DataNotFoundError, TypeError) as error:
+        raise FormatError(path, f"{table}: {error}" if table else str(error)) from error
 
 
-def _check_clicks(check: _Checker, place: str, grid: RunGrid, methods: Mapping[str, Method]) -> None:
-    """Check that clicks are spent in detection, and that only they are spent on the synthetic slide."""
-    policies = [methods[loss].policy for loss in grid.losses]
-    if any(policies) and (set(grid.tasks) != {"detect"} or min(grid.fractions) < FIRST_CLICKS):
-        raise check.error(
-            place, f'clicks are spent with tasks = ["detect"] and fractions of {FIRST_CLICKS} clicks or more'
-        )
-    if any(policies) and any(methods[loss].settings.get("network") for loss in grid.losses):
-        raise check.error(place, "clicks are spent with the networks of the package; leave out network")
-    if SYNTHETIC in grid.datasets and not all(policies):
-        raise check.error(place, f"the data set {SYNTHETIC} is for losses with a policy")
+def _check_known(kind: str, names: Collection[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise InputError(unknown_name(kind, name, known))
+
+
+def _read(path: Path) -> ExperimentFile:
+    """Read a file; a loss has the name of its table, and by default its loss and title too."""
+    values = read_toml(path)
+    for kind, keys in (("losses", ("name", "loss", "title")), ("data", ("title",))):
+        tables = values.get(kind)
+        if isinstance(tables, dict):
+            values[kind] = {
+                name: dict.fromkeys(keys, name) | table if isinstance(table, dict) else table
+                for name, table in tables.items()
+            }
+    kinds = {"": ExperimentFile, "losses": Method, "data": OwnData, "grid": RunGrid}
+    return toml_as(ExperimentFile, values, path, kinds)
 
 
 def _find_modules_beside(path: Path, file: ExperimentFile) -> None:
     """Let losses and networks of one's own lie beside the file that names them."""
     names = [method.loss for method in file.losses.values()]
     names += [name for grid in file.grid for name in grid.losses]
-    names += [
-        str(each.get("network", "")) for each in (file.settings, *(m.settings for m in file.losses.values()))
-    ]
+    settings = (file.settings, *(method.settings for method in file.losses.values()))
+    names += [str(each.get("network", "")) for each in settings]
     folder = str(path.parent.resolve())
     if any(":" in name for name in names) and folder not in sys.path:
         sys.path.append(folder)  # last, so that nothing installed is hidden; other processes inherit it
 
 
-def _check_losses(check: _Checker, file: ExperimentFile, named: Collection[str]) -> None:
-    for name in named:
+def _check_settings(settings: Mapping[str, Any], profile: str) -> None:
+    known = [item.name for item in fields(TrainConfig) if item.name not in _SET_BY_GRIDS]
+    _check_known("setting", settings, known)
+    for name, value in settings.items():
         try:
-            make_loss(name)
-        except InputError as error:
-            raise check.error("[[grid]]", error) from error
-    if file.paper_table is not None:
-        check.known("", "table of the paper", [file.paper_table], TABLES)
-    for name, method in file.losses.items():
-        place = f"[losses.{name}]"
-        if not re.fullmatch(r"[\w.+-]+", name):
-            raise check.error("[losses]", f"{name!r} cannot name a folder; use letters, digits, and . + - _")
-        try:
-            make_loss(DEFAULT_LOSS if method.loss == AUTO else method.loss, method.options)
-            if method.policy:
-                check.known(place, "policy", [method.policy], POLICIES)
-            _ = method.weak  # checks rounds and tau
-        except InputError as error:
-            raise check.error(place, error) from error
-        if file.paper_table is not None and method.paper is not None:
-            rows = paper_table(file.paper_table)
-            check.known(place, f"row of the table {file.paper_table},", [method.paper], rows)
+            make_config(profile, None, {name: value})
+        except (InputError, TypeError) as error:
+            raise InputError(f"{name} = {value!r} is not possible: {error}") from error
 
 
-def _own_data(check: _Checker, name: str, data: OwnData) -> OwnData:
-    """Check the user's own images; their paths are relative to the file."""
+def _check_method(name: str, method: Method, file: ExperimentFile) -> None:
+    if not re.fullmatch(r"[\w.+-]+", name):
+        raise InputError(f"{name!r} cannot name a folder; use letters, digits, and . + - _")
+    _check_settings(method.settings, file.profile)
+    make_loss(DEFAULT_LOSS if method.loss == AUTO else method.loss, method.options)
+    if method.policy:
+        _check_known("policy", [method.policy], POLICIES)
+    _ = method.weak  # checks rounds and tau
+    if file.paper_table is not None and method.paper is not None:
+        _check_known(f"row of the table {file.paper_table},", [method.paper], paper_table(file.paper_table))
+
+
+def _own_data(name: str, data: OwnData, folder: Path) -> OwnData:
+    """Check the user's own images; their paths are relative to the folder."""
     if name in {*CATALOGUE, SYNTHETIC} or not re.fullmatch(r"[\w-]+", name):
-        raise check.error("[data]", f"{name!r} is a known data set or not a valid name; choose another")
+        raise InputError(f"{name!r} is a known data set or not a valid name; choose another")
     if data.mpp is not None and data.mpp <= 0:
-        raise check.error(f"[data.{name}]", f"mpp is {data.mpp:g}; give µm per pixel, e.g. 0.25 for 40x")
+        raise InputError(f"mpp is {data.mpp:g}; give µm per pixel, e.g. 0.25 for 40x")
     try:
-        train, test = (str((check.path.parent / file).resolve()) for file in (data.train, data.test))
+        train, test = (str((folder / file).resolve()) for file in (data.train, data.test))
     except ValueError as error:  # a NUL character
-        raise check.error(f"[data.{name}]", error) from error
+        raise InputError(str(error)) from error
     return replace(data, train=train, test=test)
 
 
-def _subjects(check: _Checker, place: str, grid: RunGrid, own: Mapping[str, OwnData]) -> list[Subject]:
-    classes, negative = (tuple(dict.fromkeys(names)) for names in (grid.classes, grid.negative_classes))
-    for both in set(classes) & set(negative):
-        raise check.error(place, f"{both!r} is in classes and in negative_classes; remove it from one")
-    check.known(place, "marking", [grid.marking], MARKINGS)
-    subjects = []
-    for name in grid.datasets:
-        if name in own:
-            subjects.append(Subject(name, classes, negative, own[name], grid.marking))
-            continue
-        if name == SYNTHETIC:
-            subjects.append(Subject(name))
-            continue
+def _runs(grid: RunGrid, file: ExperimentFile, own: Mapping[str, OwnData], folder: Path) -> list[Run]:
+    """Check a grid, and return its runs."""
+    named = [name for name in grid.losses if ":" in name]
+    methods = {
+        name: Method(name.replace(":", "."), name, LOSS_TITLES.get(name, name)) for name in (*LOSSES, *named)
+    }
+    methods |= file.losses
+    _check_known("task", grid.tasks, TASKS)
+    _check_known("loss", grid.losses, methods)
+    _check_known("marking", [grid.marking], MARKINGS)
+    chosen = [methods[name] for name in grid.losses]
+    for name in named:
+        make_loss(name)
+    policies = [method.policy for method in chosen]
+    if any(policies) and (set(grid.tasks) != {"detect"} or min(grid.fractions) < FIRST_CLICKS):
+        raise InputError(
+            f'clicks are spent with tasks = ["detect"] and fractions of {FIRST_CLICKS} clicks or more'
+        )
+    if any(policies) and any(method.settings.get("network") for method in chosen):
+        raise InputError("clicks are spent with the networks of the package; leave out network")
+    if SYNTHETIC in grid.datasets and not all(policies):
+        raise InputError(f"the data set {SYNTHETIC} is for losses with a policy")
+    for both in set(grid.classes) & set(grid.negative_classes):
+        raise InputError(f"{both!r} is in classes and in negative_classes; remove it from one")
+    subjects = [_subject(name, grid, own, folder) for name in grid.datasets]
+    first = {fraction: place for place, fraction in enumerate(HEADLINE)}
+    ordered = sorted(grid.fractions, key=lambda fraction: (first.get(fraction, len(first)), fraction))
+    return [
+        Run(subject, task, method, fraction, seed, file.profile, file.settings)
+        for seed, fraction, subject, task, method in product(
+            grid.seeds, ordered, subjects, grid.tasks, chosen
+        )
+    ]
+
+
+def _subject(name: str, grid: RunGrid, own: Mapping[str, OwnData], folder: Path) -> Subject:
+    """Return a data set of a grid: the user's own, synthetic, or of a catalogue."""
+    if name == SYNTHETIC:
+        return Subject(name)
+    if name not in own:
         file, _, entry = name.rpartition(":")
-        place_of_file = str((check.path.parent / file).resolve())
-        own_catalogue = f"{place_of_file}:{entry}" if file.endswith(".toml") else None
         try:
-            info = dataset_info(own_catalogue or name)
+            if file.endswith(".toml"):
+                name = f"{(folder / file).resolve()}:{entry}"
+            info = dataset_info(name)
         except (InputError, FormatError, DataNotFoundError) as error:
             yours = f"; yours are {', '.join(own)}" if own else ""
-            raise check.error(place, f"{error}{yours}") from error
+            raise InputError(f"{error}{yours}") from error
+        name = name if file.endswith(".toml") else info.name
         if info.classes:
-            check.known(place, f"class in {info.title},", (*classes, *negative), info.classes)
-        subjects.append(Subject(own_catalogue or info.name, classes, negative, marking=grid.marking))
-    return subjects
+            classes = (*grid.classes, *grid.negative_classes)
+            _check_known(f"class in {info.title},", classes, info.classes)
+    classes, negative = (tuple(dict.fromkeys(names)) for names in (grid.classes, grid.negative_classes))
+    return Subject(name, classes, negative, own.get(name), grid.marking)
 
 
 def shipped_experiments() -> dict[str, Path]:

@@ -103,9 +103,9 @@ class Result:
         return float(self.metrics["seconds"]["all"]) if self.metrics is not None else 0.0
 
     @property
-    def memory_bytes(self) -> int | None:
-        """Peak memory of its process."""
-        return None if self.metrics is None else self.metrics["memory_bytes"].get("process")
+    def kinds(self) -> Mapping[str, Any] | None:
+        """Scores of its kinds; None if it tells none apart."""
+        return None if self.metrics is None else self.metrics["evaluation"].get("kinds")
 
     @property
     def log(self) -> list[dict[str, str]]:

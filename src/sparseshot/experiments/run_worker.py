@@ -57,19 +57,26 @@ def perform(run: Run, root: Path | None, folder: Path, report: Report = ignore) 
 
 
 def _metrics(run: Run, root: Path | None, folder: Path, report: Report) -> dict[str, Any]:
-    if run.method.policy:
-        return _with_clicks(run, root, folder, report)
-    if run.subject.dataset == SYNTHETIC and root is not None:
-        return find_on_slide(run, root, folder, report)
-    return _with_marks(run, root, folder, report)
-
-
-def _with_marks(run: Run, root: Path | None, folder: Path, report: Report) -> dict[str, Any]:
     start = time.perf_counter()
-    resumed = (folder / TRAINING / LAST).exists()
+    resumed = (folder / TRAINING / LAST).exists() or (folder / ROUNDS).exists()
+    if run.method.policy:
+        checkpoint, metrics = _with_clicks(run, root, folder, report)
+    elif run.subject.dataset == SYNTHETIC and root is not None:
+        checkpoint, metrics = find_on_slide(run, root, folder, report)
+    else:
+        checkpoint, metrics = _with_marks(run, root, folder, report)
+    metrics["seconds"]["all"] = time.perf_counter() - start
+    config = json.loads(checkpoint.config.to_json())
+    return {"config": config, "exclusive_recall": {}, "resumed": resumed, **metrics}
+
+
+def _with_marks(
+    run: Run, root: Path | None, folder: Path, report: Report
+) -> tuple[Checkpoint, dict[str, Any]]:
+    start = time.perf_counter()
     request = run.request(root)
     checkpoint = train_run(request.config, request.data, folder / TRAINING, weak=request.weak, report=report)
-    trained = time.perf_counter()
+    seconds = {"training": time.perf_counter() - start}
     test = run.subject.test_images(root)
     evaluation = evaluate(checkpoint, test)
     finds_points = not checkpoint.config.make_task().paints_marks
@@ -81,29 +88,24 @@ def _with_marks(run: Run, root: Path | None, folder: Path, report: Report) -> di
     # The images with the most cells, which are the same for every method.
     given, unseen = training[marks.index(max(marks))], test[cells.index(max(cells))]
     write_panels(folder, checkpoint, given=given, unseen=unseen)
-    return {
-        "config": json.loads(checkpoint.config.to_json()),
+    counts = {"images": len(marks), "marks": sum(marks)}
+    return checkpoint, {
         "evaluation": evaluation,
         "exclusive_recall": recalls,
-        "training": {"images": len(marks), "marks": sum(marks)},
-        "seconds": {"training": trained - start, "all": time.perf_counter() - start},
-        "resumed": resumed,
+        "training": counts,
+        "seconds": seconds,
     }
 
 
-def _with_clicks(run: Run, root: Path | None, folder: Path, report: Report) -> dict[str, Any]:
-    start = time.perf_counter()
-    resumed = (folder / ROUNDS).exists()
+def _with_clicks(
+    run: Run, root: Path | None, folder: Path, report: Report
+) -> tuple[Checkpoint, dict[str, Any]]:
     checkpoint, rounds = spend_clicks(run, root, folder, report)
-    seconds = sum(each["seconds"] for each in rounds)
-    return {
-        "config": json.loads(checkpoint.config.to_json()),
+    return checkpoint, {
         "evaluation": rounds[-1],
-        "exclusive_recall": {},
         "training": {"marks": rounds[-1]["marks"]},
         "rounds": rounds,
-        "seconds": {"training": seconds, "all": time.perf_counter() - start},
-        "resumed": resumed,
+        "seconds": {"training": sum(each["seconds"] for each in rounds)},
     }
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.experiments.report.comparisons import compare
-from sparseshot.experiments.report.kinds import kinds_section
 from sparseshot.experiments.report.sections import (
     comparison_section,
     exclusion_section,
-    marked_share_section,
+    kinds_section,
     panel_section,
     paper_table_section,
     provenance_section,
@@ -41,7 +40,6 @@ def make_report(results: Results, *, restricted_images: bool = False) -> Parts:
             parts += paper_table_section(experiment, results)
     parts += kinds_section(results)
     parts += exclusion_section(comparisons)
-    parts += marked_share_section(comparisons)
     parts += panel_section(comparisons, restricted=restricted_images)
     return parts + provenance_section(results)
 
@@ -108,6 +106,7 @@ def _run(result: Result) -> dict[str, Any]:
         "error": result.failure,
     }
     if metrics is not None:
+        memory = metrics["memory_bytes"].get("process")
         entry |= {point: metrics["evaluation"][point] for point in ("half", "calibrated", "best")}
         entry |= {
             "exclusive_recall": metrics["exclusive_recall"],
@@ -116,7 +115,7 @@ def _run(result: Result) -> dict[str, Any]:
             "marks": metrics["training"]["marks"],
             "rounds": [_round(each) for each in metrics.get("rounds", [])],
             "seconds": round(result.seconds, 1),
-            "memory_mb": None if result.memory_bytes is None else round(result.memory_bytes / 1e6),
+            "memory_mb": None if memory is None else round(memory / 1e6),
         }
     return {name: _rounded(value) for name, value in entry.items() if value not in (None, [], {})}
 

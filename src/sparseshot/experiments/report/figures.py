@@ -25,7 +25,7 @@ COLORS = {
     "ece-nki": "#56B4E9",
 }
 _MARKERS = {"ece": "o", "adaptive": "P", "ce": "s", "focal": "^", "huber": "D", "oracle": "*"}
-_FURTHER = ("#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
+FURTHER = ("#7a5195", "#8c6d31", "#66a61e", "#b2182b", "#888888")
 STYLE: Any = {  # the type of its keys differs between versions
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9.0,
@@ -55,45 +55,32 @@ _EXCLUSION = {
 
 
 def draw_curves(comparison: Comparison) -> bytes:
-    """Draw Dice or F1 over the fraction of the marks at both operating points, the paper's dashed; SVG.
-
-    One fraction makes bars instead of curves, with the paper's numbers as dashes.
-    """
-    bars = len(comparison.fractions) == 1
-    # Those above 1 are numbers of marks.
-    shown = [fraction for fraction in comparison.fractions if bars or fraction <= 1]
-    further = iter(_FURTHER * (1 + len(comparison.rows) // len(_FURTHER)))
+    """Draw Dice or F1 over the fraction of the marks at both operating points, the paper's dashed; SVG."""
+    shown = [fraction for fraction in comparison.fractions if fraction <= 1]  # above 1 are numbers of marks
+    further = iter(FURTHER * (1 + len(comparison.rows) // len(FURTHER)))
     colors = [COLORS.get(row.method.name) or next(further) for row in comparison.rows]
     with rc_context(STYLE):
         height = 3.8 + 0.2 * ((len(comparison.rows) + 1) // _LEGEND_COLUMNS)
         canvas = Figure(figsize=(9.6, height), layout="constrained")
         axes = canvas.subplots(1, 2, sharey=True)
         for axis, (point, title) in zip(axes, POINTS.items(), strict=True):
-            for place, (row, color) in enumerate(zip(comparison.rows, colors, strict=True)):
+            for row, color in zip(comparison.rows, colors, strict=True):
                 curve = {f: spread for f, spread in row.curves[point].items() if f in shown}
-                paper, name = row.paper, row.method.title
                 means = [spread.mean for spread in curve.values()]
                 low, high = (
                     [spread.mean + sign * (spread.error or 0.0) for spread in curve.values()]
                     for sign in (-1, 1)
                 )
-                if bars:
-                    axis.bar([place] * len(means), means, width=0.7, color=color, label=name)
-                    axis.vlines([place] * len(means), low, high, color="#222222", lw=1.5)
-                    values = [paper[f] for f in comparison.fractions if f in paper]
-                    axis.hlines(values, place - 0.45, place + 0.45, color="#222222", lw=1.2, ls="--")
-                    continue
                 x = [100 * fraction for fraction in curve]
                 marker = _MARKERS.get(row.method.name, "v")
-                axis.plot(x, means, color=color, marker=marker, markersize=5, lw=1.8, label=name)
+                label = row.method.title
+                axis.plot(x, means, color=color, marker=marker, markersize=5, lw=1.8, label=label)
                 axis.fill_between(x, low, high, color=color, alpha=0.18, linewidth=0)
-                x = [100 * fraction for fraction in paper]
-                axis.plot(x, list(paper.values()), color=color, lw=1, ls="--", alpha=0.65)
+                x = [100 * fraction for fraction in row.paper]
+                axis.plot(x, list(row.paper.values()), color=color, lw=1, ls="--", alpha=0.65)
             axis.set_title(title)
-            axis.set_xlabel(
-                f"{percent(comparison.fractions[0])} of the marks" if bars else "fraction of the marks, %"
-            )
-            axis.set_xticks([] if bars else [100 * fraction for fraction in shown])
+            axis.set_xlabel("fraction of the marks, %")
+            axis.set_xticks([100 * fraction for fraction in shown])
             axis.set_ylim(0, 1)
         if any(row.paper for row in comparison.rows):
             axes[0].plot([], [], color="#666666", lw=1, ls="--", label="the paper")
@@ -118,25 +105,6 @@ def draw_exclusion(logs: Mapping[float, Sequence[Mapping[str, str]]]) -> bytes:
             axis.set_xlabel("step")
             axis.set_ylim(bottom=0, top=None if column == "excluded" else 101)
         canvas.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", title="marks")
-        return as_svg(canvas)
-
-
-def draw_shares(estimates: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
-    """Draw estimated over true shares of marks, a colour for each comparison; SVG."""
-    colors = [*COLORS.values(), *_FURTHER]
-    with rc_context(STYLE):
-        canvas = Figure(figsize=(6.4, 4.2), layout="constrained")
-        axis = canvas.subplots()
-        axis.plot([0, 100], [0, 100], color="#9aa3ad", lw=1, ls="--", label="exact")
-        for number, (title, points) in enumerate(estimates.items()):
-            x, y = ([100 * point[end] for point in points] for end in ("true", "found"))
-            color, marker = colors[number % len(colors)], "os^Dv"[number % 5]
-            axis.plot(x, y, ls="none", marker=marker, color=color, ms=6, alpha=0.85, label=title)
-        axis.set_xlabel("marked cells, %")
-        axis.set_ylabel("estimate, %")
-        axis.set_xlim(0, 102)
-        axis.set_ylim(0, 102)
-        canvas.legend(loc="outside right center")
         return as_svg(canvas)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from sparseshot.datasets import dataset_info
 from sparseshot.experiments.experiment import Experiment
 from sparseshot.experiments.paper import REPLACED, paper_source
-from sparseshot.experiments.report.comparisons import FEW, TASK_WORDS, Comparison, compare_table, percent
-from sparseshot.experiments.report.figures import draw_curves, draw_exclusion, draw_panels, draw_shares
+from sparseshot.experiments.report.comparisons import FEW, Comparison, compare_table, percent
+from sparseshot.experiments.report.figures import draw_curves, draw_exclusion, draw_panels
 from sparseshot.experiments.results import IMAGES, POINTS, Point, Result, Results
 from sparseshot.pages import Parts, Picture, code, escape, table
 from sparseshot.terminal import duration
@@ -20,6 +20,11 @@ _POINT_TITLES: Mapping[Point, str] = {"half": "0.5", "calibrated": "calibrated"}
 _LEGEND = (
     "*Mean ± standard error over seeds. Bold: higher than all others by more than the standard error of the "
     "difference. –: not run yet; blank: not planned.*"
+)
+_KINDS_LEGEND = (
+    "*Test images, at the threshold of each run, the mean over its seeds. A cell is right if its place and "
+    "its kind are. In parentheses the 95\xa0% bootstrap interval over images; precision\xa0/\xa0recall. "
+    "Any cell: F1 of places, whatever the kind.*"
 )
 _FREE_LICENCES = ("CC BY 4", "CC BY-SA", "CC0", "BSD", "MIT", "Apache", "GPL", "public domain")
 _SHOWN_METHODS = 3
@@ -68,7 +73,7 @@ def comparison_section(comparison: Comparison) -> Parts:
     """Return the curves and scores of one data set and task."""
     parts: Parts = [f"## {escape(comparison.title)}"]
     paper = any(row.paper for row in comparison.rows)
-    if any(row.curves["half"] for row in comparison.rows):
+    if len(comparison.fractions) > 1 and any(row.curves["half"] for row in comparison.rows):
         caption = (
             f"{escape(comparison.title)}: {comparison.measure} on the test images over the fraction of the "
             "marks. Solid: ours, with the standard error over seeds"
@@ -117,6 +122,46 @@ def paper_table_section(experiment: Experiment, results: Results) -> Parts:
     return [f"## {escape(experiment.title)}", escape(experiment.about), table(header, cells)]
 
 
+def kinds_section(results: Results) -> Parts:
+    """Return the scores of the runs that tell kinds apart; nothing if there are none."""
+    groups: dict[tuple[str, tuple[str, ...]], dict[tuple[str, float], list[Result]]] = {}
+    for result in results.results.values():
+        if result.kinds is not None:
+            place = result.run.subject.title, tuple(result.kinds["kinds"])
+            own = groups.setdefault(place, {})
+            own.setdefault((result.run.method.title, result.run.fraction), []).append(result)
+    parts: Parts = []
+    for (title, kinds), own in groups.items():
+        header = ["method", "marks", "seeds", *map(escape, kinds), "mean", "any cell"]
+        rows = [
+            [escape(method), percent(fraction), str(len(runs)), *_of_kinds(runs)]
+            for (method, fraction), runs in own.items()
+        ]
+        parts += [f"### {escape(title)}", table(header, rows)]
+    return ["## Kinds", *parts, _KINDS_LEGEND] if parts else []
+
+
+def _of_kinds(runs: Sequence[Result]) -> list[str]:
+    """Return F1 of each kind, their mean, and F1 of any cell."""
+    columns = ("f1", "intervals", "precision", "recall", "mean_f1", "mean_interval")
+    f1, intervals, precision, recall, mean, interval = (
+        np.array([run.kinds[name] for run in runs if run.kinds], float).mean(axis=0) for name in columns
+    )
+    any_cell = [score for run in runs if (score := run.score("calibrated") or run.score("half")) is not None]
+    return [
+        *(
+            f"{f:.3f}{_interval(*i)}, {p:.2f}\xa0/\xa0{r:.2f}"
+            for f, i, p, r in zip(f1, intervals, precision, recall, strict=True)
+        ),
+        f"{mean:.3f}{_interval(*interval)}",
+        f"{np.mean(any_cell):.3f}",
+    ]
+
+
+def _interval(low: float, high: float) -> str:
+    return "" if np.isnan(low) else f"\xa0({low:.2f}–{high:.2f})"
+
+
 def exclusion_section(comparisons: Sequence[Comparison]) -> Parts:
     """Return the section on the locations excluded during training."""
     figures = []
@@ -142,33 +187,14 @@ def exclusion_section(comparisons: Sequence[Comparison]) -> Parts:
     ]
 
 
-def marked_share_section(comparisons: Sequence[Comparison]) -> Parts:
-    """Return the section on estimates of the share of cells that is marked."""
-    estimates = {}
-    for comparison in comparisons:
-        results = [r for row in comparison.rows for runs in row.results.values() for r in runs]
-        found = [estimate for result in results if (estimate := result.marked_share()) is not None]
-        if found:
-            estimates[comparison.title] = found
-    if not estimates:
-        return []
-    caption = "Share of the cells that is marked: estimate at the end of training over the true share."
-    return [
-        "## Share of marked cells",
-        "Some losses estimate the share of the cells that is marked. The true share is that of the training "
-        "crops, which lie near marks more often than elsewhere.",
-        Picture("marked-share.svg", caption, partial(draw_shares, estimates)),
-    ]
-
-
 def panel_section(comparisons: Sequence[Comparison], *, restricted: bool) -> Parts:
     """Return the section of example images at about 30 % of the marks, where licences permit it."""
     parts: Parts = []
     withheld = []
     for comparison in comparisons:
-        subject = comparison.subject
-        if not (restricted or may_be_shown(subject.licence)):
-            withheld.append(escape(f"{subject.title} ({subject.licence})"))
+        info = comparison.subject.info
+        if not (restricted or may_be_shown(info.licence)):
+            withheld.append(escape(f"{comparison.subject.title} ({info.licence})"))
             continue
         done = [
             result
@@ -185,7 +211,7 @@ def panel_section(comparisons: Sequence[Comparison], *, restricted: bool) -> Par
         caption = (
             f"{escape(comparison.title)}, {percent(nearest)} of the marks: a training image above, a test "
             f"image below. Green: true positive, red: false positive, blue: missed. "
-            f"Images: {escape(subject.credit)}."
+            f"Images: {escape('; '.join(filter(None, (f'{info.title}, {info.licence}', info.citation))))}."
         )
         parts.append(Picture(f"{comparison.name}-panels.jpg", caption, partial(draw_panels, shown)))
     if withheld:
@@ -204,13 +230,13 @@ def may_be_shown(licence: str) -> bool:
 
 
 def provenance_section(results: Results) -> Parts:
-    """Return the commands, their cost, errors and warnings."""
+    """Return the commands, the time they took and the machine, errors and warnings."""
     parts: Parts = ["## Runs"]
     for experiment in results.experiments:
         states = [result.state for result in results.of(experiment)]
         parts.append(f"{code(_command(experiment))}: {states.count('done')} of {len(states)} runs.")
     if done := results.in_state("done"):
-        parts += [_machines(done), _costs(done)]
+        parts.append(_machines(done))
     if failed := results.in_state("failed"):
         rows = [[code(result.run.name), escape(result.failure)] for result in failed]
         parts += ["### Failed runs", table(["run", "error"], rows, text_columns=2)]
@@ -238,37 +264,13 @@ def _command(experiment: Experiment) -> str:
 
 def _machines(done: Sequence[Result]) -> str:
     metrics = [result.metrics for result in done if result.metrics]
-    machines = {
-        f"{m['gpu'] or m['processor']} ({m['cores']} cores, {m['threads']} threads per run"
-        + (f", precision {m['precision']}" if "precision" in m else "")
-        + (f", commit {m['commit'][:10]}" if m.get("commit") else "")
-        + ")"
-        for m in (each["machine"] for each in metrics)
-    }
+    machines = set()
+    for m in (each["machine"] for each in metrics):
+        facts = [f"{m['cores']} cores", f"{m['threads']} threads per run"]
+        facts += [f"{name} {m[name][:10]}" for name in ("precision", "commit") if m.get(name)]
+        machines.add(f"{m['gpu'] or m['processor']} ({', '.join(facts)})")
     versions = {", ".join(f"{name} {v}" for name, v in each["versions"].items()) for each in metrics}
     return (
         f"{duration(sum(result.seconds for result in done))} of computing on "
         f"{escape('; '.join(sorted(machines)))}. Versions: {escape('; '.join(sorted(versions)))}."
     )
-
-
-def _costs(done: Sequence[Result]) -> str:
-    grouped: dict[tuple[str, str], list[Result]] = {}
-    for result in done:
-        grouped.setdefault((result.run.subject.name, result.run.task), []).append(result)
-    rows = []
-    for (subject, task), group in grouped.items():
-        seconds = [result.seconds for result in group]
-        memory = [result.memory_bytes for result in group if result.memory_bytes is not None]
-        rows.append(
-            [
-                code(subject),
-                TASK_WORDS[task],
-                str(len(group)),
-                duration(float(np.median(seconds))),
-                duration(max(seconds)),
-                f"{max(memory) / 1e6:.0f} MB" if memory else "unknown",
-            ]
-        )
-    header = ["data set", "task", "runs", "median time", "longest", "peak memory"]
-    return table(header, rows, text_columns=2)
