@@ -6,8 +6,7 @@ The layers, from the ground up:
     landscape         where tissue, nests, fat and vessels lie, and the direction of fibres
     population        the cells and the debris of each site
     ground            the stain of tissue without objects
-    painting          nuclei, and what looks like them, painted on the ground
-    light             the image
+    painting          nuclei, and what looks like them, painted on the ground; the image
     synthetic_tissue  the slide
     scanned_tissue    slides of many laboratories and scanners
     pyramid_file      a slide as a file

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sparseshot.compiled import compiled
 from sparseshot.datasets.synthetic import landscape, population
-from sparseshot.datasets.synthetic.landscape import Fields, Landscape
+from sparseshot.datasets.synthetic.landscape import Landscape
 from sparseshot.datasets.synthetic.noise import (
     between,
     channels,
@@ -20,7 +20,6 @@ from sparseshot.datasets.synthetic.noise import (
     noise_line,
     noise_row,
     ramp,
-    smooth,
     spread,
     uniform,
 )
@@ -43,28 +42,6 @@ class Pixels(NamedTuple):
     mpp: float
 
 
-class _Texture(NamedTuple):
-    """The noise of one pixel at several lengths, without those too short for the pixel to show."""
-
-    fine: float
-    mottle: float
-    strand: float
-    crease: float
-
-
-class _Detail(NamedTuple):
-    """How much of each detail the pixels show, the extra width of borders, the average stain of cells."""
-
-    fine: float
-    mottle: float
-    strand: float
-    fibre: float
-    thread: float
-    blur: float
-    cells: float
-    mpp: float
-
-
 @compiled
 def ground(land: Landscape, pixels: Pixels, cells_on_average: bool) -> NDArray[np.float32]:
     """Return the stains ``(3, H, W)`` of tissue without objects.
@@ -78,21 +55,19 @@ def ground(land: Landscape, pixels: Pixels, cells_on_average: bool) -> NDArray[n
     """
     x_um, y_um, mpp = pixels
     pitch_um = max(_KNOT_UM, 4.0 * mpp)
-    detail = _Detail(
+    shown = (
         kept(_SPECK_UM, mpp),
         kept(_MOTTLE_UM, mpp),
         kept(_STRAND_UM, mpp),
         kept(_FIBRE_UM, mpp),
         kept(_THREAD_UM, mpp),
-        landscape.blurred(pitch_um),
-        100.0 * land.density_per_um2 if cells_on_average else 0.0,
-        mpp,
     )
-    along = lattice(x_um, pitch_um)
+    cells = 100.0 * land.density_per_um2 if cells_on_average else 0.0
+    along = lattice(x_um, pitch_um, False)
     j0, j1 = int(np.floor(y_um[0] / pitch_um)), int(np.floor(y_um[-1] / pitch_um)) + 2
     knots = landscape.fields(land, (along.first, j0, along.first + len(along.starts), j1), pitch_um)
-    along_speck, along_mottle = smooth(lattice(x_um, _SPECK_UM)), smooth(lattice(x_um, _MOTTLE_UM))
-    along_strand = smooth(lattice(x_um, _STRAND_UM))
+    along_speck, along_mottle = lattice(x_um, _SPECK_UM, True), lattice(x_um, _MOTTLE_UM, True)
+    along_strand = lattice(x_um, _STRAND_UM, True)
     line = np.empty((landscape.FIELDS, len(along.starts)))
     slow = np.empty((landscape.FIELDS, len(x_um)))
     speck, mottle, strand, wall = np.zeros((4, len(x_um)))
@@ -104,14 +79,13 @@ def ground(land: Landscape, pixels: Pixels, cells_on_average: bool) -> NDArray[n
             continue
         for f in range(landscape.FIELDS):
             spread(slow[f], line[f], along)
-        if detail.fine > 0.0:
+        if shown[0] > 0.0:
             noise_row(speck, land.key, _SPECK, along_speck, y / _SPECK_UM)
         noise_row(mottle, land.key, _MOTTLE, along_mottle, y / _MOTTLE_UM)
         noise_row(strand, land.key, _STRAND, along_strand, y / _STRAND_UM)
         _walls(wall, slow[landscape.FAT], land.key, pixels, y)
-        _tissue_row(
-            stains[BLUE, row], stains[PINK, row], land.key, slow, (speck, mottle, strand, wall), detail
-        )
+        noises = (speck, mottle, strand, wall)
+        _tissue_row(stains[:, row], land.key, slow, noises, shown, cells, mpp, landscape.blurred(pitch_um))
     return stains
 
 
@@ -129,67 +103,58 @@ def _between_rows(line: NDArray[np.float64], knots: NDArray[np.float32], j: int,
 
 @compiled
 def _tissue_row(  # noqa: PLR0917  numba knows no keyword-only arguments
-    blue_row: NDArray[np.float32],
-    pink_row: NDArray[np.float32],
+    stains: NDArray[np.float32],
     key: int,
     slow: NDArray[np.float64],
-    rows: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
-    detail: _Detail,
+    noises: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+    shown: tuple[float, float, float, float, float],
+    cells: float,
+    mpp: float,
+    blur: float,
 ) -> None:
-    """Stain a row of pixels, without branches so that it is vectorised."""
-    speck, mottle, strand, wall = rows
-    for column in range(len(blue_row)):
-        here = Fields(  # by value: passing arrays for each pixel would dominate the cost
-            slow[0, column],
-            slow[1, column],
-            slow[2, column],
-            slow[3, column],
-            slow[4, column],
-            slow[5, column],
-            slow[6, column],
-            slow[7, column],
-            slow[8, column],
-            slow[9, column],
-        )
-        spots = detail.mottle * mottle[column]
-        texture = _Texture(
-            detail.fine * speck[column],
-            spots,
-            detail.strand * strand[column],
-            detail.mottle * (1.0 - ramp(abs(strand[column] + 0.25 * spots), 0.03, 0.16)),
-        )
-        cover = ramp(here.shore + 3.0 * (spots + texture.strand), 0.0, 2.5 + detail.mpp)
-        nest = ramp(here.nest + 0.01 * spots, -0.01 - detail.blur, 0.04 + detail.blur)
-        inner_blue, inner_pink = _cytoplasm(here, texture, detail)
-        outer_blue, outer_pink = _stroma(key, here, texture, detail, wall[column])
-        border = 1.0 - ramp(abs(here.nest + 0.015 + 0.02 * (spots + texture.strand)), 0.004, 0.03)
-        cover *= 1.0 - border * ramp(here.cleft + 0.2 * spots, 0.3, 0.55)
-        blue_row[column] = max(0.01, between(outer_blue, inner_blue, nest)) * cover * here.blue
-        pink_row[column] = max(0.02, between(outer_pink, inner_pink, nest)) * cover * here.pink
+    """Stain a row of pixels, without branches so that it is vectorised.
 
-
-@compiled
-def _cytoplasm(here: Fields, texture: _Texture, detail: _Detail) -> tuple[float, float]:
-    """Return the blue and pink of a nest of tumour cells, hollow in its middle."""
-    start, end = landscape.LUMEN - 0.02 - detail.blur, landscape.LUMEN + 0.02 + detail.blur
-    body = 1.0 - ramp(here.nest + 0.03 * texture.mottle, start, end)
-    blue = 0.17 + 0.05 * texture.mottle + 0.05 * texture.fine - 0.08 * texture.crease + 0.3 * here.pool
-    pink = 0.36 + 0.07 * texture.mottle + 0.05 * texture.fine - 0.16 * texture.crease
-    return body * (blue + 0.33 * detail.cells), body * pink
-
-
-@compiled
-def _stroma(key: int, here: Fields, texture: _Texture, detail: _Detail, wall: float) -> tuple[float, float]:
-    """Return the blue and pink of fibres, and of the fat and vessels between them."""
-    thread = detail.thread * noise_line(key, 31.0 * here.flow + 0.4 * texture.mottle)
-    fibre = 0.5 + 0.5 * detail.fibre * noise_line(key + 2048, 9.0 * here.flow) + 0.22 * thread
-    body = ramp(fibre + 0.3 * texture.strand + 0.1 * texture.mottle, 0.02, 0.4)
-    body = between(0.18 + 0.3 * thread * thread, 1.0, body)
-    body = between(0.8, body, detail.fibre)  # a coarse pixel averages fibres and gaps
-    body *= (1.0 - 0.92 * here.blood) * between(1.0, wall, here.fat)
-    blue = 0.04 + 0.03 * texture.fine + 0.35 * here.pool + 0.1 * here.crowd
-    pink = 0.24 + 0.34 * fibre + 0.05 * texture.fine
-    return body * (blue + 0.27 * detail.cells), body * pink
+    Args:
+        stains: ``(3, W)``, written.
+        key: of the slide.
+        slow: the fields of the landscape.
+        noises: specks, mottles, strands, and the walls of fat cells.
+        shown: how much the pixels show of specks, mottles, strands, fibres and threads.
+        cells: density of the average stain of cells.
+        mpp: size of the pixels.
+        blur: extra width of borders.
+    """
+    fine, coarse, stranded, fibrous, threaded = shown
+    lumen0, lumen1 = landscape.LUMEN - 0.02 - blur, landscape.LUMEN + 0.02 + blur
+    for column in range(stains.shape[1]):
+        speck, mottle = fine * noises[0][column], coarse * noises[1][column]
+        strand, wall = stranded * noises[2][column], noises[3][column]
+        depth, pool = slow[landscape.NEST, column], slow[landscape.POOL, column]
+        # Nests of tumour cells, hollow in their middle.
+        crease = coarse * (1.0 - ramp(abs(noises[2][column] + 0.25 * mottle), 0.03, 0.16))
+        body = 1.0 - ramp(depth + 0.03 * mottle, lumen0, lumen1)
+        inner_blue = 0.17 + 0.05 * mottle + 0.05 * speck - 0.08 * crease + 0.3 * pool
+        inner_blue = body * (inner_blue + 0.33 * cells)
+        inner_pink = body * (0.36 + 0.07 * mottle + 0.05 * speck - 0.16 * crease)
+        # Fibres, and the fat and vessels between them.
+        flow = slow[landscape.FLOW, column]
+        thread = threaded * noise_line(key, 31.0 * flow + 0.4 * mottle)
+        fibre = 0.5 + 0.5 * fibrous * noise_line(key + 2048, 9.0 * flow) + 0.22 * thread
+        body = ramp(fibre + 0.3 * strand + 0.1 * mottle, 0.02, 0.4)
+        body = between(0.18 + 0.3 * thread * thread, 1.0, body)
+        body = between(0.8, body, fibrous)  # a coarse pixel averages fibres and gaps
+        body *= (1.0 - 0.92 * slow[landscape.BLOOD, column]) * between(1.0, wall, slow[landscape.FAT, column])
+        outer_blue = 0.04 + 0.03 * speck + 0.35 * pool + 0.1 * slow[landscape.CROWD, column]
+        outer_blue = body * (outer_blue + 0.27 * cells)
+        outer_pink = body * (0.24 + 0.34 * fibre + 0.05 * speck)
+        # Both, up to the shore and the clefts between them.
+        cover = ramp(slow[landscape.SHORE, column] + 3.0 * (mottle + strand), 0.0, 2.5 + mpp)
+        border = 1.0 - ramp(abs(depth + 0.015 + 0.02 * (mottle + strand)), 0.004, 0.03)
+        cover *= 1.0 - border * ramp(slow[landscape.CLEFT, column] + 0.2 * mottle, 0.3, 0.55)
+        nest = ramp(depth + 0.01 * mottle, -0.01 - blur, 0.04 + blur)
+        blue = max(0.01, between(outer_blue, inner_blue, nest)) * cover * slow[landscape.BLUE, column]
+        pink = max(0.02, between(outer_pink, inner_pink, nest)) * cover * slow[landscape.PINK, column]
+        stains[BLUE, column], stains[PINK, column] = blue, pink
 
 
 @compiled

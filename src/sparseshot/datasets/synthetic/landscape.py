@@ -148,23 +148,9 @@ def focus(land: Landscape, x: float, y: float) -> float:
     return land.blur_um * (0.7 + 0.9 * drift * drift)
 
 
-class Fields(NamedTuple):
-    """The slowly varying fields at one place, in the order of the first axis of :func:`fields`."""
-
-    shore: float
-    nest: float
-    crowd: float
-    fat: float
-    blood: float
-    flow: float
-    blue: float
-    pink: float
-    pool: float
-    cleft: float
-
-
-FIELDS = len(Fields._fields)
+FIELDS = 10
 SHORE, NEST, CROWD, FAT, BLOOD, FLOW, BLUE, PINK, POOL, CLEFT = range(FIELDS)
+"""The slowly varying fields, by their index on the first axis of :func:`fields`."""
 
 
 @compiled

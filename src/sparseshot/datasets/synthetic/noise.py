@@ -101,8 +101,8 @@ class Lattice(NamedTuple):
 
 
 @compiled
-def lattice(x_um: NDArray[np.float64], length_um: float) -> Lattice:
-    """Return the lattice of a length under pixels."""
+def lattice(x_um: NDArray[np.float64], length_um: float, smoothed: bool) -> Lattice:
+    """Return the lattice of a length under pixels; with smoothed fractions, as :func:`noise` has them."""
     first = int(np.floor(x_um[0] / length_um))
     starts = np.full(int(np.floor(x_um[-1] / length_um)) - first + 2, len(x_um))
     share = np.empty(len(x_um))
@@ -110,7 +110,8 @@ def lattice(x_um: NDArray[np.float64], length_um: float) -> Lattice:
         x = x_um[n] / length_um
         knot = int(np.floor(x))
         starts[knot - first] = n
-        share[n] = x - knot
+        s = x - knot
+        share[n] = s * s * (3.0 - 2.0 * s) if smoothed else s
     for knot in range(len(starts) - 2, -1, -1):  # no pixel after this knot
         starts[knot] = min(starts[knot], starts[knot + 1])
     return Lattice(first, starts, share)
@@ -139,12 +140,6 @@ def noise_row(out: NDArray[np.float64], key: int, channel: int, along: Lattice, 
         i = along.first + n
         knots[n] = 2.0 * between(uniform(key, channel, i, j), uniform(key, channel, i, j + 1), t) - 1.0
     spread(out, knots, along)
-
-
-@compiled
-def smooth(along: Lattice) -> Lattice:
-    """Return the same lattice with smoothed fractions, as for :func:`noise`."""
-    return Lattice(along.first, along.starts, along.share * along.share * (3.0 - 2.0 * along.share))
 
 
 _TABLE = 2.0 * (np.random.Philox(key=0).random_raw(4096) >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 1.0

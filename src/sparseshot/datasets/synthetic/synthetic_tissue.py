@@ -10,11 +10,11 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.datasets.synthetic import ground, landscape, light, painting, population
+from sparseshot.datasets.synthetic import ground, landscape, painting, population
 from sparseshot.datasets.synthetic.ground import Pixels
 from sparseshot.datasets.synthetic.landscape import Landscape
-from sparseshot.datasets.synthetic.light import Lamp
 from sparseshot.datasets.synthetic.noise import between, uniform
+from sparseshot.datasets.synthetic.painting import Lamp
 from sparseshot.datasets.synthetic.population import CLASSES, REACH_UM, Sites
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
@@ -82,22 +82,16 @@ class SyntheticTissue(SlideDefaults):
         if len(self.size_px) != 2 or min(self.size_px) < 1:
             raise InputError(f"size_px is {self.size_px}; give width and height, each at least 1")
         check_mpp(self.mpp)
-        if not 0 <= self.density_per_mm2 <= 10_000:
-            raise InputError(
-                f"density_per_mm2 is {self.density_per_mm2}; give 0 to 10,000: more nuclei do not fit"
-            )
         if len(self.mix) != len(CLASSES) or min(self.mix) < 0 or not 0 < sum(self.mix) < math.inf:
             raise InputError(
                 f"mix is {self.mix}; give frequencies of {', '.join(CLASSES)}, not all of them 0"
             )
         if not 0 < self.tissue_fraction <= 1:
             raise InputError(f"tissue_fraction is {self.tissue_fraction}; give a share in (0, 1]")
-        if not 0 <= self.debris <= 10:
-            raise InputError(f"debris is {self.debris}; give 0 (none) to 10; 1 is usual")
-        if not 1 <= self.variety <= 5:
-            raise InputError(f"variety is {self.variety}; give 1 (one laboratory) to 5")
-        if not 0 <= self.brown <= 1:
-            raise InputError(f"brown is {self.brown}; give the share of nuclei, 0 to 1")
+        limits = {"density_per_mm2": (0, 10_000), "debris": (0, 10), "variety": (1, 5), "brown": (0, 1)}
+        for name, (low, high) in limits.items():  # more nuclei do not fit
+            if not low <= getattr(self, name) <= high:
+                raise InputError(f"{name} is {getattr(self, name)}; give {low} to {high:,}")
 
     @property
     def name(self) -> str:
@@ -194,7 +188,7 @@ class SyntheticTissue(SlideDefaults):
 
     @cached_property
     def _lamp(self) -> Lamp:
-        stains = np.array([light.HAEMATOXYLIN, light.EOSIN, light.PIGMENT])
+        stains = np.array([painting.HAEMATOXYLIN, painting.EOSIN, painting.PIGMENT])
         hues = [[self._drawn(f"hue {i} {c}", 0.82, 1.22) for c in range(3)] for i in range(3)]
         hue = np.array(hues) ** self.variety
         eosin = 0.35 if self.brown else 1.0  # without eosin the ground is counterstained faintly
@@ -237,7 +231,7 @@ class SyntheticTissue(SlideDefaults):
             if self.smear:
                 painting.paint(stains, land, population.cytoplasm_of(cells), pixels)
             painting.paint(stains, land, cells, pixels)
-        return light.develop(stains, land, self._lamp, box.x0, box.y0)
+        return painting.develop(stains, land, self._lamp, box.x0, box.y0)
 
     def _outlines(self, found: NDArray[np.void]) -> NDArray[np.object_]:
         """Return the nuclei as polygons, with the edges that ``painting.paint`` draws."""
