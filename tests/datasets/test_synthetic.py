@@ -272,7 +272,7 @@ def test_samples_carry_their_cells_and_seeds_share_none() -> None:
         ({"size_px": (0, 10)}, "size_px is"),
         ({"mpp": 0.0}, "mpp is 0"),
         ({"mpp": float("nan")}, "mpp is nan"),
-        ({"density_per_mm2": 20_000}, "do not fit"),
+        ({"density_per_mm2": 20_000}, "give 0 to 10,000"),
         ({"mix": Mix(0, 0, 0)}, "not all of them 0"),
         ({"mix": Mix(-1, 1, 1)}, "mix is"),
         ({"tissue_fraction": 0.0}, "tissue_fraction is"),

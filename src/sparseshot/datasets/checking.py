@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from sparseshot.datasets.catalogue import SPLITS, DatasetInfo
@@ -25,18 +25,7 @@ class PartReport:
     images_expected: int | None
     cells: int
     cells_expected: int | None
-    state: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        state = "ok"
-        if self.images_expected is not None and self.images != self.images_expected:
-            less = self.images_expected - self.images
-            state = f"{less} images missing" if less > 0 else f"{-less} images more than published"
-        elif self.images and not self.cells:
-            state = "no cells"
-        elif self.cells_expected is not None and self.cells != self.cells_expected:
-            state = f"{self.cells - self.cells_expected:+,} cells"
-        object.__setattr__(self, "state", state)
+    state: str
 
 
 @dataclass(frozen=True)
@@ -59,11 +48,7 @@ class CheckReport:
     used: dict[str, int]
     problems: tuple[str, ...]
     mended: tuple[str, ...]
-    ok: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        whole = not self.problems and all(part.state == "ok" for part in self.parts)
-        object.__setattr__(self, "ok", whole)
+    ok: bool
 
 
 def check(
@@ -99,14 +84,27 @@ def check(
     parts = []
     for part in dict.fromkeys([*info.expected, *images]):
         expected = info.expected.get(part)
-        counts = (None, None) if expected is None else (expected.images, expected.cells)
-        parts.append(PartReport(part, images[part], counts[0], cells[part], counts[1]))
-    published = None if info.published is None else info.published.cells
-    if published is not None and any(count.cells is None for count in info.expected.values()):
-        total = (images.total(), None, cells.total(), published)
-        parts.append(PartReport("published in all", *total))
+        wanted = (None, None) if expected is None else (expected.images, expected.cells)
+        parts.append(_compared(part, (images[part], wanted[0]), (cells[part], wanted[1])))
+    if info.published is not None and any(count.cells is None for count in info.expected.values()):
+        total = (cells.total(), info.published.cells)
+        parts.append(_compared("published in all", (images.total(), None), total))
     ordered = {split: used[split] for split in (*SPLITS, "left out") if used[split]}
-    return CheckReport(info.name, layout.folder, tuple(parts), ordered, tuple(problems), tuple(mended))
+    ok = not problems and all(part.state == "ok" for part in parts)
+    return CheckReport(info.name, layout.folder, (*parts,), ordered, (*problems,), (*mended,), ok)
+
+
+def _compared(part: str, images: tuple[int, int | None], cells: tuple[int, int | None]) -> PartReport:
+    """Compare numbers of images and of cells with those that are expected."""
+    state = "ok"
+    if images[1] is not None and images[0] != images[1]:
+        less = images[1] - images[0]
+        state = f"{less} images missing" if less > 0 else f"{-less} images more than published"
+    elif images[0] and not cells[0]:
+        state = "no cells"
+    elif cells[1] is not None and cells[0] != cells[1]:
+        state = f"{cells[0] - cells[1]:+,} cells"
+    return PartReport(part, *images, *cells, state)
 
 
 def _labels_without_image(info: DatasetInfo, layout: DatasetLayout) -> list[str]:

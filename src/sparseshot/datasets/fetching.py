@@ -73,23 +73,23 @@ def fetch(
     out.mkdir(parents=True, exist_ok=True)
     archive = out / info.archive.file
     given = archive.exists()
-    if given:
-        sums = checksums(archive)
-        if info.archive.md5 is not None and sums.md5 != info.archive.md5:
-            raise FormatError(
-                archive, f"has the MD5 {sums.md5}, the publisher's is {info.archive.md5}; remove it"
-            )
-    else:
-        sums = download(address or info.archive.address, archive, md5=info.archive.md5, progress=progress)
-    if not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
+    if not given:
+        download(address or info.archive.address, archive, progress=progress)
+    sums, md5 = checksums(archive), info.archive.md5
+    problem = None
+    if md5 not in {None, sums.md5}:
+        cure = "remove it" if given else "try again; if that does not help, the publisher changed the file"
+        problem = f"has the MD5 {sums.md5}, the publisher's is {md5}; {cure}"
+    elif not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
+        asked = " (the publisher may ask for a login)" if info.archive.login else ""
+        problem = (
+            f"is not a zip or tar file but probably a web page{asked}; get the archive with a browser from "
+            f"{info.page}, save it under this name, and run the same command again"
+        )
+    if problem:
         if not given:
             archive.unlink()
-        asked = " (the publisher may ask for a login)" if info.archive.login else ""
-        raise FormatError(
-            archive,
-            f"is not a zip or tar file but probably a web page{asked}; get the archive with a browser from "
-            f"{info.page}, save it under this name, and run the same command again",
-        )
+        raise FormatError(archive, problem)
     size_bytes = archive.stat().st_size
     unpack(archive, out)
     layout = find_layout(info, out)
@@ -105,10 +105,8 @@ class Checksums(NamedTuple):
     sha256: str
 
 
-def download(
-    address: str, target: Path | str, *, md5: str | None = None, progress: OnBytes | None = None
-) -> Checksums:
-    """Download ``address`` to ``target`` and return its checksums; a transfer that fails leaves nothing."""
+def download(address: str, target: Path | str, *, progress: OnBytes | None = None) -> None:
+    """Download ``address`` to ``target``; a transfer that fails leaves nothing."""
     target, done = Path(target), 0
     if not address.startswith(("http://", "https://")):
         raise InputError(f"cannot download {address!r}; give an address that begins with https://")
@@ -128,14 +126,6 @@ def download(
                     progress(done, total)
             if total is not None and done != total:
                 raise ConnectionError(f"{done:,} of {total:,} bytes received")
-            file.flush()
-            sums = checksums(temporary)
-            if md5 not in {None, sums.md5}:
-                raise FormatError(
-                    target,
-                    f"the file from {address} has the MD5 {sums.md5}, the publisher's is {md5}; it was "
-                    "removed. Try again; if that does not help, the publisher changed the file",
-                )
     except (HTTPException, URLError, ConnectionError, TimeoutError, SSLError) as error:
         cure = "try again later"
         if isinstance(error, HTTPError) and error.code in {401, 403, 404, 410}:
@@ -144,7 +134,6 @@ def download(
         raise DataNotFoundError(
             target, f"cannot get {address} ({reason or type(error).__name__}); {cure}"
         ) from error
-    return sums
 
 
 def checksums(path: Path) -> Checksums:

@@ -156,15 +156,14 @@ def read_lists(
         path = folder / file
         for number, line in enumerate(read_text(path).splitlines() if path.exists() else (), start=1):
             name = line.strip()
+            name = next((known for known in (name, Path(name).stem) if known in names), name)
             if name and listed.setdefault(name, split) != split:
                 raise FormatError(
                     path,
                     f"line {number}: {name} is in {splits.lists[listed[name]]} too; leave it in one of them",
                 )
-    name_of = {line: line if line in names else Path(line).stem for line in listed}
-    found = {name_of[line]: split for line, split in listed.items() if name_of[line] in names}
-    missing = {line: split for line, split in listed.items() if name_of[line] not in names}
-    return found, missing
+    missing = {name: split for name, split in listed.items() if name not in names}
+    return {name: listed[name] for name in listed if name in names}, missing
 
 
 def split_by_name(name: str, patterns: Mapping[Split, Sequence[str]]) -> Split | None:
