@@ -10,7 +10,8 @@ folder and never installed. It expects each channel scaled by its 0.1 and 99.9 p
 weights of StarDist and Cellpose are in no package, so they are not compared.
 
 A star marks sets that a program has learned from. ``--left-out`` names a folder of starters that have not:
-``FOLDER/without_tnbc/detect.safetensors``, made by ``sparseshot starter --without tnbc``.
+``FOLDER/without_tnbc/detect.safetensors``, made by ``sparseshot starter --without tnbc``. Where one is
+missing there, the row of an earlier run in the file of ``--json`` stays.
 """
 
 import argparse
@@ -121,10 +122,10 @@ def programs(dataset: str, peer: Find, left_out: Path | None) -> Iterator[Progra
     """Yield the programs to compare on a set."""
     for name, task in (("starter", "detect"), ("starter-outlines", "segment")):
         file = None if left_out is None else left_out / f"without_{dataset}" / f"{task}.safetensors"
-        if file is not None and file.exists():
-            yield Program(f"sparseshot, {task}", ours(load_starter(task, path=file)), learned=False)
-        else:
+        if file is None or dataset not in REAL_SETS:
             yield Program(f"sparseshot, {task}", ours(load_model(name)), learned=dataset in REAL_SETS)
+        elif file.exists():
+            yield Program(f"sparseshot, {task}", ours(load_starter(task, path=file)), learned=False)
     yield Program("InstanSeg", peer, learned=dataset in LEARNED_BY_INSTANSEG)
 
 
@@ -157,29 +158,29 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    peer, rows = instanseg(), []
+    earlier = json.loads(options.json.read_text()) if options.json and options.json.exists() else []
+    rows = {(row["set"], row["program"]): row for row in earlier}
+    peer = instanseg()
     for dataset in SETS:
         images = open_samples(load_dataset(dataset, options.data, split="test"))
         for program in programs(dataset, peer, options.left_out):
             got = score(program.find, images)
             has_outlines = got.pixels.tp > 0
-            rows.append(
-                {
-                    "set": dataset,
-                    "program": program.name,
-                    "learned": program.learned,
-                    "f1": round(got.places.f1, 4),
-                    "dice": round(got.pixels.f1, 4) if has_outlines else None,
-                    "f1_at_iou_half": round(got.outlines.recognition_quality, 4) if has_outlines else None,
-                    "f1_at_iou_tight": round(got.outlines.tight_f1, 4) if has_outlines else None,
-                    "pq": round(got.outlines.panoptic_quality, 4) if has_outlines else None,
-                    "aji": round(got.outlines.aggregated_jaccard_index, 4) if has_outlines else None,
-                    "seconds_per_mm2": round(got.seconds / got.mm2, 3),
-                }
-            )
-            print(rows[-1], flush=True)
+            row = rows[dataset, program.name] = {
+                "set": dataset,
+                "program": program.name,
+                "learned": program.learned,
+                "f1": round(got.places.f1, 4),
+                "dice": round(got.pixels.f1, 4) if has_outlines else None,
+                "f1_at_iou_half": round(got.outlines.recognition_quality, 4) if has_outlines else None,
+                "f1_at_iou_tight": round(got.outlines.tight_f1, 4) if has_outlines else None,
+                "pq": round(got.outlines.panoptic_quality, 4) if has_outlines else None,
+                "aji": round(got.outlines.aggregated_jaccard_index, 4) if has_outlines else None,
+                "seconds_per_mm2": round(got.seconds / got.mm2, 3),
+            }
+            print(row, flush=True)
     if options.json is not None:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+        options.json.write_text(json.dumps(list(rows.values()), indent=1) + "\n")
     print_table(
         ("set", "program", "F1, 3 µm", *SCORES.values(), "processor s/mm²"),
         [
@@ -189,7 +190,7 @@ def main() -> None:
                 *("" if row[name] is None else row[name] for name in ("f1", *SCORES)),
                 row["seconds_per_mm2"],
             )
-            for row in rows
+            for row in rows.values()
         ],
     )
 

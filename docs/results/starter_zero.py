@@ -1,7 +1,8 @@
 """Score the starters without any marks on test images.
 
 ``python docs/results/starter_zero.py DATA LEFT_OUT``: a set that the shipped starter has learned from is
-scored with ``LEFT_OUT/without_SET/TASK.safetensors``, which has not seen it, or not at all.
+scored with ``LEFT_OUT/without_SET/TASK.safetensors``, which has not seen it; without that file the score of
+an earlier run stays.
 """
 
 import json
@@ -30,7 +31,8 @@ SETS = {
 
 def main(root: Path, left_out: Path) -> None:
     """Write ``starter-zero.json``."""
-    scores = {}
+    page = HERE / "starter-zero.json"
+    scores = json.loads(page.read_text())
     for name, task in STARTER_NAMES.items():
         for dataset in SETS[task]:
             file = left_out / f"without_{dataset}" / f"{task}.safetensors"
@@ -47,7 +49,7 @@ def main(root: Path, left_out: Path) -> None:
                 row["kinds"] = kinds(model, images)
             scores[f"{dataset}-{task}"] = row
             print(dataset, task, row, flush=True)
-    (HERE / "starter-zero.json").write_text(json.dumps(scores, indent=1) + "\n")
+    page.write_text(json.dumps(scores, indent=1) + "\n")
 
 
 def kinds(model: Checkpoint, images: list[AnnotatedSlide]) -> dict[str, float]:
