@@ -167,7 +167,7 @@ def as_text(text: str) -> Callable[[Path], None]:
 
 HOSTILE = {
     "pickled objects": (in_array(dtype="|O", filters=[{"id": "pickle"}]), "filters"),
-    "a codec that unpickles": (in_array(compressor={"id": "pickle"}), "compressed by 'pickle'"),
+    "a codec that unpickles": (in_array(compressor={"id": "pickle"}), "codec 'pickle'"),
     "objects": (in_array(dtype="|O"), "type"),
     "floats": (in_array(dtype="<f4"), "type"),
     "a huge chunk": (in_array(chunks=[10**6, 10**6]), "chunks of"),

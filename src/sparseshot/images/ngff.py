@@ -16,12 +16,10 @@ import orjson
 from numpy.typing import NDArray
 
 from sparseshot.errors import SlideError
-from sparseshot.images.fingerprint import is_ome_zarr
-from sparseshot.images.pixel_size import plausible
+from sparseshot.images.pixel_size import UM_PER_UNIT, plausible
 from sparseshot.images.pyramid import BlockSlide
 from sparseshot.images.slide import Box
-
-__all__ = ["OmeZarr", "is_ome_zarr"]
+from sparseshot.images.zarr_chunks import opened_array
 
 _MOST_METADATA_BYTES = 2**24
 _MOST_LEVELS = 32
@@ -29,17 +27,11 @@ _MOST_BYTES = {"chunks": 2**27, "blocks": 2**28, "indices of shards": 2**24}
 """Decoded at once; a block is one chunk or several small ones, in all channels."""
 _LONGEST_SIDE_PX = 2**20  # 26 cm at 0.25 µm/px
 _BLOCK_PX = 512  # small chunks are read together
-_UM = {
-    "micrometer": 1.0,
-    "nanometer": 1e-3,
-    "millimeter": 1e3,
-    "centimeter": 1e4,
-    "meter": 1e6,
-    "angstrom": 1e-4,
-}
-_TYPES = {"|u1": 1, "<u2": 2, ">u2": 2, "uint8": 1, "uint16": 2}
-_COMPRESSORS = {"blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma"}
-_CODECS = frozenset({"bytes", "transpose", "blosc", "gzip", "zstd", "crc32c", "sharding_indexed"})
+_TYPES = {"|u1": "uint8", "<u2": "uint16", ">u2": "uint16"}
+"""Types of numbers in version 2 of Zarr."""
+_BYTES = {"uint8": 1, "uint16": 2}
+_COMPRESSORS = frozenset({"blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma"})
+_CODECS = _COMPRESSORS | {"bytes", "transpose", "crc32c", "sharding_indexed"}
 """Codecs that only decode numbers; Zarr also has some that unpickle objects."""
 _INDEX_CODECS = frozenset({"bytes", "crc32c"})
 
@@ -64,13 +56,10 @@ class OmeZarr(BlockSlide):
     def __init__(self, path: Path) -> None:
         try:
             axes, levels, mpp, names = _layout(path)
-            arrays = [_opened(level) for level in levels]
-        except _LayoutError as bad:
-            raise SlideError(path, f"this OME-Zarr {bad}") from bad
-        except SlideError:
-            raise
+            arrays = [opened_array(level.folder, level.content, level.chunk_bytes) for level in levels]
         except Exception as error:  # parsing an untrusted file may raise anything
-            raise SlideError(path, f"this OME-Zarr cannot be read ({error})") from error
+            problem = error if isinstance(error, _LayoutError) else f"cannot be read ({error})"
+            raise SlideError(path, f"this OME-Zarr {problem}") from error
         super().__init__(
             path,
             vendor="ome-zarr",
@@ -88,14 +77,6 @@ def _read(arrays: Sequence[Any], axes: str, level: int, box: Box) -> NDArray[Any
     pixels = np.asarray(arrays[level][tuple(places.get(axis, 0) for axis in axes)])
     pixels = np.moveaxis(pixels, 0, -1) if "c" in axes else pixels
     return np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder("="), copy=False))
-
-
-def _opened(level: _Level) -> Any:
-    try:
-        from sparseshot.images.zarr_chunks import opened_array  # noqa: PLC0415  of an extra
-    except ImportError:
-        raise _LayoutError('needs Zarr; install it with: pip install "sparseshot[zarr]"') from None
-    return opened_array(level.folder, level.content, level.chunk_bytes)
 
 
 def _layout(path: Path) -> tuple[str, list[_Level], float | None, list[str] | None]:
@@ -121,25 +102,18 @@ def _layout(path: Path) -> tuple[str, list[_Level], float | None, list[str] | No
     widths = [level.shape[-1] for level in levels]
     if widths != sorted(widths, reverse=True):
         raise _LayoutError(f"has levels of the widths {widths}; the largest must be the first")
-    steps = np.ones(len(letters))
-    for transform in [
-        *datasets[0].get("coordinateTransformations", ()),
-        *image.get("coordinateTransformations", ()),
-    ]:
-        if transform.get("type") == "scale":
-            steps = steps * np.array(transform["scale"], np.float64)
-    units = [_UM.get(str(axis.get("unit"))) for axis in axes[-2:]]
-    known = all(units) and steps.shape == (len(letters),) and np.isfinite(steps).all()
-    mpp = (
-        plausible(*(float(step * (unit or 0)) for step, unit in zip(steps[-2:], units, strict=True)))
-        if known
-        else None
-    )
+    steps = [UM_PER_UNIT.get(str(axis.get("unit")), math.nan) for axis in axes[-2:]]
+    for holder in (datasets[0], image):
+        for transform in holder.get("coordinateTransformations", ()):
+            if transform.get("type") == "scale":
+                steps = [
+                    step * float(scale) for step, scale in zip(steps, transform["scale"][-2:], strict=True)
+                ]
     number = dict(zip(letters, levels[0].shape, strict=True)).get("c", 1)
     omero = attributes.get("omero")
     channels = omero.get("channels", ()) if isinstance(omero, Mapping) else ()
     names = [str(each.get("label", "")) for each in channels if isinstance(each, Mapping)]
-    return letters, levels, mpp, names if number == 3 else None
+    return letters, levels, plausible(*steps), names if number == 3 else None
 
 
 def _attributes(folder: Path) -> Mapping[str, Any]:
@@ -174,30 +148,43 @@ def _inside(root: Path, name: str) -> Path:
     return folder
 
 
+def _array(folder: Path) -> Mapping[str, Any]:
+    """Return the metadata of an array; those of version 2 as version 3 would write them."""
+    if (folder / "zarr.json").is_file():
+        return _json(folder / "zarr.json")
+    old = _json(folder / ".zarray")
+    if old.get("filters"):
+        raise _LayoutError(f"has filters {old['filters']}, which are not read")
+    kind, compressor = str(old["dtype"]), old.get("compressor")
+    codecs = [{"name": "bytes", "configuration": {"endian": "big" if kind[0] == ">" else "little"}}]
+    if old.get("order") == "F":
+        last_first = [*range(len(old["shape"]))][::-1]
+        codecs.insert(0, {"name": "transpose", "configuration": {"order": last_first}})
+    separator = old.get("dimension_separator", ".")
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": old["shape"],
+        "data_type": _TYPES.get(kind, kind),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": old["chunks"]}},
+        "chunk_key_encoding": {"name": "v2", "configuration": {"separator": separator}},
+        "codecs": codecs + ([{"name": compressor["id"]}] if compressor else []),
+        "fill_value": old.get("fill_value") or 0,
+    }
+
+
 def _level(folder: Path, axes: str) -> _Level:
     """Check the array of a level."""
-    if (folder / "zarr.json").is_file():
-        content = _json(folder / "zarr.json")
-        kind, grid = str(content["data_type"]), content["chunk_grid"]
-        if grid["name"] != "regular":
-            raise _LayoutError(f"has chunks of the kind {grid['name']!r}")
-        stored = grid["configuration"]["chunk_shape"]
-        chunks = _checked_codecs(content["codecs"], stored)
-        if content.get("storage_transformers"):
-            raise _LayoutError("has storage transformers")
-    else:
-        content = _json(folder / ".zarray")
-        kind, stored = str(content["dtype"]), content["chunks"]
-        chunks = stored
-        compressor = content.get("compressor")
-        if compressor is not None and compressor["id"] not in _COMPRESSORS:
-            raise _LayoutError(
-                f"is compressed by {compressor['id']!r}; known are {', '.join(sorted(_COMPRESSORS))}"
-            )
-        if content.get("filters"):
-            raise _LayoutError(f"has filters {content['filters']}, which are not read")
-    if kind not in _TYPES:
+    content = _array(folder)
+    kind, grid = str(content["data_type"]), content["chunk_grid"]
+    if kind not in _BYTES:
         raise _LayoutError(f"has values of type {kind[:40]!r}; unsigned ones of 8 or 16 bits are read")
+    if grid["name"] != "regular":
+        raise _LayoutError(f"has chunks of the kind {grid['name']!r}")
+    if content.get("storage_transformers"):
+        raise _LayoutError("has storage transformers")
+    stored = grid["configuration"]["chunk_shape"]
+    chunks = _checked_codecs(content["codecs"], stored)
     shape = tuple(content["shape"])
     for sides in (shape, stored, chunks):
         if len(sides) != len(axes) or not all(
@@ -209,8 +196,8 @@ def _level(folder: Path, axes: str) -> _Level:
         raise _LayoutError(f"has {length}; one time, one plane, and grey or RGB are read")
     height, width = (side * -(-_BLOCK_PX // side) for side in chunks[-2:])
     sizes = {
-        "chunks": math.prod(chunks) * _TYPES[kind],
-        "blocks": min(height, shape[-2]) * min(width, shape[-1]) * length.get("c", 1) * _TYPES[kind],
+        "chunks": math.prod(chunks) * _BYTES[kind],
+        "blocks": min(height, shape[-2]) * min(width, shape[-1]) * length.get("c", 1) * _BYTES[kind],
         "indices of shards": 16 * math.prod(map(operator.floordiv, stored, chunks)),
     }
     for what, size in sizes.items():

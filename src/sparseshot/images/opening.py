@@ -20,24 +20,9 @@ from sparseshot.images.slide import Box, check_mpp
 from sparseshot.images.tiff import TiledTiff
 from sparseshot.images.tiff_check import is_tiff
 
-IMAGE_SUFFIXES = frozenset(
-    {
-        ".png",
-        ".jpg",
-        ".jpeg",
-        ".bmp",
-        ".tif",
-        ".tiff",
-        ".svs",
-        ".ndpi",
-        ".mrxs",
-        ".scn",
-        ".dcm",
-        ".bif",
-        ".vms",
-        ".zarr",
-    }
-)
+_PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"}
+_SCANS = {".svs", ".ndpi", ".mrxs", ".scn", ".dcm", ".bif", ".vms", ".zarr"}
+IMAGE_SUFFIXES = frozenset(_PICTURES | _SCANS)
 """Suffixes of the files and folders that are taken for images in a folder."""
 
 _TIFF_VENDORS = {None, "aperio", "generic-tiff"}
@@ -103,8 +88,11 @@ def open_slide(path: Path | str, *, mpp: float | None = None, force_mpp: bool = 
 
 def _opened(path: Path) -> PyramidSlide:
     if path.is_dir():
-        from sparseshot.images.ngff import OmeZarr  # noqa: PLC0415  rarely needed
-
+        try:
+            from sparseshot.images.ngff import OmeZarr  # noqa: PLC0415  needs an extra
+        except ImportError as error:
+            cure = 'OME-Zarr needs Zarr; install it with: pip install "sparseshot[zarr]"'
+            raise SlideError(path, cure) from error
         return OmeZarr(path)
     vendor = openslide.OpenSlide.detect_format(path)
     if not (is_tiff(path) and vendor in _TIFF_VENDORS):

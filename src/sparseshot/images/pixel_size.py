@@ -16,7 +16,10 @@ _PLAUSIBLE_MPP = (0.01, 10.0)
 SAME_MPP = 0.05
 """Programs write the size of the same pixel differently, by up to this share."""
 
-_UM_PER_UNIT = {"µm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4, "m": 1e6, "pm": 1e-6, "Å": 1e-4}
+UM_PER_UNIT = {"µm": 1.0, "um": 1.0, "nm": 1e-3, "mm": 1e3, "cm": 1e4, "m": 1e6, "pm": 1e-6, "Å": 1e-4}
+UM_PER_UNIT |= {"micrometer": 1.0, "nanometer": 1e-3, "millimeter": 1e3, "centimeter": 1e4, "meter": 1e6}
+UM_PER_UNIT |= {"picometer": 1e-6, "angstrom": 1e-4}
+"""The symbols of OME-TIFF and the names of OME-Zarr."""
 
 
 def plausible(mpp_x: float, mpp_y: float) -> float | None:
@@ -73,7 +76,7 @@ def ome_mpp(xml: str) -> float | None:
         if pixels.tag.rpartition("}")[2] == "Pixels":
             sizes = []
             for axis in "XY":
-                unit = _UM_PER_UNIT.get(pixels.get(f"PhysicalSize{axis}Unit", "µm"), math.nan)
+                unit = UM_PER_UNIT.get(pixels.get(f"PhysicalSize{axis}Unit", "µm"), math.nan)
                 sizes.append(_number(pixels.get(f"PhysicalSize{axis}", "nan")) * unit)
             return plausible(*sizes)
     return None

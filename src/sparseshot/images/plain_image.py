@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from PIL.TiffImagePlugin import (
     TiffImageFile,
 )
 
-from sparseshot.compiled import compiled
 from sparseshot.errors import DataNotFoundError, SlideError
 from sparseshot.images.tiff_check import is_tiff, opened_tiff
 
@@ -87,35 +86,19 @@ def check_not_empty(path: Path) -> None:
         raise SlideError(path, "the file is empty (0 bytes); copy it again")
 
 
+_limit_lifted = RLock()
+
+
 @contextmanager
 def opened_image(path: Path) -> Iterator[Image.Image]:
-    """Open by Pillow without its global limit of 179 megapixels, which large crops exceed."""
-    with _lift, Image.open(path) as image:
-        yield image
-
-
-class _LiftedLimit:
-    """Switches Pillow's limit off while any thread is inside."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._inside = 0
-        self._usual: int | None = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-            self._inside += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                Image.MAX_IMAGE_PIXELS = self._usual
-
-
-_lift = _LiftedLimit()
+    """Open by Pillow without its global limit of 179 megapixels, which large crops exceed; one at a time."""
+    with _limit_lifted:
+        usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            with Image.open(path) as image:
+                yield image
+        finally:
+            Image.MAX_IMAGE_PIXELS = usual
 
 
 def _is_misread(image: Image.Image) -> bool:
@@ -193,23 +176,20 @@ def as_rgb(pixels: NDArray[Any], *, bits: int = 16) -> NDArray[np.uint8]:
         return _on_white(pixels)
     if channels not in {1, 3}:
         raise ValueError(f"{channels} channels are neither grey nor RGB nor RGBA")
-    return np.ascontiguousarray(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+    return _of_three(pixels)
 
 
-@compiled
+def _of_three(colors: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(np.broadcast_to(colors, (*colors.shape[:2], 3)))
+
+
 def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Blend colours with white by their opacity, the last channel."""
-    height, width, channels = pixels.shape
-    out = np.empty((height, width, 3), np.uint8)
-    for i in range(height):
-        for j in range(width):
-            opacity = np.int32(pixels[i, j, channels - 1])
-            for c in range(3):
-                value = np.int32(pixels[i, j, c if channels == 4 else 0])
-                out[i, j, c] = (
-                    value if opacity == 255 else (value * opacity + 255 * (255 - opacity) + 127) // 255
-                )
-    return out
+    colors, opacity = pixels[:, :, :-1], pixels[:, :, -1:]
+    if opacity.min() < 255:
+        opacity = opacity.astype(np.uint16)  # which holds 255² + 127
+        colors = ((colors * opacity + 255 * (255 - opacity) + 127) // 255).astype(np.uint8)
+    return _of_three(colors)
 
 
 def _read_tiff(path: Path) -> NDArray[np.uint8]:

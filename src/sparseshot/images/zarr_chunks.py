@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numcodecs.abc
 import numcodecs.blosc
 import numcodecs.lz4
 import pyarrow as pa
@@ -33,13 +32,7 @@ def opened_array(folder: Path, content: Mapping[str, Any], chunk_bytes: int) -> 
     A chunk whose file is absent cannot be read, unless the metadata say that absent means white.
     """
     most = chunk_bytes + _CHECKSUM_BYTES
-    content = dict(content) | {"attributes": {}}
-    if "codecs" in content:
-        content["codecs"] = _bounded(content["codecs"], most)
-    else:
-        packed = content.get("compressor")
-        content["compressor"] = packed and _BoundedCompressor(packed["id"], most)
-        content["filters"] = None  # some writers put an empty list, of which Zarr warns
+    content = dict(content) | {"attributes": {}, "codecs": _bounded(content["codecs"], most)}
     store = _RegularFiles(folder, read_only=True)
     store.absent_is_white = content.get("fill_value") in {255, 65535}
     return zarr.Array(zarr.AsyncArray(content, StorePath(store)))  # type: ignore[call-overload]
@@ -50,19 +43,19 @@ def _bounded(codecs: list[Any], most: int) -> list[Any]:
     bounded: list[Any] = []
     for codec in codecs:
         inner = codec.get("configuration", {})
-        if codec["name"] in {"blosc", "gzip", "zstd"}:
-            bounded.append(_BoundedCodec(codec["name"], most))
-        elif codec["name"] == "sharding_indexed":
+        if codec["name"] == "sharding_indexed":
             inner = inner | {"codecs": _bounded(inner["codecs"], most)}
             bounded.append(codec | {"configuration": inner})
-        else:
+        elif codec["name"] in {"bytes", "transpose", "crc32c"}:
             bounded.append(codec)
+        else:
+            bounded.append(_BoundedCodec(codec["name"], most))
     return bounded
 
 
 @dataclass(frozen=True)
 class _BoundedCodec(BytesBytesCodec):
-    """A codec of Zarr 3."""
+    """A compressor."""
 
     name: str
     most: int
@@ -74,21 +67,6 @@ class _BoundedCodec(BytesBytesCodec):
 
     def compute_encoded_size(self, input_byte_length: int, chunk_spec: ArraySpec) -> int:
         raise NotImplementedError  # as in those of Zarr
-
-
-class _BoundedCompressor(numcodecs.abc.Codec):  # type: ignore[misc]
-    """A compressor of Zarr 2."""
-
-    codec_id = "bounded"
-
-    def __init__(self, name: str, most: int) -> None:
-        self._name, self._most = name, most
-
-    def decode(self, buf: Any, out: None = None) -> bytes:  # noqa: ARG002  never given by Zarr
-        return unpacked(bytes(buf), self._name, self._most)
-
-    def encode(self, buf: Any) -> bytes:
-        raise NotImplementedError
 
 
 class _RegularFiles(LocalStore):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparseshot.errors import DataNotFoundError
-from sparseshot.images.ngff import is_ome_zarr
+from sparseshot.images.fingerprint import is_ome_zarr
 from sparseshot.images.opening import IMAGE_SUFFIXES
 from sparseshot.prediction.manifest import is_prediction
 from sparseshot.studio.project import PROJECT

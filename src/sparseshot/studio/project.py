@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError, RepairWarning, utf8
 from sparseshot.files import locked, read_json, write_json
 from sparseshot.images import open_slide
-from sparseshot.images.ngff import is_ome_zarr
+from sparseshot.images.fingerprint import is_ome_zarr
 from sparseshot.images.pyramid import PyramidSlide
 from sparseshot.images.slide import check_mpp
 from sparseshot.prediction.manifest import Manifest, is_prediction, predictions_in
