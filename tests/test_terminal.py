@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from sparseshot import terminal
-from sparseshot.terminal import printable, progress_bars
+from sparseshot.terminal import printable, shown_events
 from sparseshot.training.logs import progress_note
+from sparseshot.work import Event
 
 VALUES = {"loss": 0.1234, "excluded": 0.041, "marked_share": 0.22, "alpha": 0.05, "crops_per_second": 31.0}
 
@@ -26,8 +26,8 @@ def shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, title: str, note: str) 
         monkeypatch.setenv(name, value)
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    with progress_bars(keep=True) as begin:
-        begin(title, 300)(150, note=note)
+    with shown_events(keep=True) as report:
+        report(Event(title, 150, 300, message=note))
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     return plain.replace("\r", "\n").strip().splitlines()[-1]
 
@@ -55,11 +55,11 @@ def test_off_a_terminal_there_is_a_line_every_half_minute(
 ) -> None:
     now = 0.0
     monkeypatch.setattr("sparseshot.terminal.time.monotonic", lambda: now)
-    with progress_bars() as begin:
-        report = begin("segment adaptive", 300, done=100)
+    with shown_events() as report:
+        report(Event("segment adaptive", 100, 300))
         for step in range(101, 161):
             now += 1
-            report(step, note="loss 0.5")
+            report(Event("segment adaptive", step, 300, message="loss 0.5"))
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "segment adaptive: 130 of 300, about 2 min 50 s left, loss 0.5",
@@ -67,13 +67,10 @@ def test_off_a_terminal_there_is_a_line_every_half_minute(
     ]
 
 
-def test_other_processes_show_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(terminal, "LINE_SECONDS", 0.0)
-    with progress_bars(show=False) as begin:
-        begin("work")(1, 2)
-    assert capsys.readouterr() == ("", "")
+def test_a_message_alone_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown_events() as report:
+        report(Event("preparing", message="reading \x1b[2Jmarks"))
+    assert capsys.readouterr() == ("", "reading \\x1b[2Jmarks\n")
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "\n", "\u202e", "\udcff", "\x00", "\x9b"])

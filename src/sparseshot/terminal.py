@@ -2,35 +2,16 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
-from sparseshot.work.folder import Event
+from sparseshot.work.folder import Event, Report
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 LINE_SECONDS = 30.0
-
-
-class Report(Protocol):
-    """Shows how far one piece of work is."""
-
-    def __call__(self, done: int, total: int | None = None, note: str = "") -> None:
-        """Show ``done`` of ``total`` and a note; a total of None leaves the last one."""
-
-
-class Begin(Protocol):
-    """Begins one piece of work."""
-
-    def __call__(self, title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:
-        """Return the function that shows its progress; ``done`` is what an earlier call finished."""
-
-
-def no_progress(title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:  # noqa: ARG001
-    """Begin a piece of work whose progress is not shown."""
-    return lambda done, total=None, note="": None  # noqa: ARG005
 
 
 def printable(text: object) -> str:
@@ -61,54 +42,34 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def progress_bars(*, keep: bool = False, in_bytes: bool = False, show: bool = True) -> Iterator[Begin]:
-    """Show progress on standard error.
+def shown_events(*, keep: bool = False, in_bytes: bool = False) -> Iterator[Report]:
+    """Yield a function that shows events on standard error.
+
+    A stage of known length is a bar on a terminal, and a line every 30 seconds elsewhere. An event that only
+    has a message is a line.
 
     Args:
         keep: leave the bars on the terminal at the end.
         in_bytes: counts are bytes.
-        show: False shows nothing at all, for all processes but the first.
     """
     from rich.console import Console  # noqa: PLC0415  not needed for --help
 
     console = Console(stderr=True, highlight=False)
-    if console.is_terminal and show:
-        with _bars(console, keep=keep, in_bytes=in_bytes) as begin:
-            yield begin
-    else:
-        yield _Lines(console, seconds=LINE_SECONDS if show else float("inf")).begin
-
-
-@contextmanager
-def shown_events(*, keep: bool = False) -> Iterator[Callable[[Event], None]]:
-    """Yield a function that shows events on standard error: stages with a total as bars, others as lines.
-
-    ``keep`` leaves the bars on the terminal at the end.
-    """
-    with progress_bars(keep=keep) as begin:
-        bars: dict[str, Report] = {}
+    with _bars(console, keep, in_bytes) if console.is_terminal else nullcontext(_lines(console)) as show:
 
         def report(event: Event) -> None:
-            if event.total is None:
+            if event.total is None and not event.done:
                 print(printable(event.message), file=sys.stderr)
-                return
-            if event.stage not in bars:
-                bars[event.stage] = begin(event.stage, event.total, done=event.done)
-            bars[event.stage](event.done, event.total, note=event.message)
+            else:
+                show(event)
 
         yield report
 
 
 @contextmanager
-def _bars(console: "Console", *, keep: bool, in_bytes: bool) -> Iterator[Begin]:
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+def _bars(console: "Console", keep: bool, in_bytes: bool) -> Iterator[Report]:
+    """Yield a function that shows a bar for each stage."""
+    from rich import progress as columns  # noqa: PLC0415
     from rich.table import Column  # noqa: PLC0415
 
     def rigid() -> Column:
@@ -117,48 +78,43 @@ def _bars(console: "Console", *, keep: bool, in_bytes: bool) -> Iterator[Begin]:
     def flexible(ratio: int) -> Column:  # what is cut where the terminal is narrow
         return Column(ratio=ratio, no_wrap=True, overflow="ellipsis")
 
-    columns = (
-        TextColumn("{task.description}", markup=False, table_column=flexible(2)),
-        BarColumn(12, table_column=rigid()),
-        (DownloadColumn if in_bytes else MofNCompleteColumn)(table_column=rigid()),
-        TimeRemainingColumn(compact=True, table_column=rigid()),
-        TextColumn("{task.fields[note]}", markup=False, table_column=flexible(3)),
+    count = columns.DownloadColumn if in_bytes else columns.MofNCompleteColumn
+    shown = (
+        columns.TextColumn("{task.description}", markup=False, table_column=flexible(2)),
+        columns.BarColumn(12, table_column=rigid()),
+        count(table_column=rigid()),
+        columns.TimeRemainingColumn(compact=True, table_column=rigid()),
+        columns.TextColumn("{task.fields[note]}", markup=False, table_column=flexible(3)),
     )
-    with Progress(*columns, console=console, transient=not keep, expand=True) as progress:
+    with columns.Progress(*shown, console=console, transient=not keep, expand=True) as progress:
+        bars: dict[str, columns.TaskID] = {}
 
-        def begin(title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:
-            task = progress.add_task(printable(title), total=total, completed=done, note=note)
+        def show(event: Event) -> None:
+            done, total, note = event.done, event.total, printable(event.message)
+            if event.stage not in bars:
+                bars[event.stage] = progress.add_task(printable(event.stage), completed=done, note=note)
+            progress.update(bars[event.stage], completed=done, total=total, note=note)
 
-            def report(done: int, total: int | None = None, note: str = "") -> None:
-                progress.update(task, completed=done, total=total, note=printable(note))
-
-            return report
-
-        yield begin
+        yield show
 
 
-class _Lines:
-    """One line every so many seconds, for all that is at work."""
+def _lines(console: "Console") -> Report:
+    """Return a function that prints a line every so many seconds, of whichever stage is next."""
+    begun: dict[str, tuple[float, int]] = {}
+    last = time.monotonic()
 
-    def __init__(self, console: "Console", *, seconds: float) -> None:
-        self._console, self._seconds = console, seconds
-        self._next = time.monotonic() + seconds
+    def show(event: Event) -> None:
+        nonlocal last
+        now = time.monotonic()
+        started, before = begun.setdefault(event.stage, (now, event.done))
+        if now < last + LINE_SECONDS:
+            return
+        last = now
+        parts = [f"{event.done:,}" if event.total is None else f"{event.done:,} of {event.total:,}"]
+        if event.total is not None and event.done > before:
+            left = (event.total - event.done) * (now - started) / (event.done - before)
+            parts.append(f"about {duration(left)} left")
+        line = f"{event.stage}: {', '.join([*parts, *filter(None, [event.message])])}"
+        console.print(printable(line), markup=False, soft_wrap=True)
 
-    def begin(self, title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:  # noqa: ARG002
-        started, before, last_total = time.monotonic(), done, total
-
-        def report(done: int, total: int | None = None, note: str = "") -> None:
-            nonlocal last_total
-            last_total = last_total if total is None else total
-            now = time.monotonic()
-            if now < self._next:
-                return
-            self._next = now + self._seconds
-            parts = [f"{done:,}" if last_total is None else f"{done:,} of {last_total:,}"]
-            if last_total is not None and done > before:
-                left = (last_total - done) * (now - started) / (done - before)
-                parts.append(f"about {duration(left)} left")
-            line = f"{title}: {', '.join([*parts, *filter(None, [note])])}"
-            self._console.print(printable(line), markup=False, soft_wrap=True)
-
-        return report
+    return show

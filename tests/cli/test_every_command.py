@@ -14,7 +14,7 @@ import typer
 from tests.cli.app_tree import all_commands, leaves, parse_command
 
 from sparseshot.cli import app as app_module
-from sparseshot.cli import main
+from sparseshot.cli import main, output
 
 SHARED = ("--json", "--mpp", "--device", "--precision", "--seed", "--root", "--dataset")
 
@@ -57,7 +57,7 @@ def test_options_of_one_name_have_one_meaning() -> None:
 def test_help_loads_nothing_heavy() -> None:
     code = """
 import sys
-from sparseshot.cli import main
+from sparseshot.cli import main, output
 from tests.cli.app_tree import all_commands
 for name in all_commands():
     assert main([*name.split(), "--help"]) == 0
@@ -176,10 +176,11 @@ def test_the_shell_completes_commands_options_and_choices() -> None:
     assert "--json" in completed("sparseshot predict --j")
 
 
-def test_json_has_null_for_nan(capsys: pytest.CaptureFixture[str]) -> None:
-    from sparseshot.cli.output import print_json
-
-    print_json({"path": Path("a/b"), "recall": float("nan")})
+def test_json_has_null_for_nan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output.wanted, "json", True)
+    output.print_json({"path": Path("a/b"), "recall": float("nan")})
     assert json.loads(capsys.readouterr().out) == {"path": "a/b", "recall": None}
 
 

@@ -45,11 +45,9 @@ def test_a_run_is_named_by_its_whole_path(
     assert 'def model = "starter"' in script(capsys)
 
 
-def test_a_word_is_no_action(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["qupath-script", "nonsense"]) == 2
-    assert "Known are export, train, predict" in capsys.readouterr().err
+def test_a_starter_is_not_trained(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["qupath-script", "train"]) == 2
-    assert "--action train" in capsys.readouterr().err
+    assert "unexpected extra argument" in capsys.readouterr().err
     assert main(["qupath-script", "--action", "train"]) == 2
     assert "needs --model" in capsys.readouterr().err
 

@@ -20,8 +20,7 @@ from sparseshot.files import locked
 from sparseshot.images import open_slide
 from sparseshot.pages import to_html
 from sparseshot.prediction import read_prediction
-from sparseshot.terminal import Begin, Report
-from sparseshot.work import Here
+from sparseshot.work import Event, Here, Report
 
 pytestmark = pytest.mark.xdist_group("demo")  # which is made once
 
@@ -40,13 +39,9 @@ TINY = DemoPlan(
 Step = tuple[str, int, int | None]
 
 
-def recording(steps: list[Step]) -> Begin:
-    """Record title, done and total of everything that is reported."""
-
-    def begin(title: str, total: int | None = None, *, done: int = 0, note: str = "") -> Report:
-        return lambda done, total=None, note="": steps.append((title, done, total))
-
-    return begin
+def recording(steps: list[Step]) -> Report:
+    """Record stage, done and total of everything that is reported."""
+    return lambda event: steps.append((event.stage, event.done, event.total))
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, list[Step]]:
     steps: list[Step] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "Processes", lambda _: Here())
-        return run_demo(tmp_path_factory.mktemp("demo") / "out", TINY, begin=recording(steps)), steps
+        return run_demo(tmp_path_factory.mktemp("demo") / "out", TINY, report=recording(steps)), steps
 
 
 @pytest.fixture
@@ -146,7 +141,7 @@ def test_the_page_shows_the_numbers(made: tuple[Demo, list[Step]]) -> None:
 def test_a_second_call_does_nothing(copy: DemoFolder) -> None:
     before = contents(copy.path)
     steps: list[Step] = []
-    demo = run_demo(copy.path, TINY, begin=recording(steps))
+    demo = run_demo(copy.path, TINY, report=recording(steps))
     assert demo.was_there
     assert steps == []
     assert contents(copy.path) == before
@@ -208,12 +203,12 @@ def test_ctrl_c_leaves_nothing_half_written(copy: DemoFolder, monkeypatch: pytes
     monkeypatch.setattr(running, "PERFORM", "tests.experiments.made_worker:wait")
     pid = copy.run("ece") / "pid"
 
-    def press(done: int, total: int | None = None, note: str = "") -> None:
+    def press(event: Event) -> None:
         if pid.exists():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_demo(copy.path, TINY, begin=lambda title, total=None, **more: press)
+        run_demo(copy.path, TINY, report=press)
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
     assert half_written(copy.path) == []

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
 from typing import Annotated, Any, TextIO
 
@@ -13,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sparseshot import __version__
-from sparseshot.cli.output import complain, echo
+from sparseshot.cli.output import complain, echo, wanted
 from sparseshot.errors import InputError, SparseshotError, SparseshotWarning, was_interrupted
 
 DONE, FAILED, USAGE_ERROR, STOPPED = 0, 1, 2, 130
@@ -38,6 +40,9 @@ class _Group(TyperGroup):
         return _plain(super().get_params(ctx), ctx)
 
 
+_JSON = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+
 class App(typer.Typer):
     """A group of commands with plain types in their help."""
 
@@ -45,8 +50,23 @@ class App(typer.Typer):
         super().__init__(cls=_Group, no_args_is_help=True, **options)
 
     def command(self, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
-        """Add a command."""
-        return super().command(*arguments, **{"cls": _Command, **options})
+        """Add a command, with the option ``--json`` beside its own."""
+        add = super().command(*arguments, **{"cls": _Command, **options})
+
+        def add_with_json(function: Callable[..., None]) -> Callable[..., None]:
+            @wraps(function)
+            def run(*, as_json: bool, **given: Any) -> None:
+                wanted.json = as_json
+                function(**given)
+
+            own = signature(function).parameters.values()
+            json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_JSON)
+            run.__annotations__ = function.__annotations__ | {"as_json": _JSON}
+            run.__signature__ = Signature([*own, json])  # type: ignore[attr-defined]
+            add(run)
+            return function
+
+        return add_with_json
 
 
 app = App(
@@ -66,8 +86,8 @@ class _State:
 _state = _State()
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
         echo(f"sparseshot {__version__}")
         raise typer.Exit
 
@@ -106,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):  # a Latin-1 terminal has no ≈ or α
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else arguments
-    _state.debug, _state.resumable = "--debug" in arguments, False
+    _state.debug, _state.resumable, wanted.json = "--debug" in arguments, False, False
     commands.load(arguments[0] if arguments else "")
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning

@@ -8,7 +8,6 @@ from typer import Argument, Option
 
 from sparseshot.errors import DataNotFoundError
 
-Json = Annotated[bool, Option("--json", help="Print JSON, for scripts.")]
 Mpp = Annotated[float | None, Option(min=0.01, max=100, help="µm per pixel, for files that do not say.")]
 ForceMpp = Annotated[
     bool, Option("--force-mpp", help="Use --mpp also for files that state another pixel size.")
@@ -100,7 +99,10 @@ def find_own_modules(*names: str | None) -> None:
 
 
 def check_paths(*paths: Path | None) -> None:
-    """Raise DataNotFoundError for the first path that does not exist, before anything heavy is loaded."""
+    """Raise DataNotFoundError for the first path that does not exist, before anything heavy is loaded.
+
+    A starter need not be there as a file.
+    """
     for path in paths:
-        if path is not None and not path.exists():
+        if path is not None and not path.exists() and not is_starter(path):
             raise DataNotFoundError(path, "no such file or folder")

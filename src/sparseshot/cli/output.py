@@ -1,10 +1,13 @@
-"""What commands print: lines and tables for people, JSON for scripts.
+"""What commands print: lines and tables for people, or with ``--json`` JSON for scripts.
+
+A command says what it has to say in both forms, and only the wanted one is printed.
 
 Text from files and file names reaches the terminal only through this module and :mod:`sparseshot.terminal`,
 which escape control characters.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import typer
@@ -12,9 +15,19 @@ import typer
 from sparseshot.terminal import printable
 
 
+@dataclass
+class _Form:
+    json: bool = False
+
+
+wanted = _Form()
+"""The form that the running command prints."""
+
+
 def echo(line: object = "", *, err: bool = False) -> None:
-    """Print one line."""
-    typer.echo(printable(line), err=err)
+    """Print one line for people; to standard error also with ``--json``."""
+    if err or not wanted.json:
+        typer.echo(printable(line), err=err)
 
 
 def complain(kind: Literal["error", "warning"], line: object) -> None:
@@ -24,7 +37,9 @@ def complain(kind: Literal["error", "warning"], line: object) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print JSON in UTF-8; NaN is null, dataclasses are objects, and paths are strings."""
+    """Print JSON in UTF-8 if it is wanted; NaN is null, dataclasses are objects, and paths are strings."""
+    if not wanted.json:
+        return
     import orjson
 
     def plain(other: object) -> str:
@@ -34,7 +49,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table in columns; a long line is left to the terminal to wrap, and nothing is cut.
+    """Print a table for people; a long line is left to the terminal to wrap, and nothing is cut.
 
     Whole numbers have thousands separators, truth values are yes and no, and None is blank.
     """
@@ -44,7 +59,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+        echo("  ".join(cells).rstrip())
 
 
 def _text(cell: object) -> str:

@@ -34,9 +34,8 @@ from sparseshot.metrics import Matching, match_cells
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.prediction import Measuring, Model, predict_slide, read_prediction
-from sparseshot.terminal import Begin, no_progress
 from sparseshot.training import train_run
-from sparseshot.work import Report, WorkFolder, ignore
+from sparseshot.work import Event, Report, WorkFolder, ignore
 from sparseshot.work.folder import RECIPE
 
 PREDICTIONS = {"half": "half", "calibrated": "found"}
@@ -134,7 +133,7 @@ class Demo:
     was_there: bool
 
 
-def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) -> Demo:
+def run_demo(out: Path, plan: DemoPlan = FULL, *, report: Report = ignore) -> Demo:
     """Make the slide, run the experiment, write the page; or finish an interrupted demo.
 
     After an interruption of any kind the same call resumes.
@@ -142,7 +141,7 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) ->
     Args:
         out: the folder; must be new, empty, or of a demo with the same plan.
         plan: what to make.
-        begin: shows progress.
+        report: receives progress events.
 
     Raises:
         OutputError: the folder holds something else, or another process is at work in it.
@@ -158,12 +157,12 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) ->
             return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=True)
         resumed = folder.truth.exists()
         folder.remove_temporary_files()
-        _make_slide(folder, begin)
+        _make_slide(folder, report)
     experiment = Experiment(
         "demo", "Demo", "Every cell, from sparse marks.", tuple(map(plan.run, plan.losses))
     )
     try:
-        results = run_experiment(experiment, root=out, out=out, jobs=len(plan.losses), begin=begin)
+        results = run_experiment(experiment, root=out, out=out, jobs=len(plan.losses), report=report)
     finally:
         folder.remove_temporary_files()
     for result in results:
@@ -173,15 +172,15 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, begin: Begin = no_progress) ->
                 "the same command resumes"
             )
     with locked(out):
-        report = begin("page", 1, note="drawing")
+        report(Event("page", 0, 1, message="drawing"))
         numbers = _numbers(folder, results, seconds=time.perf_counter() - start, resumed=resumed)
         write_json(folder.numbers, numbers)
         write_page(make_page(folder, numbers), folder.page)
-        report(1)
+        report(Event("page", 1, 1))
     return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=False)
 
 
-def _make_slide(folder: DemoFolder, begin: Begin) -> None:
+def _make_slide(folder: DemoFolder, report: Report) -> None:
     """Write the slide, all its cells, and the marks."""
     tissue, plan = folder.plan.tissue(), folder.plan
     cells = tissue.cells()
@@ -190,8 +189,12 @@ def _make_slide(folder: DemoFolder, begin: Begin) -> None:
     if not folder.marks.exists():
         write_cells(cells[plan.is_marked(cells)], folder.marks)
     if not folder.slide.exists():
-        report = begin("slide", note=f"{plan.width_px:,} × {plan.height_px:,} pixels")
-        write_pyramid(tissue, folder.slide, progress=report)
+        size = f"{plan.width_px:,} × {plan.height_px:,} pixels"
+        write_pyramid(
+            tissue,
+            folder.slide,
+            progress=lambda done, total: report(Event("slide", done, total, message=size)),
+        )
 
 
 def find_on_slide(

@@ -14,8 +14,8 @@ from sparseshot.errors import InputError, OutputError, SparseshotError
 from sparseshot.experiments.experiment import Experiment, Run, RunRecipe, Subject
 from sparseshot.experiments.results import Result, plan_path, run_folder
 from sparseshot.files import locked, make_folder, write_json
-from sparseshot.terminal import Begin, Report, duration, no_progress
-from sparseshot.work import WorkFolder
+from sparseshot.terminal import duration
+from sparseshot.work import Event, Report, WorkFolder, ignore
 from sparseshot.work.folder import OUTPUT, as_json, difference, read_recipe
 from sparseshot.work.runner import Job, Processes, Runner, Update, default_slots
 
@@ -33,7 +33,7 @@ def run_experiment(
     runner: Runner | None = None,
     only: Sequence[str] = (),
     say: Say = lambda _: None,
-    begin: Begin = no_progress,
+    report: Report = ignore,
     function: str | None = None,
 ) -> list[Result]:
     """Run the missing runs, and return the results of the chosen runs in the order of the experiment.
@@ -49,7 +49,7 @@ def run_experiment(
         runner: where they run; None for processes on this machine.
         only: patterns of run names, as ``tnbc-*``; empty for all.
         say: receives a line at the start and for each run that ended.
-        begin: shows progress between those lines.
+        report: receives progress events between those lines.
         function: does the run in a folder; None for :data:`PERFORM`.
     """
     runs = choose(experiment.runs, only)
@@ -65,7 +65,7 @@ def run_experiment(
         say(f"{len(runs) - len(missing)} of {len(runs)} runs are done, {len(missing)} to do")
         work = _jobs(missing, out, root and root.resolve(), function or PERFORM)
         updates = (runner or Processes(jobs or default_slots())).run(work)
-        _run_all({run.name: run for run in missing}, out, updates, say, begin("runs", len(missing)))
+        _run_all({run.name: run for run in missing}, out, updates, say, report)
     return [replace(Result.read(run, out), ran=run in missing) for run in runs]
 
 
@@ -105,7 +105,7 @@ def _run_all(
                 )
             elif update.event is not None and update.event.total:
                 steps[name] = f"{name} {update.event.done} of {update.event.total}"
-            report(done, note=", ".join(steps.values()))
+            report(Event("runs", done, len(runs), message=", ".join(steps.values())))
 
 
 def missing_data(runs: Sequence[Run], root: Path | None) -> dict[Subject, str]:

@@ -35,7 +35,6 @@ def convert(
     mpp: options.Mpp = None,
     size: Size = None,
     image: ImageName = None,
-    as_json: options.Json = False,
 ) -> None:
     """Convert cells from one format to another.
 
@@ -49,11 +48,9 @@ def convert(
     format_of(target, to_format)  # refused before anything is read
     cells = _read(source, format=from_format, mpp=mpp, size_px=size_px, image=image)
     write_cells(cells, target, format=to_format, size_px=size_px)
-    if as_json:
-        print_json({"file": target, **summary(cells)})
-    else:
-        counts = ", ".join(f"{count:,} {name}" for name, count in cells.counts().items())
-        echo(f"{target}: {counted(len(cells), 'cell')}: {counts}")
+    print_json({"file": target, **summary(cells)})
+    counts = ", ".join(f"{count:,} {name}" for name, count in cells.counts().items())
+    echo(f"{target}: {counted(len(cells), 'cell')}: {counts}")
 
 
 @app.command(rich_help_panel=options.FILES)
@@ -62,7 +59,6 @@ def subset(
     target: Target,
     fraction: Annotated[float, Option(help="Share of the marks of each class to keep, as 0.3.")],
     seed: options.Seed = 0,
-    as_json: options.Json = False,
 ) -> None:
     """Keep a fraction of the marks. A smaller fraction is a subset of every larger one.
 
@@ -77,12 +73,10 @@ def subset(
     cells = _read(source)
     (kept,) = chosen_subset(cells, fraction, seed=seed)
     kept.write(target)
-    if as_json:
-        print_json({"file": target, "marks": len(kept), "of": len(cells)})
-    else:
-        lost = len(cells.regions) - len(kept.regions)
-        regions = f"; exhaustive regions left out with their marks: {lost}" if lost else ""
-        echo(f"{target}: {len(kept):,} of {counted(len(cells), 'mark')}{regions}")
+    print_json({"file": target, "marks": len(kept), "of": len(cells)})
+    lost = len(cells.regions) - len(kept.regions)
+    regions = f"; exhaustive regions left out with their marks: {lost}" if lost else ""
+    echo(f"{target}: {len(kept):,} of {counted(len(cells), 'mark')}{regions}")
 
 
 @app.command(rich_help_panel=options.FILES)
@@ -91,7 +85,6 @@ def cells(
     mpp: options.Mpp = None,
     size: Size = None,
     image: ImageName = None,
-    as_json: options.Json = False,
 ) -> None:
     """Show what a file of cells holds: counts, classes, extent, and what was repaired on reading.
 
@@ -106,9 +99,7 @@ def cells(
         content = summary(table)
     ours = [each for each in caught if issubclass(each.category, SparseshotWarning)]
     content["warnings"] = [str(each.message) for each in ours]
-    if as_json:
-        print_json(content)
-        return
+    print_json(content)
     echo(source)
     print_table((), _rows(content))
 

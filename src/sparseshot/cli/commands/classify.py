@@ -33,7 +33,6 @@ def classify(
     force_mpp: options.ForceMpp = False,
     everywhere: options.Everywhere = False,
     device: options.Device = "auto",
-    as_json: options.Json = False,
 ) -> None:
     """Learn the kinds of cells that any program found, from some marks; write the same cells with kinds.
 
@@ -46,7 +45,7 @@ def classify(
     The cells of `predict --features` bring their features along, so that kinds take seconds. Without `--out`,
     the result itself gets the kinds.
     """
-    options.check_paths(slide, cells, *marks, None if options.is_starter(model) else model)
+    options.check_paths(slide, cells, *marks, model)
     from sparseshot.cells import read_cells, write_cells
     from sparseshot.cells.formats.registry import format_of
     from sparseshot.models.kinds import MarkedCells
@@ -85,8 +84,6 @@ def classify(
             )
             write_cells(classified, out, size_px=item.slide.size)
             counts = classified.counts()
-    if as_json:
-        print_json({"file": out or cells, "cells": sum(counts.values()), "classes": dict(counts)})
-    else:
-        listed = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-        echo(f"{out or cells}: {counted(sum(counts.values()), 'cell')}: {listed}")
+    print_json({"file": out or cells, "cells": sum(counts.values()), "classes": dict(counts)})
+    listed = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    echo(f"{out or cells}: {counted(sum(counts.values()), 'cell')}: {listed}")

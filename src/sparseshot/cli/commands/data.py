@@ -9,7 +9,8 @@ from typer import Argument, Option
 from sparseshot.cli import options
 from sparseshot.cli.app import App, app
 from sparseshot.cli.output import echo, print_json, print_table
-from sparseshot.terminal import progress_bars
+from sparseshot.terminal import shown_events
+from sparseshot.work.folder import Event
 
 if TYPE_CHECKING:
     from sparseshot.datasets import DatasetInfo
@@ -32,7 +33,6 @@ Name = Annotated[str, Argument(help="Name of the data set, as in `sparseshot dat
 
 @data.command("list")
 def list_datasets(
-    as_json: options.Json = False,
     as_markdown: Annotated[bool, Option("--markdown", help="Print a Markdown table.")] = False,
 ) -> None:
     """Show every data set that sparseshot reads.
@@ -41,28 +41,28 @@ def list_datasets(
     """
     from sparseshot.datasets.catalogue import CATALOGUE, catalogue_markdown
 
-    if as_json:
-        print_json([_entry(info) for info in CATALOGUE.values()])
-    elif as_markdown:
-        typer.echo(catalogue_markdown())
-    else:
-        rows = [
-            (
-                info.name,
-                info.published and info.published.images,
-                info.published and info.published.cells,
-                len(info.classes) or "yours",
-                "yours" if info.mpp is None else f"{info.mpp:g}",
-                info.licence,
-                "fetch" if info.archive else (info.page or "private"),
-            )
-            for info in CATALOGUE.values()
-        ]
-        print_table(("name", "images", "cells", "classes", "µm/px", "licence", "available"), rows)
+    print_json([_entry(info) for info in CATALOGUE.values()])
+    if as_markdown:
+        for line in catalogue_markdown().splitlines():
+            echo(line)
+        return
+    rows = [
+        (
+            info.name,
+            info.published and info.published.images,
+            info.published and info.published.cells,
+            len(info.classes) or "yours",
+            "yours" if info.mpp is None else f"{info.mpp:g}",
+            info.licence,
+            "fetch" if info.archive else (info.page or "private"),
+        )
+        for info in CATALOGUE.values()
+    ]
+    print_table(("name", "images", "cells", "classes", "µm/px", "licence", "available"), rows)
 
 
 @data.command("check")
-def check_dataset(name: Name, root: options.Root, as_json: options.Json = False) -> None:
+def check_dataset(name: Name, root: options.Root) -> None:
     """Compare a folder with the catalogue: files, counts, sizes, cells outside their image.
 
     The exit code is 1 if anything is missing or wrong.
@@ -72,13 +72,12 @@ def check_dataset(name: Name, root: options.Root, as_json: options.Json = False)
     from sparseshot.datasets import check, dataset_info
 
     info = dataset_info(name)
-    with progress_bars() as begin:
-        report = check(info, root, progress=begin(f"checking {info.title}"))
-    if as_json:
-        print_json(report)
-    else:
-        _show(report, info)
-    if not report.ok:
+    stage = f"checking {info.title}"
+    with shown_events() as report:
+        checked = check(info, root, progress=lambda done, total: report(Event(stage, done, total)))
+    print_json(checked)
+    _show(checked, info)
+    if not checked.ok:
         raise typer.Exit(1)
 
 
@@ -90,7 +89,6 @@ def fetch_dataset(
         str | None, Option(help="Another address of the same archive, such as your own mirror.")
     ] = None,
     keep_archive: Annotated[bool, Option("--keep-archive", help="Keep the downloaded archive.")] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Download and unpack a data set, or say where to get it.
 
@@ -100,19 +98,21 @@ def fetch_dataset(
 
     info = dataset_info(name)
     if images := _count_images(info, out):
-        if as_json:
-            print_json({"name": info.name, "folder": out, "images": images, "fetched": False})
-            return
+        print_json({"name": info.name, "folder": out, "images": images, "fetched": False})
         echo(f"{info.title} is in {out} already, {images} images; nothing to do.")
         echo(f"To check that it is complete: sparseshot data check {info.name} --root {out}")
         return
-    echo(f"{info.title}: {info.licence}; cite {info.citation}", err=as_json)
-    with progress_bars(in_bytes=True) as begin:
-        progress = begin(f"fetching {info.title}")
-        fetched = fetch(info, out, address=address, keep_archive=keep_archive, progress=progress)
-    if as_json:
-        print_json({"name": info.name, "fetched": True, **vars(fetched)})
-        return
+    echo(f"{info.title}: {info.licence}; cite {info.citation}", err=True)
+    stage = f"fetching {info.title}"
+    with shown_events(in_bytes=True) as report:
+        fetched = fetch(
+            info,
+            out,
+            address=address,
+            keep_archive=keep_archive,
+            progress=lambda done, total: report(Event(stage, done, total)),
+        )
+    print_json({"name": info.name, "fetched": True, **vars(fetched)})
     checked = "as published" if fetched.as_published else "the publisher states none"
     echo(f"{fetched.images} images in {fetched.folder}, from {fetched.bytes:,} bytes")
     echo(f"MD5 {fetched.md5} ({checked})")

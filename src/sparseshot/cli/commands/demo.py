@@ -9,7 +9,7 @@ from typer import Option
 from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import echo, print_json, print_table
-from sparseshot.terminal import progress_bars
+from sparseshot.terminal import shown_events
 
 if TYPE_CHECKING:
     from sparseshot.experiments.demo import Demo
@@ -23,7 +23,6 @@ def demo(
     quick: Annotated[
         bool, Option("--quick", help="Seconds instead of minutes: shows that it works, not how well.")
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Run the whole job without any data: a synthetic slide, a few marks, two losses, every cell, one page.
 
@@ -33,12 +32,10 @@ def demo(
     """
     from sparseshot.experiments.demo import FULL, QUICK, run_demo
 
-    with resumable(), progress_bars() as begin:
-        done = run_demo(out, QUICK if quick else FULL, begin=begin)
-    if as_json:
-        print_json(done.numbers)
-    else:
-        _show(done)
+    with resumable(), shown_events() as report:
+        done = run_demo(out, QUICK if quick else FULL, report=report)
+    print_json(done.numbers)
+    _show(done)
 
 
 def _show(done: "Demo") -> None:

@@ -3,23 +3,20 @@
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from typer import Argument, Option
+from typer import Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import app
 from sparseshot.cli.output import echo, print_json
-from sparseshot.errors import InputError, unknown_name
-
-Action = Literal["export", "train", "predict"]
+from sparseshot.errors import InputError
 
 
 @app.command("qupath-script", rich_help_panel=options.FILES)
 def qupath_script(
-    word: Annotated[str | None, Argument(hidden=True, help="Refused: the action is an option.")] = None,
     action: Annotated[
-        Action,
+        Literal["export", "train", "predict"],
         Option(help="Export the annotations, learn from all that were exported, or find all cells."),
     ] = "predict",
     model: Annotated[
@@ -28,7 +25,6 @@ def qupath_script(
     command: Annotated[
         str | None, Option(help="How QuPath starts sparseshot; default: the program that runs now.")
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Print a Groovy script that runs sparseshot on the image open in QuPath, or on all of a project.
 
@@ -41,9 +37,6 @@ def qupath_script(
     import shutil
     import sys
 
-    actions = get_args(Action)
-    if word is not None:
-        raise InputError(f"use --action {word}" if word in actions else unknown_name("action", word, actions))
     if action == "train" and model in options.STARTERS:
         raise InputError("--action train needs --model, the folder that it writes")
     if model not in options.STARTERS:
@@ -53,9 +46,7 @@ def qupath_script(
     script = files("sparseshot.cli").joinpath("qupath.groovy").read_text(encoding="utf-8")
     for name, value in (("COMMAND", command), ("ACTION", action), ("MODEL", model)):
         script = script.replace(f"%{name}%", _groovy(value))
-    if as_json:
-        print_json({"script": script})
-        return
+    print_json({"script": script})
     for line in script.splitlines():
         echo(line)
 

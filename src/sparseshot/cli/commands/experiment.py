@@ -13,7 +13,7 @@ from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import echo, print_json, print_table
 from sparseshot.errors import InputError
-from sparseshot.terminal import progress_bars
+from sparseshot.terminal import shown_events
 
 if TYPE_CHECKING:
     from sparseshot.experiments import Result
@@ -40,7 +40,6 @@ def experiment(
     list_them: Annotated[bool, Option("--list", help="Show the built-in experiments.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Show the runs without running them.")] = False,
     cluster: options.Cluster = None,
-    as_json: options.Json = False,
 ) -> None:
     """Run what is missing of an experiment: data sets, losses and fractions listed in a TOML file.
 
@@ -57,7 +56,7 @@ def experiment(
     from sparseshot.experiments.running import choose
 
     if list_them:
-        _list_experiments(as_json)
+        _list_experiments()
         return
     if name is None:
         raise InputError("choose an experiment: a TOML file, or a name of `sparseshot experiment --list`")
@@ -75,9 +74,8 @@ def experiment(
                 *(f"  {part}" for part in cure.split(", and ")),
             ]
         notes.append("missing: TIL, private; BRCA-M2C is used instead")
-    if dry_run and as_json:
+    if dry_run:
         print_json(list(wanted))
-    elif dry_run:
         print_table((), [[run] for run in wanted])
         notes.append(f"{len(wanted)} of {len(runs)} runs")
     for note in notes:
@@ -86,7 +84,7 @@ def experiment(
         return
     if out is None:
         raise InputError("choose a folder for the runs: --out DIR")
-    with resumable(), _runner(cluster, jobs, out, root) as runner, progress_bars() as begin:
+    with resumable(), _runner(cluster, jobs, out, root) as runner, shown_events() as report:
         by_name: dict[str, Result] = {}
         for each in experiments:
             if names := [run.name for run in each.runs if run.name in wanted]:
@@ -98,13 +96,13 @@ def experiment(
                     runner=runner,
                     only=names,
                     say=partial(echo, err=True),
-                    begin=begin,
+                    report=report,
                 )
                 by_name |= {result.run.name: result for result in results if result.ran} | {
                     result.run.name: by_name.get(result.run.name, result) for result in results
                 }
     results = list(by_name.values())
-    _show(results, out, as_json)
+    _show(results, out)
     if any(result.state == "failed" for result in results):
         raise typer.Exit(1)
 
@@ -145,7 +143,6 @@ def report(
             help="Show images whose licence forbids redistribution. Do not publish such a report.",
         ),
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Show the results of runs beside the paper's: one self-contained HTML page, and Markdown.
 
@@ -164,47 +161,39 @@ def report(
     if metrics_json is not None:
         write_raw_metrics(results, metrics_json)
         written.append(metrics_json)
-    if as_json:
-        print_json({"written": written})
-        return
+    print_json({"written": written})
     for path in written:
         echo(path)
 
 
-def _list_experiments(as_json: bool) -> None:
+def _list_experiments() -> None:
     from sparseshot.experiments import PAPER, open_experiment, open_experiments, shipped_experiments
 
     files = [open_experiment(name) for name in shipped_experiments()]
-    if as_json:
-        entries = [
-            {"name": e.name, "title": e.title, "about": e.about, "runs": len(e.runs), "datasets": e.datasets}
-            for e in files
-        ]
-        print_json(entries)
-    else:
-        rows = [(e.name, f"{len(e.runs):>3} runs", e.runs[0].profile, e.title) for e in files]
-        whole = {run.name for each in open_experiments(PAPER) for run in each.runs}
-        print_table(
-            (), [*rows, (PAPER, f"{len(whole)} runs", "paper", "All figures and tables of the paper")]
-        )
+    entries = [
+        {"name": e.name, "title": e.title, "about": e.about, "runs": len(e.runs), "datasets": e.datasets}
+        for e in files
+    ]
+    print_json(entries)
+    rows = [(e.name, f"{len(e.runs):>3} runs", e.runs[0].profile, e.title) for e in files]
+    whole = {run.name for each in open_experiments(PAPER) for run in each.runs}
+    print_table((), [*rows, (PAPER, f"{len(whole)} runs", "paper", "All figures and tables of the paper")])
 
 
-def _show(results: "list[Result]", out: Path, as_json: bool) -> None:
+def _show(results: "list[Result]", out: Path) -> None:
     done, failed = ([result for result in results if result.state == state] for state in ("done", "failed"))
     ran = sum(result.ran for result in results)
-    if as_json:
-        summary = {
-            "runs": len(results),
-            "ran": ran,
-            "done": len(done),
-            "failed": {result.run.name: str(result.failure) for result in failed},
-            "scores": {
-                result.run.name: {point: result.score(point) for point in ("half", "calibrated")}
-                for result in done
-            },
-        }
-        print_json(summary)
-        return
+    summary = {
+        "runs": len(results),
+        "ran": ran,
+        "done": len(done),
+        "failed": {result.run.name: str(result.failure) for result in failed},
+        "scores": {
+            result.run.name: {point: result.score(point) for point in ("half", "calibrated")}
+            for result in done
+        },
+    }
+    print_json(summary)
     if not ran:
         echo(f"nothing to do: all {len(done)} runs are done")
     for result in failed:

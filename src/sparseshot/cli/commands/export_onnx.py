@@ -15,7 +15,6 @@ def export_model(
     run: options.Model,
     onnx: Annotated[Path, Option(help="File to write, in float32 and with free image sizes.")],
     threshold: options.Threshold = None,
-    as_json: options.Json = False,
 ) -> None:
     """Write a model as ONNX, checked with onnxruntime, for programs without PyTorch.
 
@@ -23,14 +22,12 @@ def export_model(
 
     The metadata of the file state classes, µm per pixel, threshold, margin and how to scale pixels.
     """
-    options.check_paths(None if options.is_starter(run) else run)
+    options.check_paths(run)
     from sparseshot.prediction import Model
     from sparseshot.prediction.onnx_file import write_onnx
 
     model = Model.load(run, threshold=threshold, device="cpu", precision="32")
     written = write_onnx(model, onnx)
-    if as_json:
-        print_json(vars(written))
-        return
+    print_json(vars(written))
     echo(f"{written.path}: {written.bytes / 1e6:.1f} MB, opset {written.opset}")
     echo(f"onnxruntime and PyTorch differ by at most {written.difference:.1e} of the largest output")

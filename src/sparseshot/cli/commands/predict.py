@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +14,8 @@ from sparseshot.cli import options
 from sparseshot.cli.app import app, resumable
 from sparseshot.cli.output import complain, echo, print_json, print_table
 from sparseshot.errors import counted
-from sparseshot.terminal import Begin, Report, duration, progress_bars
+from sparseshot.terminal import duration, shown_events
+from sparseshot.work.folder import Event, Report
 
 if TYPE_CHECKING:
     from sparseshot.prediction.slides import Outcome, PredictRequest
@@ -82,7 +84,6 @@ def predict(
     ] = False,
     network: options.Network = None,
     cluster: options.Cluster = None,
-    as_json: options.Json = False,
 ) -> None:
     """Find every cell of slides; write GeoParquet, a QuPath file, a density map and counts.
 
@@ -94,8 +95,7 @@ def predict(
 
     Without a run of your own, `starter` finds nuclei with what it has learned from other tissue.
     """
-    is_starter = options.is_starter(run)
-    options.check_paths(None if is_starter else run, *slides)
+    options.check_paths(run, *slides)
     from sparseshot.prediction.cohort import write_cohort
     from sparseshot.prediction.slides import (
         PredictRequest,
@@ -133,57 +133,55 @@ def predict(
         force=force,
     )
     _ = request.load(), request.measuring  # now, because an error in them concerns all slides
-    if is_starter:
+    if options.is_starter(run):
         complain(
             "warning",
             "the starter has learned from other tissue, so it misses some cells and finds false ones; mark "
             "some cells and train to do better",
         )
     if dry_run:
-        _estimate(paths, request, out, as_json=as_json)
+        _estimate(paths, request, out)
         return
     # The outlines of a slide are so many new objects that the collector would visit those that exist already,
     # such as all of PyTorch, again and again, while all threads wait.
     gc.freeze()
     if cluster is None:
-        with resumable(), progress_bars(keep=True) as begin:
-            outcomes = predict_slides(paths, request, out, show=_bars(begin))
+        with resumable(), shown_events(keep=True) as report:
+            outcomes = predict_slides(paths, request, out, show=_bars(report))
     else:
         from sparseshot.work.ray_cluster import joined
 
-        with resumable(), joined(cluster, device=device) as nodes, progress_bars(keep=True) as begin:
-            show = _one_bar(begin, len(paths), nodes)
+        with resumable(), joined(cluster, device=device) as nodes, shown_events(keep=True) as report:
+            show = _one_bar(report, len(paths), nodes)
             outcomes = predict_on_cluster(paths, request, out, cluster=nodes, show=show)
     if also:
         outcomes = write_extra_formats(outcomes, also)
     page = write_cohort(out, outcomes)
-    if as_json:
-        print_json([_entry(outcome) for outcome in outcomes])
-    else:
-        _show(outcomes)
-        if page is not None:
-            echo(f"all slides at a glance: {page}")
+    print_json([_entry(outcome) for outcome in outcomes])
+    _show(outcomes)
+    if page is not None:
+        echo(f"all slides at a glance: {page}")
     if any(outcome.error or not (outcome.is_whole or skip_bad_tiles) for outcome in outcomes):
         raise typer.Exit(1)
 
 
-def _bars(begin: Begin) -> "Callable[[Update], None]":
+def _bars(report: Report) -> "Callable[[Update], None]":
     """Return what shows the news of jobs as a bar for each."""
-    bars: dict[str, Report] = {}
+    begun = set()
 
     def show(update: "Update") -> None:
         name = update.job.name
-        if name not in bars:
-            bars[name] = begin(Path(name).name, note="finding tissue")
-        if (event := update.event) is not None:
-            bars[name](event.done, event.total, event.message)
+        if update.event is not None or name not in begun:
+            event = update.event or Event("", 0, 1, message="finding tissue")
+            report(replace(event, stage=Path(name).name))
+        begun.add(name)
 
     return show
 
 
-def _one_bar(begin: Begin, slides: int, cluster: "RayCluster") -> "Callable[[Update], None]":
+def _one_bar(report: Report, slides: int, cluster: "RayCluster") -> "Callable[[Update], None]":
     """Return what shows the news of jobs as one bar: slides so far, nodes, and tiles per second."""
-    bar, start = begin("slides", slides), time.monotonic()
+    start = time.monotonic()
     tiles: dict[str, int] = {}
     ended: list[Update] = []
 
@@ -195,12 +193,13 @@ def _one_bar(begin: Begin, slides: int, cluster: "RayCluster") -> "Callable[[Upd
         failed = sum(each.error is not None for each in ended)
         speed = sum(tiles.values()) / max(1.0, time.monotonic() - start)
         note = f"{len(cluster.nodes())} nodes, {speed:.1f} tiles/s"
-        bar(len(ended), note=f"{note}, {failed} failed" if failed else note)
+        note = f"{note}, {failed} failed" if failed else note
+        report(Event("slides", len(ended), slides, message=note))
 
     return show
 
 
-def _estimate(paths: list[Path], request: "PredictRequest", out: Path, *, as_json: bool) -> None:
+def _estimate(paths: list[Path], request: "PredictRequest", out: Path) -> None:
     from rich.filesize import decimal
 
     from sparseshot.prediction.estimate import estimate_slide
@@ -212,10 +211,7 @@ def _estimate(paths: list[Path], request: "PredictRequest", out: Path, *, as_jso
             estimates.append(
                 estimate_slide(slide, request.load(), out, throughput=throughput, only_tissue=only_tissue)
             )
-    if as_json:
-        print_json([vars(each) | {"seconds": each.seconds} for each in estimates])
-        return
-
+    print_json([vars(each) | {"seconds": each.seconds} for each in estimates])
     rows = [
         (
             each.slide,

@@ -16,7 +16,6 @@ def show_slide(
     mpp: options.Mpp = None,
     force_mpp: options.ForceMpp = False,
     picture: Annotated[Path | None, Option(help="Write a PNG of the slide with its tissue outlined.")] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Show the size, resolution and levels of a slide, and how much of it is tissue.
 
@@ -33,19 +32,17 @@ def show_slide(
         ]
     if picture is not None:
         tissue.write_picture(picture)
-    if as_json:
-        properties = {
-            "file": file,
-            "vendor": slide.vendor,
-            "width": width,
-            "height": height,
-            "mpp": slide.mpp,
-            "levels": levels,
-            "tissue_share": tissue.share,
-            "tissue_mm2": tissue.area_mm2,
-        }
-        print_json(properties)
-        return
+    properties = {
+        "file": file,
+        "vendor": slide.vendor,
+        "width": width,
+        "height": height,
+        "mpp": slide.mpp,
+        "levels": levels,
+        "tissue_share": tissue.share,
+        "tissue_mm2": tissue.area_mm2,
+    }
+    print_json(properties)
     mm = slide.mpp / 1000
     echo(f"{slide.name}  {slide.vendor}")
     echo(f"size    {width:,} × {height:,} px, {width * mm:.2f} × {height * mm:.2f} mm at {slide.mpp:g} µm/px")

@@ -25,7 +25,6 @@ def starter(
     without: Annotated[
         list[str] | None, Option(help="Real set to leave out, so that the starter can be tested on it.")
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Train the starter models on synthetic tissue and on openly licensed real tissue.
 
@@ -52,8 +51,6 @@ def starter(
                 without=without or (),
                 report=report,
             )
-        made[each] = checkpoint.threshold
-        if not as_json:
-            echo(f"{out / each}.safetensors: {checkpoint.step} steps, threshold {checkpoint.threshold:.3f}")
-    if as_json:
-        print_json({each: {"file": out / f"{each}.safetensors", "threshold": made[each]} for each in made})
+        made[each] = {"file": out / f"{each}.safetensors", "threshold": checkpoint.threshold}
+        echo(f"{out / each}.safetensors: {checkpoint.step} steps, threshold {checkpoint.threshold:.3f}")
+    print_json(made)

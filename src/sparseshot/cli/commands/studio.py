@@ -33,7 +33,6 @@ def studio(
     steps: Annotated[int, Option(min=0, help="Optimiser steps of a training; 0 lets training choose.")] = 0,
     everywhere: options.Everywhere = False,
     browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
-    as_json: options.Json = False,
 ) -> None:
     """Open slides in the browser: click some cells, train, see all of them, correct.
 
@@ -53,9 +52,7 @@ def studio(
     opened.files = FileRoots.around([*paths, *map(known.path, known.slides)] or [Path()])
 
     def say(address: str) -> None:
-        if as_json:
-            print_json({"project": opened.project.folder, "address": address})
-            return
+        print_json({"project": opened.project.folder, "address": address})
         echo(f"project: {opened.project.folder}")
         echo(f"studio:  {address}")
         echo("marks are saved as you make them; Ctrl-C ends the studio")

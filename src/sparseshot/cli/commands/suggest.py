@@ -36,7 +36,6 @@ def suggest(
     force_mpp: options.ForceMpp = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    as_json: options.Json = False,
 ) -> None:
     """Suggest regions to mark next, each with its reason; the first teach the model most.
 
@@ -44,16 +43,16 @@ def suggest(
 
     Open the file in QuPath, mark every cell of a region, and change its class to Exhaustive.
     """
-    is_starter = options.is_starter(run)
-    options.check_paths(None if is_starter else run, *slides, *(found or []))
+    options.check_paths(run, *slides, *(found or []))
     from sparseshot.active import suggest_regions, write_suggestions
     from sparseshot.files import safe_name
     from sparseshot.images import open_slide
     from sparseshot.prediction import Model
     from sparseshot.prediction.manifest import Manifest
     from sparseshot.prediction.slides import find_slides
-    from sparseshot.terminal import progress_bars
+    from sparseshot.terminal import shown_events
     from sparseshot.training.recipe import read_run, run_data
+    from sparseshot.work.folder import Event
 
     model = Model.load(run, device=device)
     opened = [open_slide(path, mpp=mpp, force_mpp=force_mpp) for path in find_slides(slides)]
@@ -65,15 +64,16 @@ def suggest(
             raise InputError(f"{folder} holds no prediction; give the folder of one slide")
         predicted[str(manifest.identity["slide"]["name"])] = folder
     learned = []
-    if not is_starter and read_run(run if run.is_dir() else run.parent) is None:
+    if options.is_starter(run):
+        pass
+    elif read_run(run if run.is_dir() else run.parent) is None:
         complain("warning", f"{run} does not record its marks, so what is unlike them is unknown")
-    elif not is_starter:
+    else:
         try:
             learned = run_data(run).load()[0]
         except SparseshotError as error:
             complain("warning", f"what is unlike the marks is unknown, because they cannot be read: {error}")
-    with progress_bars() as begin:
-        bar = begin("looking at regions")
+    with shown_events() as report:
         suggestions = suggest_regions(
             model,
             opened,
@@ -83,7 +83,7 @@ def suggest(
             side_um=side_um,
             candidates=max(candidates, regions),
             seed=seed,
-            report=bar,
+            report=lambda done, total: report(Event("looking at regions", done, total)),
         )
     files = {
         name: out if len(names) == 1 else out.with_name(f"{out.stem} {safe_name(name)}{out.suffix}")
@@ -91,9 +91,7 @@ def suggest(
     }
     for name, file in files.items():
         write_suggestions(file, [each for each in suggestions if each.slide == name])
-    if as_json:
-        print_json({"files": list(files.values()), "regions": suggestions})
-        return
+    print_json({"files": list(files.values()), "regions": suggestions})
     _show(suggestions)
     if len(suggestions) < regions:
         echo(f"{len(suggestions)} of {regions}: no other square promises to teach anything")

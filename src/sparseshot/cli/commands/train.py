@@ -75,7 +75,6 @@ def train(
     tau: Annotated[float, Option(help="Lowest probability of a prediction that becomes a mark.")] = 0.75,
     device: options.Device = "auto",
     precision: options.OptionalPrecision = None,
-    as_json: options.Json = False,
 ) -> None:
     """Train a model on sparsely marked images.
 
@@ -95,7 +94,7 @@ def train(
         raise InputError(f"--dataset {dataset} needs its folder: --root DIR")
     if steps is not None and minutes is not None:
         raise InputError("--steps and --minutes both say how long to train; give one of them")
-    parent = None if from_ in {None, "starter", "scratch"} else Path(str(from_))
+    parent = None if from_ in {None, "scratch"} else Path(str(from_))
     from sparseshot.work.folder import CONFIG, LOG, MODEL, RECIPE
 
     begun = any((out / name).exists() for name in (RECIPE, CONFIG))  # then it may no longer need its parent
@@ -159,10 +158,8 @@ def train(
             f"{evidence.interval.high:.2f} with 90 % confidence, from {counted(evidence.marks, 'mark')}; "
             "mark more cells, in other places",
         )
-    if as_json:
-        model = {"model": out / MODEL, "steps": checkpoint.step, "threshold": checkpoint.threshold}
-        print_json(model | {"criterion": checkpoint.criterion, "marked_share": marked})
-        return
+    model = {"model": out / MODEL, "steps": checkpoint.step, "threshold": checkpoint.threshold}
+    print_json(model | {"criterion": checkpoint.criterion, "marked_share": marked})
     threshold = "none: no marks were held out"
     if checkpoint.threshold is not None:
         threshold = f"{checkpoint.threshold:.3f}"
