@@ -31,7 +31,7 @@ from benchmarks.timing import print_table, seconds_in_turns
 from sparseshot.cells.suppression import settle
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.images import TissueMask, open_slide, read_region
-from sparseshot.images.slide import Box, Grid, Slide, SlideDefaults
+from sparseshot.images.slide import Box, Grid, Slide
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.finder import SlideFrame
@@ -45,7 +45,7 @@ MODELS = {"detect": "starter", "segment": "starter-outlines"}
 
 
 @dataclass(frozen=True, eq=False)
-class Repeated(SlideDefaults):
+class Repeated(Slide):
     """A large slide that repeats one block of synthetic tissue, so that it is generated quickly."""
 
     blocks: tuple[NDArray[np.uint8], ...]

@@ -10,13 +10,13 @@ from tests.images import slide_files
 
 from sparseshot.errors import InputError, SlideError
 from sparseshot.images import Box, Grid, open_slide
-from sparseshot.images.slide import SlideDefaults
+from sparseshot.images.slide import Slide
 from sparseshot.images.tiles import read_ahead
 
 BOXES = [Box(x, y, x + 40, y + 40) for y in range(0, 300, 40) for x in range(0, 400, 40)]
 
 
-class SlowSlide(SlideDefaults):
+class SlowSlide(Slide):
     """A slide of which some places cannot be read; counts what it is asked for."""
 
     name = "slow"

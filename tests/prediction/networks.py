@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import SlideError
-from sparseshot.images.slide import Box, Grid, SlideDefaults, read_region
+from sparseshot.images.slide import Box, Grid, Slide, read_region
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import TrainSettings
 from sparseshot.models.inference import network_input
@@ -69,7 +69,7 @@ def darkness_model(*, light: float = 0.1, threshold: float = 0.5, classes: tuple
 
 
 @dataclass(frozen=True, eq=False)
-class ArraySlide(SlideDefaults):
+class ArraySlide(Slide):
     """An image in memory as a slide; some of its places may be broken."""
 
     pixels: NDArray[np.uint8]

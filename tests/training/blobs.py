@@ -6,18 +6,20 @@ from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
 from sparseshot.images import Box, Grid
-from sparseshot.images.slide import SlideDefaults
+from sparseshot.images.slide import Slide
 from sparseshot.models.config import TrainConfig, TrainSettings
 from sparseshot.training.annotated import AnnotatedSlide
 from sparseshot.training.runs import PREPARING
 from sparseshot.work import Event, Report
 
 
-class ArraySlide(SlideDefaults):
+class ArraySlide(Slide):
     """A slide that is an array; counts how often it is read."""
 
+    name, mpp = "array", 0.5
+
     def __init__(self, pixels: NDArray[np.uint8], mpp: float = 0.5) -> None:
-        self.pixels, self.mpp, self.name, self.reads = pixels, mpp, "array", 0
+        self.pixels, self.mpp, self.reads = pixels, mpp, 0
 
     @property
     def size(self) -> tuple[int, int]:

@@ -16,13 +16,9 @@ _ENDS_BYTES = 2**20
 _SAMPLES, _SAMPLE_BYTES = 512, 2**12
 
 
-OME_ZARR_MARKS = ("zarr.json", ".zattrs")
-"""An OME-Zarr folder has one of these files: the first in version 3 of Zarr, the second in version 2."""
-
-
 def is_ome_zarr(path: Path) -> bool:
-    """Return whether a path is a folder that looks like Zarr."""
-    return path.is_dir() and any((path / name).is_file() for name in OME_ZARR_MARKS)
+    """Return whether a path is a folder that looks like Zarr, of version 3 or 2."""
+    return path.is_dir() and any((path / name).is_file() for name in ("zarr.json", ".zattrs"))
 
 
 def slide_fingerprint(slide: Slide) -> str:

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -36,18 +36,12 @@ _CODECS = _COMPRESSORS | {"bytes", "transpose", "crc32c", "sharding_indexed"}
 _INDEX_CODECS = frozenset({"bytes", "crc32c"})
 
 
+_Level = tuple[Any, tuple[int, int]]
+"""A Zarr array of the pyramid, and width and height of what is read of it at once."""
+
+
 class _LayoutError(ValueError):
     """Metadata that are not understood; the message continues "this OME-Zarr …"."""
-
-
-class _Level(NamedTuple):
-    """An array of the pyramid: its folder, checked metadata, shape, and what is decoded and read at once."""
-
-    folder: Path
-    content: Mapping[str, Any]
-    shape: tuple[int, ...]
-    chunk_bytes: int
-    block: tuple[int, int]  # width and height
 
 
 class OmeZarr(BlockSlide):
@@ -56,16 +50,15 @@ class OmeZarr(BlockSlide):
     def __init__(self, path: Path) -> None:
         try:
             axes, levels, mpp, names = _layout(path)
-            arrays = [opened_array(level.folder, level.content, level.chunk_bytes) for level in levels]
         except Exception as error:  # parsing an untrusted file may raise anything
             problem = error if isinstance(error, _LayoutError) else f"cannot be read ({error})"
             raise SlideError(path, f"this OME-Zarr {problem}") from error
         super().__init__(
             path,
             vendor="ome-zarr",
-            levels=[(level.shape[-1], level.shape[-2]) for level in levels],
-            blocks=[level.block for level in levels],
-            decode=partial(_read, arrays, axes),
+            levels=[(array.shape[-1], array.shape[-2]) for array, _ in levels],
+            blocks=[block for _, block in levels],
+            decode=partial(_read, [array for array, _ in levels], axes),
             stated_mpp=mpp,
             block_name="chunk",
             channels=names,
@@ -99,7 +92,7 @@ def _layout(path: Path) -> tuple[str, list[_Level], float | None, list[str] | No
     if not 1 <= len(datasets) <= _MOST_LEVELS:
         raise _LayoutError(f"has {len(datasets)} levels; 1 to {_MOST_LEVELS} are read")
     levels = [_level(_inside(path, str(dataset["path"])), letters) for dataset in datasets]
-    widths = [level.shape[-1] for level in levels]
+    widths = [array.shape[-1] for array, _ in levels]
     if widths != sorted(widths, reverse=True):
         raise _LayoutError(f"has levels of the widths {widths}; the largest must be the first")
     steps = [UM_PER_UNIT.get(str(axis.get("unit")), math.nan) for axis in axes[-2:]]
@@ -109,7 +102,7 @@ def _layout(path: Path) -> tuple[str, list[_Level], float | None, list[str] | No
                 steps = [
                     step * float(scale) for step, scale in zip(steps, transform["scale"][-2:], strict=True)
                 ]
-    number = dict(zip(letters, levels[0].shape, strict=True)).get("c", 1)
+    number = dict(zip(letters, levels[0][0].shape, strict=True)).get("c", 1)
     omero = attributes.get("omero")
     channels = omero.get("channels", ()) if isinstance(omero, Mapping) else ()
     names = [str(each.get("label", "")) for each in channels if isinstance(each, Mapping)]
@@ -174,7 +167,7 @@ def _array(folder: Path) -> Mapping[str, Any]:
 
 
 def _level(folder: Path, axes: str) -> _Level:
-    """Check the array of a level."""
+    """Check the array of a level and open it."""
     content = _array(folder)
     kind, grid = str(content["data_type"]), content["chunk_grid"]
     if kind not in _BYTES:
@@ -203,7 +196,7 @@ def _level(folder: Path, axes: str) -> _Level:
     for what, size in sizes.items():
         if size > _MOST_BYTES[what]:
             raise _LayoutError(f"has {what} of {size:,} bytes; at most {_MOST_BYTES[what]:,} are read")
-    return _Level(folder, content, shape, sizes["chunks"], (width, height))
+    return opened_array(folder, content, sizes["chunks"]), (width, height)
 
 
 def _checked_codecs(codecs: Any, chunks: Sequence[int], known: Collection[str] = _CODECS) -> Sequence[int]:

@@ -61,6 +61,18 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
         raise DataNotFoundError(path, "no such image; check the path")
     check_not_empty(path)
     try:
+        return _decoded(path)
+    except SlideError:
+        raise
+    except Exception as error:  # decoders of untrusted files may raise anything
+        reason = str(error) or type(error).__name__
+        raise SlideError(
+            path, f"cannot be decoded ({reason}); copy it again, or save it as an 8-bit PNG or TIFF"
+        ) from error
+
+
+def _decoded(path: Path) -> NDArray[np.uint8]:
+    try:
         with opened_image(path) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
@@ -69,15 +81,12 @@ def read_image(path: Path | str) -> NDArray[np.uint8]:
                     f"{width} × {height} pixels are more than the {MAX_PIXELS:,} that are decoded at once; "
                     "convert it to a tiled pyramidal TIFF and open that as a slide",
                 )
-            return _read_tiff(path) if _is_misread(image) else _as_stored(image)
+            if not _is_misread(image):
+                return _as_stored(image)
     except UnidentifiedImageError as error:
-        if is_tiff(path):
-            return _read_tiff(path)
-        raise SlideError(path, "not an image of a known format; save it as PNG, JPEG or TIFF") from error
-    except SlideError:
-        raise
-    except Exception as error:  # decoders of untrusted files may raise anything
-        raise _broken(path, error) from error
+        if not is_tiff(path):
+            raise SlideError(path, "not an image of a known format; save it as PNG, JPEG or TIFF") from error
+    return _read_tiff(path)
 
 
 def check_not_empty(path: Path) -> None:
@@ -124,14 +133,8 @@ def _is_misread(image: Image.Image) -> bool:
 
 def _as_stored(image: Image.Image) -> NDArray[np.uint8]:
     """Return the pixels as RGB, without the turn that Pillow gives to some TIFFs."""
-    back = (
-        _STORED.get(image.tag_v2.get(ExifTags.Base.Orientation, 1))
-        if isinstance(image, TiffImageFile)
-        else None
-    )
-    if back is None:
-        return _rgb(image)
-    return _rgb(image.transpose(back))
+    turn = image.tag_v2.get(ExifTags.Base.Orientation) if isinstance(image, TiffImageFile) else None
+    return _rgb(image.transpose(_STORED[turn]) if turn in _STORED else image)
 
 
 def _rgb(image: Image.Image) -> NDArray[np.uint8]:
@@ -194,28 +197,23 @@ def _on_white(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _read_tiff(path: Path) -> NDArray[np.uint8]:
     """Read a TIFF that Pillow cannot."""
-    try:
-        with opened_tiff(path) as file:
-            image = file.series[0].levels[0] if file.is_ome else file.pages.first
-            if image.size > 4 * MAX_PIXELS:
-                raise ValueError(f"its {image.size:,} values are too many to decode at once")
-            page = file.pages.first
-            is_one_plane = image.axes in {"YX", "YXS", "SYX"} or (image.axes == "CYX" and image.shape[0] == 3)
-            if not is_one_plane:
-                raise ValueError(f"its axes are {image.axes}, {image.shape}; export one plane in RGB")
-            pixels = image.asarray()
-            if image.axes in {"SYX", "CYX"}:
-                pixels = np.moveaxis(pixels, 0, -1)
-            if image.axes != "CYX" and pixels.ndim == 3:
-                pixels = pixels[:, :, : samples_shown(page)]
-            rgb = as_rgb(pixels, bits=bits_in_use(pixels))
-            if image.axes == "CYX":
-                check_colors(ome_channels(page.description), rgb)
-            return 255 - rgb if page.photometric == 0 else rgb
-    except SlideError:
-        raise
-    except Exception as error:  # as above
-        raise _broken(path, error) from error
+    with opened_tiff(path) as file:
+        page = file.pages.first
+        image = file.series[0].levels[0] if file.is_ome else page
+        if image.size > 4 * MAX_PIXELS:
+            raise ValueError(f"its {image.size:,} values are too many to decode at once")
+        is_one_plane = image.axes in {"YX", "YXS", "SYX"} or (image.axes == "CYX" and image.shape[0] == 3)
+        if not is_one_plane:
+            raise ValueError(f"its axes are {image.axes}, {image.shape}; export one plane in RGB")
+        pixels = image.asarray()
+        if image.axes in {"SYX", "CYX"}:
+            pixels = np.moveaxis(pixels, 0, -1)
+        if image.axes != "CYX" and pixels.ndim == 3:
+            pixels = pixels[:, :, : samples_shown(page)]
+        rgb = as_rgb(pixels, bits=bits_in_use(pixels))
+        if image.axes == "CYX":
+            check_colors(ome_channels(page.description), rgb)
+        return 255 - rgb if page.photometric == 0 else rgb
 
 
 def samples_shown(page: tifffile.TiffPage) -> int:
@@ -252,10 +250,3 @@ def check_colors(names: Sequence[str], *samples: NDArray[np.uint8]) -> None:
             f"its three channels look like fluorescence, not red, green and blue: {reason}; "
             "export a bright-field image in RGB"
         )
-
-
-def _broken(path: Path, error: Exception) -> SlideError:
-    reason = str(error) or type(error).__name__
-    return SlideError(
-        path, f"cannot be decoded ({reason}); copy it again, or save it as an 8-bit PNG or TIFF"
-    )

@@ -1,10 +1,10 @@
 """Slides stored as levels: choice of the level, and resampling to a grid."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sparseshot.errors import InputError, SlideError, utf8
 from sparseshot.images.plain_image import as_rgb, bits_in_use, check_colors
 from sparseshot.images.resample import resample
-from sparseshot.images.slide import Box, Grid, SlideDefaults
+from sparseshot.images.slide import Box, Grid, Slide
 
 _PIECE_PX = 2**25
 """Pixels of a level in memory at once; a slide without coarse levels is reduced piece by piece."""
@@ -25,7 +25,7 @@ _CACHE_BYTES = 2**28
 _SAMPLES = 16
 
 
-class PyramidSlide(SlideDefaults, ABC):
+class PyramidSlide(Slide):
     """A :class:`~sparseshot.images.slide.Slide` over the levels of a file.
 
     Attributes:
@@ -37,16 +37,16 @@ class PyramidSlide(SlideDefaults, ABC):
         mpp: the value in use.
     """
 
+    name, size, mpp = "", (0, 0), math.nan
+
     def __init__(
         self, path: Path, *, vendor: str, levels: Sequence[tuple[int, int]], stated_mpp: float | None = None
     ) -> None:
         self._closed = False
         self.path, self.name, self.vendor = path, utf8(path.name), vendor
-        self.levels = tuple(levels)
-        self.size = self.levels[0]
+        self.levels, self.size = tuple(levels), levels[0]
         self.downsamples = downsamples(self.levels)
-        self.stated_mpp = stated_mpp
-        self.mpp = stated_mpp or math.nan
+        self.stated_mpp, self.mpp = stated_mpp, stated_mpp or math.nan
 
     @abstractmethod
     def read_level(self, level: int, box: Box) -> NDArray[np.uint8]:
@@ -149,8 +149,15 @@ class BlockSlide(PyramidSlide):
             except ValueError as error:
                 raise SlideError(path, str(error)) from error
         largest = max(3 * width * height for width, height in blocks)
-        rgb = partial(_block_rgb, decode, bits, is_inverted)  # without self, which would be a cycle
-        self._decoded = lru_cache(max(1, _CACHE_BYTES // largest))(rgb)
+
+        @lru_cache(max(1, _CACHE_BYTES // largest))
+        def decoded(level: int, box: Box) -> NDArray[np.uint8] | None:  # without self, which would be a cycle
+            if (pixels := decode(level, box)) is None:
+                return None
+            rgb = as_rgb(pixels, bits=bits)
+            return 255 - rgb if is_inverted else rgb
+
+        self._decoded = decoded
 
     def _samples(
         self, decode: Callable[[int, Box], NDArray[Any] | None], *, apart: bool
@@ -194,16 +201,6 @@ class BlockSlide(PyramidSlide):
         """Drop the decoded blocks."""
         super().close()
         self._decoded.cache_clear()
-
-
-def _block_rgb(
-    decode: Callable[[int, Box], NDArray[Any] | None], bits: int, is_inverted: bool, level: int, box: Box
-) -> NDArray[np.uint8] | None:
-    pixels = decode(level, box)
-    if pixels is None:
-        return None
-    rgb = as_rgb(pixels, bits=bits)
-    return 255 - rgb if is_inverted else rgb
 
 
 def downsamples(sizes: Sequence[tuple[int, int]]) -> tuple[float, ...]:

@@ -27,7 +27,10 @@ A scanner that writes 0.2527 µm means 0.25, one that writes 0.499 means 0.5: tw
 
 
 class Slide(Protocol):
-    """A large image with a pixel size. Any number of threads may read at once."""
+    """A large image with a pixel size. Any number of threads may read at once.
+
+    A class that inherits from it gets the thumbnail, a close that does nothing, and the context manager.
+    """
 
     @property
     def name(self) -> str:
@@ -50,25 +53,11 @@ class Slide(Protocol):
 
     def thumbnail(self, max_px: int) -> NDArray[np.uint8]:
         """Read the whole slide as ``(H, W, 3)`` RGB, its longer side at most ``max_px``."""
-
-    def close(self) -> None:
-        """Close the file; reading afterwards is an error."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-class SlideDefaults:
-    """What most slides have in common: a thumbnail from ``read``, nothing to close, a context manager."""
-
-    def thumbnail(self: Slide, max_px: int) -> NDArray[np.uint8]:
-        """Read the whole slide as ``(H, W, 3)`` RGB, its longer side at most ``max_px``."""
         grid = Grid.thumbnail(self, max_px)
         return self.read(grid, grid.box)
 
     def close(self) -> None:
-        """Do nothing; there is no file."""
+        """Close the file; reading afterwards is an error."""
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,6 @@ import os
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,19 +59,18 @@ class TiledTiff(BlockSlide):
             raise
         except Exception as error:  # parsing an untrusted file may raise anything
             raise BrokenLayout(f"its directory cannot be read ({error})") from error
-        self._file = _SharedFile(path)
+        file_number = os.open(path, os.O_RDONLY)  # several threads can read at once
+        self._close_file = weakref.finalize(self, os.close, file_number)
         end = max(int((p.offsets + p.counts).max()) for level in levels for p in level.planes)
-        if end > self._file.size:
-            self._file.close()
-            raise SlideError(
-                path, f"the file ends at byte {self._file.size:,}, its tiles at {end:,}; copy it again"
-            )
+        if end > (size := path.stat().st_size):
+            self._close_file()
+            raise SlideError(path, f"the file ends at byte {size:,}, its tiles at {end:,}; copy it again")
         super().__init__(
             path,
             vendor=vendor,
             levels=[(level.width, level.height) for level in levels],
             blocks=[(level.tile_width, level.tile_height) for level in levels],
-            decode=partial(_decoded, levels, self._file),
+            decode=lambda level, box: levels[level].decoded(file_number, box),
             stated_mpp=mpp,
             block_name="tile",
             is_inverted=first.photometric == 0,
@@ -82,29 +80,7 @@ class TiledTiff(BlockSlide):
     def close(self) -> None:
         """Close the file and drop the decoded tiles."""
         super().close()
-        self._file.close()
-
-
-def _decoded(levels: Sequence["TiffLevel"], file: "_SharedFile", level: int, box: Box) -> NDArray[Any] | None:
-    layer = levels[level]
-    index = box.y0 // layer.tile_height * layer.across + box.x0 // layer.tile_width
-    stored = [file.read(int(p.offsets[index]), layer.bytes_of(p, index)) for p in layer.planes]
-    if not all(stored):
-        return None
-    colors = [p.decode(data)[:, :, : p.samples] for p, data in zip(layer.planes, stored, strict=True)]
-    return colors[0] if len(colors) == 1 else np.concatenate(colors, axis=2)
-
-
-class _SharedFile:
-    """A file that several threads can read at once; closed at the latest when it is collected."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY)
-        self.close = weakref.finalize(self, os.close, self._descriptor)
-        self.size = os.fstat(self._descriptor).st_size
-
-    def read(self, offset: int, count: int) -> bytes:
-        return os.pread(self._descriptor, count, offset)
+        self._close_file()
 
 
 @dataclass(frozen=True)
@@ -127,17 +103,19 @@ class TiffLevel:
     tile_height: int
     planes: tuple[Plane, ...]
 
-    @property
-    def across(self) -> int:
-        """Tiles in a row."""
-        return math.ceil(self.width / self.tile_width)
-
-    def bytes_of(self, plane: Plane, index: int) -> int:
-        """Return the size of a tile in bytes; ValueError if it is impossible."""
-        count = int(plane.counts[index])
-        if count > 16 * self.tile_width * self.tile_height + 2**16:  # more than any codec makes
-            raise ValueError(f"{count:,} bytes for {self.tile_width} × {self.tile_height} pixels")
-        return count
+    def decoded(self, file_number: int, box: Box) -> NDArray[Any] | None:
+        """Return the values of the tile that begins at the corner of a box; None where none is stored."""
+        across = math.ceil(self.width / self.tile_width)
+        index = box.y0 // self.tile_height * across + box.x0 // self.tile_width
+        colors = []
+        for plane in self.planes:
+            count = int(plane.counts[index])
+            if count > 16 * self.tile_width * self.tile_height + 2**16:  # more than any codec makes
+                raise ValueError(f"{count:,} bytes for {self.tile_width} × {self.tile_height} pixels")
+            if not (data := os.pread(file_number, count, int(plane.offsets[index]))):
+                return None
+            colors.append(plane.decode(data)[:, :, : plane.samples])
+        return colors[0] if len(colors) == 1 else np.concatenate(colors, axis=2)
 
 
 def is_aperio(page: tifffile.TiffPage) -> bool:

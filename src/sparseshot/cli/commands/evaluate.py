@@ -97,7 +97,7 @@ def _show(result: "Evaluation") -> None:
             pooled, mean, precision, recall = (
                 f"{number:.3f}" for number in (score.pooled, score.mean, score.precision, score.recall)
             )
-            interval = "–" if math.isnan(score.low) else f"{score.low:.3f}–{score.high:.3f}"
+            interval = _interval(score.low, score.high)
             rows.append((at, f"{score.threshold:.2f}", pooled, interval, mean, precision, recall))
     where = "on " if not result.regions else f"in {counted(result.regions, 'exhaustive region')} of "
     what = "recall" if result.sparse else name
@@ -118,19 +118,20 @@ def _show(result: "Evaluation") -> None:
         _show_kinds(result.kinds)
 
 
+def _interval(low: float, high: float) -> str:
+    return "–" if math.isnan(low) else f"{low:.3f}–{high:.3f}"
+
+
 def _show_kinds(scores: "KindScores") -> None:
     from sparseshot.metrics.kind_counts import NOTHING
     from sparseshot.models.kinds import OTHER
 
-    def interval(low: float, high: float) -> str:
-        return "–" if math.isnan(low) else f"{low:.3f}–{high:.3f}"
-
     columns = zip(scores.kinds, scores.f1, scores.intervals, scores.precision, scores.recall, strict=True)
     rows = [
-        (name, f"{f1:.3f}", interval(*own), f"{precision:.3f}", f"{recall:.3f}")
+        (name, f"{f1:.3f}", _interval(*own), f"{precision:.3f}", f"{recall:.3f}")
         for name, f1, own, precision, recall in columns
     ]
-    rows.append(("mean", f"{scores.mean_f1:.3f}", interval(*scores.mean_interval), "", ""))
+    rows.append(("mean", f"{scores.mean_f1:.3f}", _interval(*scores.mean_interval), "", ""))
     print_table(("kind", "F1", "95 %", "precision", "recall"), rows)
     names = (*scores.kinds, OTHER, NOTHING)
     print_table(

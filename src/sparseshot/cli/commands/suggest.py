@@ -1,7 +1,7 @@
 """``sparseshot suggest``: where to mark next."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
@@ -9,9 +9,6 @@ from sparseshot.cli import options
 from sparseshot.cli.app import app
 from sparseshot.cli.output import complain, echo, print_json, print_table
 from sparseshot.errors import InputError, SparseshotError
-
-if TYPE_CHECKING:
-    from sparseshot.active import Suggestion
 
 
 @app.command(rich_help_panel=options.TRAINING)
@@ -92,16 +89,12 @@ def suggest(
     for name, file in files.items():
         write_suggestions(file, [each for each in suggestions if each.slide == name])
     print_json({"files": list(files.values()), "regions": suggestions})
-    _show(suggestions)
-    if len(suggestions) < regions:
-        echo(f"{len(suggestions)} of {regions}: no other square promises to teach anything")
-    for file in files.values():
-        echo(f"{file}: drop it on the open slide in QuPath")
-
-
-def _show(suggestions: "list[Suggestion]") -> None:
     rows = [
         (number, each.slide, f"{each.box[0]:.0f}, {each.box[1]:.0f}", each.reason)
         for number, each in enumerate(suggestions, 1)
     ]
     print_table(("", "slide", "left, top", "why"), rows)
+    if len(suggestions) < regions:
+        echo(f"{len(suggestions)} of {regions}: no other square promises to teach anything")
+    for file in files.values():
+        echo(f"{file}: drop it on the open slide in QuPath")

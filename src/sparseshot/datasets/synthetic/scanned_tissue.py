@@ -12,7 +12,7 @@ from scipy import ndimage
 from sparseshot.cells import Cells
 from sparseshot.datasets.synthetic.synthetic_tissue import Mix, SyntheticTissue
 from sparseshot.images import Box, Grid
-from sparseshot.images.slide import SlideDefaults
+from sparseshot.images.slide import Slide
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _structure(shape: tuple[int, int], random: np.random.Generator) -> NDArray[n
 
 
 @dataclass(frozen=True)
-class ScannedTissue(SlideDefaults):
+class ScannedTissue(Slide):
     """A synthetic slide seen through a scanner; a :class:`~sparseshot.images.slide.Slide`.
 
     Blur and compression act on each region as it is read, so a pixel near the border of a region may differ

@@ -18,7 +18,7 @@ from sparseshot.datasets.synthetic.painting import Lamp
 from sparseshot.datasets.synthetic.population import CLASSES, REACH_UM, Sites
 from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid
-from sparseshot.images.slide import SlideDefaults, check_mpp
+from sparseshot.images.slide import Slide, check_mpp
 
 OBJECTS_UP_TO_UM = 4.0
 """In coarser pixels cells are not painted one by one; their average stain is added to the ground."""
@@ -40,7 +40,7 @@ DEFAULT_MIX = Mix()
 
 
 @dataclass(frozen=True)
-class SyntheticTissue(SlideDefaults):
+class SyntheticTissue(Slide):
     """An H&E-like slide of any size in which every cell is known; a :class:`~sparseshot.images.slide.Slide`.
 
     A region is a pure function of these values, computed when it is read. Nothing is stored, so a slide of
