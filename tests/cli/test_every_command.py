@@ -177,7 +177,7 @@ def test_the_shell_completes_commands_options_and_choices() -> None:
 
 
 def test_json_has_null_for_nan(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output.wanted, "json", True)
+    monkeypatch.setattr(output.running, "json", True)
     output.print_json({"path": Path("a/b"), "recall": float("nan")})
     assert json.loads(capsys.readouterr().out) == {"path": "a/b", "recall": None}
 

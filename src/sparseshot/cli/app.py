@@ -5,7 +5,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
@@ -15,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sparseshot import __version__
-from sparseshot.cli.output import complain, echo, wanted
+from sparseshot.cli.output import complain, echo, running
 from sparseshot.errors import InputError, SparseshotError, SparseshotWarning, was_interrupted
 
 DONE, FAILED, USAGE_ERROR, STOPPED = 0, 1, 2, 130
@@ -56,7 +55,7 @@ class App(typer.Typer):
         def add_with_json(function: Callable[..., None]) -> Callable[..., None]:
             @wraps(function)
             def run(*, as_json: bool, **given: Any) -> None:
-                wanted.json = as_json
+                running.json = as_json
                 function(**given)
 
             own = signature(function).parameters.values()
@@ -75,15 +74,6 @@ app = App(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-@dataclass
-class _State:
-    debug: bool = False
-    resumable: bool = False
-
-
-_state = _State()
 
 
 def _show_version(is_asked: bool) -> None:
@@ -113,9 +103,9 @@ def _options(
 @contextmanager
 def resumable() -> Iterator[None]:
     """Mark a block that the same command resumes after Ctrl-C."""
-    _state.resumable = True
+    running.resumable = True
     yield
-    _state.resumable = False
+    running.resumable = False
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -126,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):  # a Latin-1 terminal has no ≈ or α
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else arguments
-    _state.debug, _state.resumable, wanted.json = "--debug" in arguments, False, False
+    running.debug, running.resumable, running.json = "--debug" in arguments, False, False
     commands.load(arguments[0] if arguments else "")
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
@@ -143,12 +133,12 @@ def main(arguments: list[str] | None = None) -> int:
         except Exception as error:
             if was_interrupted(error):
                 code = STOPPED
-            elif _state.debug:
+            elif running.debug:
                 raise
             else:
                 return _show_error(error)
     if code == STOPPED:
-        echo("stopped; the same command resumes" if _state.resumable else "stopped", err=True)
+        echo("stopped; the same command resumes" if running.resumable else "stopped", err=True)
     return code if isinstance(code, int) else DONE
 
 
@@ -184,5 +174,5 @@ def _show_warning(
 ) -> None:
     if issubclass(category, SparseshotWarning):
         complain("warning", message)
-    elif _state.debug:
+    elif running.debug:
         typer.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True)

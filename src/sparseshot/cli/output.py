@@ -16,17 +16,19 @@ from sparseshot.terminal import printable
 
 
 @dataclass
-class _Form:
+class _State:
     json: bool = False
+    debug: bool = False
+    resumable: bool = False
 
 
-wanted = _Form()
-"""The form that the running command prints."""
+running = _State()
+"""The running command: what it prints, whether errors have a traceback, and whether Ctrl-C may resume."""
 
 
 def echo(line: object = "", *, err: bool = False) -> None:
     """Print one line for people; to standard error also with ``--json``."""
-    if err or not wanted.json:
+    if err or not running.json:
         typer.echo(printable(line), err=err)
 
 
@@ -38,7 +40,7 @@ def complain(kind: Literal["error", "warning"], line: object) -> None:
 
 def print_json(value: object) -> None:
     """Print JSON in UTF-8 if it is wanted; NaN is null, dataclasses are objects, and paths are strings."""
-    if not wanted.json:
+    if not running.json:
         return
     import orjson
 

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import struct
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,14 +63,24 @@ def _check(file: BinaryIO) -> None:
     is_big = start in TIFF_MAGIC[2:]
     head, word = (8, 8) if is_big else (2, 4)  # bytes of the number of entries, and of an offset
     entry = struct.Struct(f"{'<' if order == 'little' else '>'}HH{'QQ' if is_big else 'II'}")
-    chain, reduced = [int.from_bytes(read(word, word), order)], [0]
-    tiles = 0
-    for offset in _unique(chain, reduced):
+    first = int.from_bytes(read(word, word), order)
+    chain, reduced = deque([first]), deque[int]()
+    seen, tiles = {0}, 0
+    while chain or reduced:  # the chain first; those of reduced resolution may also be in it
+        is_chained = bool(chain)
+        offset = chain.popleft() if is_chained else reduced.popleft()
+        if offset in seen:
+            if is_chained and offset:
+                raise ValueError("its directories refer to each other in a circle")
+            continue
+        if len(seen) > _MAX_DIRECTORIES:
+            raise ValueError(f"it has more than {_MAX_DIRECTORIES:,} directories")
+        seen.add(offset)
         count = int.from_bytes(read(offset, head), order)
         entries = read(offset + head, min(count, _MAX_TAGS + 1) * entry.size)
         if not 0 < count <= _MAX_TAGS or len(entries) < count * entry.size:
             raise ValueError(f"the directory at byte {offset:,} has {count:,} entries, in {end:,} bytes")
-        if offset == chain[-1]:
+        if is_chained:
             chain.append(int.from_bytes(read(offset + head + len(entries), word), order))
         for tag, kind, number, value in entry.iter_unpack(entries):
             width = _TYPE_BYTES.get(kind, 1)
@@ -85,24 +96,6 @@ def _check(file: BinaryIO) -> None:
                 raise ValueError(f"it claims an image of {planes:,} planes")
         if tiles > _MAX_TILES:
             raise ValueError(f"it claims more than {_MAX_TILES:,} tiles")
-
-
-def _unique(chain: list[int], reduced: list[int]) -> Iterator[int]:
-    """Yield the directories of a growing chain up to its 0, then those of reduced resolution, each once."""
-    seen = {0}
-    while chain[-1]:
-        if chain[-1] in seen:
-            raise ValueError("its directories refer to each other in a circle")
-        if len(seen) > _MAX_DIRECTORIES:
-            raise ValueError(f"it has more than {_MAX_DIRECTORIES:,} directories")
-        seen.add(chain[-1])
-        yield chain[-1]
-    for offset in reduced:  # may grow too
-        if len(seen) > _MAX_DIRECTORIES:
-            raise ValueError(f"it has more than {_MAX_DIRECTORIES:,} directories")
-        if offset not in seen:
-            seen.add(offset)
-            yield offset
 
 
 def _ome_planes(text: bytes) -> int:

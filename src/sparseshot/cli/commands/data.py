@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from sparseshot.cli import options
 from sparseshot.cli.app import App, app
-from sparseshot.cli.output import echo, print_json, print_table, wanted
+from sparseshot.cli.output import echo, print_json, print_table, running
 from sparseshot.terminal import shown_events
 from sparseshot.work.folder import Event
 
@@ -102,7 +102,7 @@ def fetch_dataset(
         echo(f"{info.title} is in {out} already, {images} images; nothing to do.")
         echo(f"To check that it is complete: sparseshot data check {info.name} --root {out}")
         return
-    echo(f"{info.title}: {info.licence}; cite {info.citation}", err=wanted.json)
+    echo(f"{info.title}: {info.licence}; cite {info.citation}", err=running.json)
     stage = f"fetching {info.title}"
     with shown_events(in_bytes=True) as report:
         fetched = fetch(
