@@ -16,6 +16,7 @@ from sparseshot.errors import InputError
 from sparseshot.models.kinds import OTHER, KindHead
 from sparseshot.prediction import Model, predict_slide
 from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.work import Event
 
 SIDE_UM = 32.0
 
@@ -114,23 +115,19 @@ def test_cells_unlike_any_marked_one_come_first() -> None:
 
 def test_few_candidates_bound_the_work(model: Model) -> None:
     slide, _ = named("a", size=1024)
-    seen: list[tuple[int, int]] = []
-    suggest_regions(
-        model, [slide], regions=3, side_um=SIDE_UM, candidates=10, report=lambda *now: seen.append(now)
-    )
-    assert seen[-1] == (10, 10)
+    seen: list[Event] = []
+    suggest_regions(model, [slide], regions=3, side_um=SIDE_UM, candidates=10, report=seen.append)
+    assert (seen[-1].done, seen[-1].total) == (10, 10)
 
 
 def test_a_prediction_is_used_again(model: Model, tmp_path: Path) -> None:
     slide, _ = named("a", size=1024)
     predict_slide(slide, model, tmp_path / "found")
-    seen: list[tuple[int, int]] = []
+    seen: list[Event] = []
     found = {"a": tmp_path / "found"}
-    suggestions = suggest_regions(
-        model, [slide], regions=2, side_um=SIDE_UM, found=found, report=lambda *now: seen.append(now)
-    )
+    suggestions = suggest_regions(model, [slide], regions=2, side_um=SIDE_UM, found=found, report=seen.append)
     assert len(suggestions) == 2
-    assert seen[-1][1] == 20  # of 256 squares
+    assert seen[-1].total == 20  # of 256 squares
     other, _ = named("a", seed=5, size=512)
     with pytest.raises(InputError, match="another slide"):
         suggest_regions(model, [other], regions=2, found=found, side_um=SIDE_UM)

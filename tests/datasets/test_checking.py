@@ -18,9 +18,9 @@ def problems(root: Path) -> tuple[str, ...]:
 
 def test_a_whole_set_is_ok(tmp_path: Path) -> None:
     small_datasets.cpm15(tmp_path, 15)
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, int | None]] = []
     info = replace(dataset_info("cpm15"), published=Count(15, 45))
-    report = check(info, tmp_path, progress=lambda done, total: seen.append((done, total)))
+    report = check(info, tmp_path, report=lambda event: seen.append((event.done, event.total)))
     assert report.ok
     assert [(part.part, part.images, part.cells, part.state) for part in report.parts] == [
         ("train", 10, 30, "ok"),

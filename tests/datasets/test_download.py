@@ -24,7 +24,11 @@ def files(folder: Path) -> list[str]:
 def test_a_file_arrives_whole_with_progress_and_checksums(publisher: Publisher, tmp_path: Path) -> None:
     publisher.content = CONTENT
     seen: list[tuple[int, int | None]] = []
-    download(publisher.address, tmp_path / "a.zip", progress=lambda done, total: seen.append((done, total)))
+    download(
+        publisher.address,
+        tmp_path / "a.zip",
+        report=lambda event: seen.append((event.done, event.total)),
+    )
     assert (tmp_path / "a.zip").read_bytes() == CONTENT
     md5, sha256 = checksums(tmp_path / "a.zip")
     assert md5 == hashlib.md5(CONTENT).hexdigest()

@@ -14,6 +14,7 @@ from PIL import Image
 from sparseshot.datasets.synthetic import SyntheticTissue, write_pyramid
 from sparseshot.errors import InputError, OutputError, SlideError
 from sparseshot.images import Box, Grid, open_slide, read_region
+from sparseshot.work import Event
 
 TISSUE = SyntheticTissue(seed=3, size_px=(1503, 1101), mpp=0.25)
 
@@ -73,12 +74,12 @@ def test_mpp_survives(tmp_path: Path, mpp: float) -> None:
 
 
 def test_threads_do_not_change_the_bytes_and_progress_counts_tiles(tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
+    seen: list[Event] = []
     small = replace(TISSUE, size_px=(700, 500))
     write_pyramid(small, tmp_path / "1.tif", tile_px=256, threads=1)
-    write_pyramid(small, tmp_path / "4.tif", tile_px=256, threads=4, progress=lambda *now: calls.append(now))
+    write_pyramid(small, tmp_path / "4.tif", tile_px=256, threads=4, report=seen.append)
     assert (tmp_path / "1.tif").read_bytes() == (tmp_path / "4.tif").read_bytes()
-    assert calls == [(n, 9) for n in range(1, 10)]
+    assert [(event.done, event.total) for event in seen] == [(n, 9) for n in range(1, 10)]
 
 
 @dataclass(frozen=True)

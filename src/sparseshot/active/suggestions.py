@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from sparseshot.prediction.export import read_shards
 from sparseshot.prediction.manifest import Manifest, slide_identity
 from sparseshot.prediction.model import Model
 from sparseshot.training.annotated import AnnotatedSlide
+from sparseshot.work import Event, Report, ignore
 
 SIDE_UM = 150.0
 MOST_CANDIDATES = 2000
@@ -95,7 +96,7 @@ def suggest_regions(
     side_um: float = SIDE_UM,
     candidates: int = MOST_CANDIDATES,
     seed: int = 0,
-    report: Callable[[int, int], None] = lambda *_: None,
+    report: Report = ignore,
 ) -> list[Suggestion]:
     """Return regions to mark next, the most useful first.
 
@@ -116,7 +117,7 @@ def suggest_regions(
         side_um: side of a region.
         candidates: most squares to look at.
         seed: of the sample.
-        report: called with the number of squares looked at, and of all.
+        report: receives progress events, in squares.
     """
     if not slides:
         raise InputError("no slides to suggest regions on; give at least one")
@@ -151,7 +152,7 @@ def suggest_regions(
         is_marked = is_near(look.found.xy, item.marks.xy, radius=MATCH_RADIUS_UM / item.slide.mpp)
         near_marks.append(look.cell_features[is_marked])
         done += 1
-        report(done, everything)
+        report(Event("looking at regions", done, everything))
     seen: list[_Candidate] = []
     rare = _rare_classes(model.classes, [item.marks for item in learned])
     for index, (scout, own) in enumerate(zip(scouts, shares, strict=True)):
@@ -159,7 +160,7 @@ def suggest_regions(
             look = scout.look(box)
             seen.append(_candidate(index, box, look, marks[index], rare))
             done += 1
-            report(done, everything)
+            report(Event("looking at regions", done, everything))
     if model.kinds is not None and not model.kinds.is_guess and near_marks:
         seen = _with_unlike_cells(seen, np.concatenate(near_marks))
     return _chosen(seen, known, slides, [scout.frame.grid for scout in scouts], regions)

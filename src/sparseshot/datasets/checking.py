@@ -1,7 +1,6 @@
 """Comparison of a folder with the catalogue: missing, unreadable and unexpected files."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from sparseshot.datasets.catalogue import SPLITS, DatasetInfo
 from sparseshot.datasets.layout import DatasetLayout, find_layout, template_glob, template_pattern
 from sparseshot.datasets.loading import try_to_load
 from sparseshot.errors import SparseshotError
+from sparseshot.work import Event, Report, ignore
 
 _DECODED_PX = 2**26
 
@@ -51,15 +51,13 @@ class CheckReport:
     ok: bool
 
 
-def check(
-    info: DatasetInfo, root: Path | str, *, progress: Callable[[int, int], None] | None = None
-) -> CheckReport:
+def check(info: DatasetInfo, root: Path | str, *, report: Report = ignore) -> CheckReport:
     """Read every label, decode every image, and compare with the catalogue.
 
     Args:
         info: catalogue entry.
         root: folder of the data set, or its parent.
-        progress: called with the number of images checked and the total.
+        report: receives progress events.
     """
     layout = find_layout(info, root)
     problems = [*layout.missing, *_labels_without_image(info, layout)]
@@ -67,8 +65,7 @@ def check(
     images: Counter[str] = Counter()
     cells: Counter[str] = Counter()
     for number, entry in enumerate(layout.entries):
-        if progress is not None:
-            progress(number, len(layout.entries))
+        report(Event(f"checking {info.title}", number, len(layout.entries)))
         images[entry.part] += 1
         try:
             sample, repairs = try_to_load(entry, info)

@@ -5,7 +5,7 @@ import shutil
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -19,9 +19,7 @@ from sparseshot.datasets.catalogue import DatasetInfo
 from sparseshot.datasets.layout import find_layout
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
 from sparseshot.files import replacing
-
-OnBytes = Callable[[int, int | None], None]
-"""Called with the bytes received and, where the server states it, the size of the file."""
+from sparseshot.work import Event, Report, ignore
 
 _CHUNK = 2**18
 _TIMEOUT_S = 60
@@ -56,7 +54,7 @@ def fetch(
     *,
     address: str | None = None,
     keep_archive: bool = False,
-    progress: OnBytes | None = None,
+    report: Report = ignore,
 ) -> Fetched:
     """Download and unpack a data set into the folder ``out``.
 
@@ -65,7 +63,7 @@ def fetch(
         out: target folder, created if missing. An archive that is already there is not downloaded.
         address: alternative URL of the same archive, e.g. a mirror; the checksum is still compared.
         keep_archive: keep the archive after unpacking.
-        progress: called as bytes arrive.
+        report: receives progress events, in bytes.
     """
     out = Path(out)
     if info.archive is None:
@@ -74,7 +72,7 @@ def fetch(
     archive = out / info.archive.file
     given = archive.exists()
     if not given:
-        download(address or info.archive.address, archive, progress=progress)
+        download(address or info.archive.address, archive, report=report)
     sums, md5 = checksums(archive), info.archive.md5
     problem = None
     if md5 not in {None, sums.md5}:
@@ -105,7 +103,7 @@ class Checksums(NamedTuple):
     sha256: str
 
 
-def download(address: str, target: Path | str, *, progress: OnBytes | None = None) -> None:
+def download(address: str, target: Path | str, *, report: Report = ignore) -> None:
     """Download ``address`` to ``target``; a transfer that fails leaves nothing."""
     target, done = Path(target), 0
     if not address.startswith(("http://", "https://")):
@@ -122,8 +120,7 @@ def download(address: str, target: Path | str, *, progress: OnBytes | None = Non
             while chunk := response.read(_CHUNK):
                 file.write(chunk)
                 done += len(chunk)
-                if progress is not None:
-                    progress(done, total)
+                report(Event(f"fetching {target.name}", done, total))
             if total is not None and done != total:
                 raise ConnectionError(f"{done:,} of {total:,} bytes received")
     except (HTTPException, URLError, ConnectionError, TimeoutError, SSLError) as error:

@@ -189,12 +189,7 @@ def _make_slide(folder: DemoFolder, report: Report) -> None:
     if not folder.marks.exists():
         write_cells(cells[plan.is_marked(cells)], folder.marks)
     if not folder.slide.exists():
-        size = f"{plan.width_px:,} × {plan.height_px:,} pixels"
-        write_pyramid(
-            tissue,
-            folder.slide,
-            progress=lambda done, total: report(Event("slide", done, total, message=size)),
-        )
+        write_pyramid(tissue, folder.slide, report=report)
 
 
 def find_on_slide(

@@ -11,6 +11,7 @@ from sparseshot.images import Slide
 from sparseshot.prediction.model import Model
 from sparseshot.studio.slide_results import is_finished
 from sparseshot.training.annotated import TrainingData
+from sparseshot.work import Event
 
 SUGGESTIONS = "suggestions.json"
 _REGIONS = 12
@@ -58,7 +59,7 @@ def write_next(
         name: found[each] for name, each in names.items() if each in found and is_finished(found[each])
     }
 
-    def report(*_: int) -> None:
+    def report(_: Event) -> None:
         if not is_wanted():
             raise Superseded
 

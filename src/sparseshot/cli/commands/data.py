@@ -10,7 +10,6 @@ from sparseshot.cli import options
 from sparseshot.cli.app import App, app
 from sparseshot.cli.output import echo, print_json, print_table, running
 from sparseshot.terminal import shown_events
-from sparseshot.work.folder import Event
 
 if TYPE_CHECKING:
     from sparseshot.datasets import DatasetInfo
@@ -72,9 +71,8 @@ def check_dataset(name: Name, root: options.Root) -> None:
     from sparseshot.datasets import check, dataset_info
 
     info = dataset_info(name)
-    stage = f"checking {info.title}"
     with shown_events() as report:
-        checked = check(info, root, progress=lambda done, total: report(Event(stage, done, total)))
+        checked = check(info, root, report=report)
     print_json(checked)
     _show(checked, info)
     if not checked.ok:
@@ -103,15 +101,8 @@ def fetch_dataset(
         echo(f"To check that it is complete: sparseshot data check {info.name} --root {out}")
         return
     echo(f"{info.title}: {info.licence}; cite {info.citation}", err=running.json)
-    stage = f"fetching {info.title}"
     with shown_events(in_bytes=True) as report:
-        fetched = fetch(
-            info,
-            out,
-            address=address,
-            keep_archive=keep_archive,
-            progress=lambda done, total: report(Event(stage, done, total)),
-        )
+        fetched = fetch(info, out, address=address, keep_archive=keep_archive, report=report)
     print_json({"name": info.name, "fetched": True, **vars(fetched)})
     checked = "as published" if fetched.as_published else "the publisher states none"
     echo(f"{fetched.images} images in {fetched.folder}, from {fetched.bytes:,} bytes")

@@ -49,7 +49,6 @@ def suggest(
     from sparseshot.prediction.slides import find_slides
     from sparseshot.terminal import shown_events
     from sparseshot.training.recipe import read_run, run_data
-    from sparseshot.work.folder import Event
 
     model = Model.load(run, device=device)
     opened = [open_slide(path, mpp=mpp, force_mpp=force_mpp) for path in find_slides(slides)]
@@ -80,7 +79,7 @@ def suggest(
             side_um=side_um,
             candidates=max(candidates, regions),
             seed=seed,
-            report=lambda done, total: report(Event("looking at regions", done, total)),
+            report=report,
         )
     files = {
         name: out if len(names) == 1 else out.with_name(f"{out.stem} {safe_name(name)}{out.suffix}")

@@ -1,7 +1,7 @@
 """Writing a slide as a pyramidal TIFF that OpenSlide and QuPath open."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import tifffile
 from sparseshot.errors import InputError, SlideError
 from sparseshot.files import replacing
 from sparseshot.images import Grid, Slide, read_ahead
+from sparseshot.work import Event, Report, ignore
 
 _JPEG, _YCBCR = 7, 6
 _HALF_CHROMA = (530, "H", 2, (2, 2), True)  # TIFF tag
@@ -24,7 +25,7 @@ def write_pyramid(
     tile_px: int = 512,
     quality: int = 85,
     threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    report: Report = ignore,
 ) -> None:
     """Write a slide as a tiled JPEG pyramid, tile by tile, so that it is never in memory as a whole.
 
@@ -37,7 +38,7 @@ def write_pyramid(
         tile_px: side of the tiles, a multiple of 16.
         quality: JPEG quality, 1 to 100.
         threads: number of threads that read tiles; None for one per core.
-        progress: called with the number of tiles written and the total.
+        report: receives progress events, in tiles.
     """
     path = Path(path)
     if path.suffix.lower() not in {".tif", ".tiff"}:
@@ -53,6 +54,7 @@ def write_pyramid(
     # TIFF tiles are whole, so the last extend past the edge.
     boxes = {grid: list(grid.box.blocks(tile_px, tile_px)) for grid in grids}
     total, done = sum(map(len, boxes.values())), 0
+    size = f"{grids[0].width:,} × {grids[0].height:,} pixels"
 
     def tiles(grid: Grid) -> Iterator[bytes]:
         nonlocal done
@@ -61,8 +63,7 @@ def write_pyramid(
                 if isinstance(pixels, SlideError):
                     raise pixels
                 done += 1
-                if progress:
-                    progress(done, total)
+                report(Event("slide", done, total, message=size))
                 yield simplejpeg.encode_jpeg(
                     pixels, quality=quality, colorspace="RGB", colorsubsampling="420"
                 )
