@@ -58,6 +58,7 @@ class Slide(Protocol):
 
     def close(self) -> None:
         """Close the file; reading afterwards is an error."""
+        return  # not abstract: most slides have no file
 
     def __enter__(self) -> Self:
         return self
