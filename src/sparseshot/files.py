@@ -11,7 +11,7 @@ import tempfile
 import time
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -145,20 +145,20 @@ def read_text(path: Path) -> str:
 
 def read_json(path: Path) -> Any:
     """Return the value in a JSON file."""
-    text = read_text(path)
-    try:
-        return orjson.loads(text)
-    except ValueError as error:
-        raise FormatError(path, f"is not JSON ({error})") from error
+    return _parsed(path, orjson.loads, "JSON")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the table in a TOML file."""
+    return _parsed(path, tomllib.loads, "TOML")
+
+
+def _parsed(path: Path, loads: Callable[[str], T], language: str) -> T:
     text = read_text(path)
     try:
-        return tomllib.loads(text)
+        return loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(path, f"is not TOML ({error})") from error
+        raise FormatError(path, f"is not {language} ({error})") from error
 
 
 def read_as(path: Path, kind: type[T], *, advice: str = "delete it and run the same command again") -> T:
