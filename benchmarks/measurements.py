@@ -1,4 +1,4 @@
-"""Cost of measurements: of whole predictions with and without, and of neighbours against a KD-tree."""
+"""Cost of measurements: of the neighbours of a million cells, and of whole predictions with and without."""
 
 import tempfile
 import time
@@ -6,11 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from scipy.spatial import KDTree
 
 from benchmarks.prediction import MODELS, Repeated
 from benchmarks.timing import print_table, seconds_in_turns
-from sparseshot.cells.neighbours import FAR_UM, NEAR_UM, neighbour_measurements
+from sparseshot.cells.neighbours import neighbour_measurements
 from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.images import open_slide
 from sparseshot.prediction import Measuring, Model, predict_slide
@@ -21,28 +20,14 @@ SIZE_PX = 6144
 
 
 def neighbours() -> None:
-    """Compare with the queries that a KD-tree of all cells and one of each class would answer."""
+    """Time the neighbours of cells as dense as in inflamed tissue."""
     random = np.random.default_rng(0)
     mpp, classes = 0.25, ("a", "b", "c")
     xy = random.uniform(0, 1000 * np.sqrt(CELLS / PER_MM2) / mpp, (CELLS, 2))
-    xy = xy[np.argsort(xy[:, 1])]  # in reading order, as a prediction is
     label = random.choice(3, CELLS, p=[0.6, 0.39, 0.01])
-    neighbour_measurements(xy[:100], label[:100], classes=classes, mpp=mpp)
     start = time.process_time()
     neighbour_measurements(xy, label, classes=classes, mpp=mpp)
-    own = time.process_time() - start
-    um = xy * mpp
-    start = time.process_time()
-    trees = [KDTree(um), *(KDTree(um[label == index]) for index in range(3))]
-    built = time.process_time()
-    for radius in (NEAR_UM, FAR_UM):
-        trees[0].query_ball_point(um, radius, return_length=True)
-    for tree in trees[1:]:
-        tree.query(um, k=2)
-    asked = time.process_time()
-    rows = [(f"{CELLS:,}", own, built - start, asked - built, f"{own / (asked - built):.2f}")]
-    header = ["cells", "measured, s", "KD-trees built, s", "their queries, s", "relative to the queries"]
-    print_table(header, rows)
+    print_table(["cells", "measured, s"], [(f"{CELLS:,}", time.process_time() - start)])
 
 
 def predictions(folder: Path) -> None:

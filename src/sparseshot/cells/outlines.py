@@ -1,14 +1,11 @@
 """Valid outlines and their centroids, built from the rings of a file."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.repairs import Repairs
-from sparseshot.cells.rings import Rings, joined, offsets
-from sparseshot.compiled import compiled
+from sparseshot.cells.rings import Rings, centroids, joined, offsets
 
 NO_AREA_PX2 = 1e-6
 """Area up to which an outline counts as empty."""
@@ -19,24 +16,18 @@ NOT_FINITE = "cells with coordinates that are not finite left out"
 NO_AREA = "outlines without area left out"
 
 
-class Outlines(NamedTuple):
-    """Valid outlines.
-
-    Attributes:
-        shapes: ``(N,)`` valid shapely (multi)polygons; None where nothing could be built.
-        places: ``(N, 2)`` their centroids; NaN where the shape is None.
-    """
-
-    shapes: NDArray[np.object_]
-    places: NDArray[np.float64]
-
-
-def build_outlines(source: Rings, repairs: Repairs, *, wanted: NDArray[np.bool_] | None = None) -> Outlines:
+def build_outlines(
+    source: Rings, repairs: Repairs, *, wanted: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
     """Build outlines from rings that may be open, self-crossing, empty or not finite.
 
     Open rings are closed, which does not count as a repair since XML formats write them. Of a self-crossing
     polygon the largest part is kept. Outlines without area, or with coordinates that are not finite, become
     None, and so do those that are not ``wanted``, without being counted.
+
+    Returns:
+        ``(N,)`` valid shapely (multi)polygons, None where nothing could be built; and ``(N, 2)`` their
+        centroids, NaN where there is none.
 
     >>> bow = np.array([[0, 0], [2, 2], [2, 0], [0, 2.0]])
     >>> repairs = Repairs()
@@ -50,11 +41,12 @@ def build_outlines(source: Rings, repairs: Repairs, *, wanted: NDArray[np.bool_]
     polygon_count = np.diff(source.outlines)
     polygon_of = np.repeat(np.arange(len(ring_count)), ring_count)
     outline_of = np.repeat(np.arange(len(polygon_count)), polygon_count)
-    finite_ring, centroid, star = _examine(xy, rings)
+    far = np.flatnonzero(~(np.abs(xy) <= FARTHEST_PX).all(axis=1))
+    far_ring = np.searchsorted(rings, far, side="right") - 1
 
     wanted = np.ones(len(polygon_count), bool) if wanted is None else wanted
     finite = wanted.copy()
-    finite[outline_of[polygon_of[~finite_ring]]] = False
+    finite[outline_of[polygon_of[far_ring]]] = False
     good = (np.diff(rings) >= 4) & finite[outline_of[polygon_of]]
     shell = source.polygons[:-1][ring_count > 0]
     has_shell = np.zeros(len(ring_count), bool)
@@ -62,21 +54,10 @@ def build_outlines(source: Rings, repairs: Repairs, *, wanted: NDArray[np.bool_]
     keep = good & has_shell[polygon_of]
     polygons = _made(xy, rings, keep, np.bincount(polygon_of[keep], minlength=len(ring_count))[has_shell])
     parts = np.bincount(outline_of[has_shell], minlength=len(polygon_count))
-    shapes = joined(polygons, np.repeat(np.arange(len(parts)), parts), len(parts))
     repairs.count(NOT_FINITE, (wanted & ~finite).sum())
     repairs.count(NO_AREA, ((parts == 0) & finite).sum())
-
-    # A ring that is star-shaped round its centroid cannot cross itself, so GEOS need not check it.
-    ring_of = outline_of[polygon_of[keep]]
-    valid = np.zeros(len(shapes), bool)
-    valid[ring_of] = star[keep]
-    valid &= np.bincount(ring_of, minlength=len(shapes)) == 1
-    places = np.full((len(shapes), 2), np.nan)
-    places[ring_of] = centroid[keep]
-    shapes[~valid] = repair(shapes[~valid], repairs)
-    centre = shapely.centroid(shapes[~valid])
-    places[~valid] = np.column_stack([shapely.get_x(centre), shapely.get_y(centre)])
-    return Outlines(shapes, places)
+    shapes = repair(joined(polygons, np.repeat(np.arange(len(parts)), parts), len(parts)), repairs)
+    return shapes, centroids(shapes)
 
 
 def repair(shapes: NDArray[np.object_], repairs: Repairs) -> NDArray[np.object_]:
@@ -122,42 +103,3 @@ def _made(
         shapely.GeometryType.POLYGON, vertices, (offsets(length[keep]), offsets(ring_count))
     )
     return made
-
-
-@compiled
-def _examine(xy: Any, rings: Any) -> Any:
-    """Return for each closed ring if it is finite, its centroid, and if it is star-shaped round it."""
-    count = len(rings) - 1
-    finite, centroids, stars = np.ones(count, np.bool_), np.zeros((count, 2)), np.zeros(count, np.bool_)
-    for i in range(count):
-        first, last = rings[i], rings[i + 1] - 1
-        for k in range(first, last + 1):
-            if not (abs(xy[k, 0]) <= FARTHEST_PX and abs(xy[k, 1]) <= FARTHEST_PX):
-                finite[i] = False
-        if last - first < 3 or not finite[i]:
-            continue
-        x0, y0 = xy[first]
-        area, sum_x, sum_y = 0.0, 0.0, 0.0
-        for k in range(first, last):
-            ax, ay, bx, by = xy[k, 0] - x0, xy[k, 1] - y0, xy[k + 1, 0] - x0, xy[k + 1, 1] - y0
-            cross = ax * by - bx * ay
-            area += cross
-            sum_x += cross * (ax + bx)
-            sum_y += cross * (ay + by)
-        if not abs(area) > 1e-6:
-            continue
-        x, y = x0 + sum_x / (3 * area), y0 + sum_y / (3 * area)
-        centroids[i, 0], centroids[i, 1] = x, y
-        sign = 1.0 if area > 0 else -1.0
-        rounds, star = 0, True
-        for k in range(first, last):
-            ax, ay, bx, by = xy[k, 0] - x, xy[k, 1] - y, xy[k + 1, 0] - x, xy[k + 1, 1] - y
-            if ax == bx and ay == by:
-                continue
-            if not sign * (ax * by - bx * ay) > 1e-6:
-                star = False
-                break
-            if sign * ay < 0 <= sign * by:
-                rounds += 1
-        stars[i] = star and rounds == 1
-    return finite, centroids, stars

@@ -61,6 +61,12 @@ def joined(polygons: NDArray[np.object_], owner: NDArray[np.integer], count: int
     return outlines
 
 
+def centroids(shapes: NDArray[np.object_]) -> NDArray[np.float64]:
+    """Return the centroid of each shape; NaN for None."""
+    centre = shapely.centroid(shapes)
+    return np.column_stack([shapely.get_x(centre), shapely.get_y(centre)])
+
+
 def offsets(counts: NDArray[Any] | list[int]) -> NDArray[np.int64]:
     """Turn counts into offsets: where each part begins, and where the last one ends.
 

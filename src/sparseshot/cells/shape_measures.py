@@ -6,8 +6,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.rings import rings_of
-from sparseshot.compiled import compiled
+from sparseshot.cells.rings import centroids, rings_of
 
 AREA, LENGTH = "Nucleus: Area µm^2", "Nucleus: Length µm"
 CIRCULARITY, SOLIDITY, ECCENTRICITY = "Nucleus: Circularity", "Nucleus: Solidity", "Nucleus: Eccentricity"
@@ -42,10 +41,10 @@ def shape_measurements(outlines: NDArray[Any], mpp: float) -> dict[str, NDArray[
     {'Area µm^2': 200.0, 'Length µm': 60.0, 'Circularity': 0.698, 'Solidity': 1.0, 'Eccentricity': 0.866,
      'Major axis µm': 23.09, 'Minor axis µm': 11.55, 'Orientation °': 0.0}
     """
-    outlines = np.asarray(outlines, dtype=object)
-    shapes = rings_of(outlines)
-    area, length, xx, yy, xy = _moments(*shapes).T
+    outlines = np.where(shapely.area(outlines) > 0, np.asarray(outlines, dtype=object), None)
+    area, length = shapely.area(outlines), shapely.length(outlines)
     hull = shapely.area(shapely.convex_hull(outlines))
+    xx, yy, xy = _second_moments(outlines)
     middle, spread = (xx + yy) / 2, np.hypot((xx - yy) / 2, xy)
     large, small = middle + spread, np.maximum(middle - spread, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -65,39 +64,24 @@ def shape_measurements(outlines: NDArray[Any], mpp: float) -> dict[str, NDArray[
     return {name: (column + 0.0).astype(np.float32) for name, column in rounded.items()}
 
 
-@compiled
-def _moments(xy: Any, rings: Any, polygons: Any, outlines: Any) -> Any:
-    """Return for each outline its area, length, and central second moments xx, yy, xy over the area."""
-    count = len(outlines) - 1
-    out = np.full((count, 5), np.nan)
-    for i in range(count):
-        if outlines[i] == outlines[i + 1]:
-            continue
-        start = rings[polygons[outlines[i]]]
-        x0, y0 = xy[start, 0], xy[start, 1]  # near the outline, so that no digits are lost
-        sums = np.zeros(7)
-        for polygon in range(outlines[i], outlines[i + 1]):
-            for ring in range(polygons[polygon], polygons[polygon + 1]):
-                own = np.zeros(6)
-                for k in range(rings[ring], rings[ring + 1] - 1):
-                    ax, ay, bx, by = xy[k, 0] - x0, xy[k, 1] - y0, xy[k + 1, 0] - x0, xy[k + 1, 1] - y0
-                    cross = ax * by - bx * ay
-                    own[0] += cross / 2
-                    own[1] += cross * (ax + bx) / 6
-                    own[2] += cross * (ay + by) / 6
-                    own[3] += cross * (ax * ax + ax * bx + bx * bx) / 12
-                    own[4] += cross * (ay * ay + ay * by + by * by) / 12
-                    own[5] += cross * (2 * ax * ay + ax * by + bx * ay + 2 * bx * by) / 24
-                    sums[6] += np.hypot(bx - ax, by - ay)
-                # The first ring is the shell, the others are holes, whichever way they run.
-                sign = np.sign(own[0]) * (1.0 if ring == polygons[polygon] else -1.0)
-                for k in range(6):
-                    sums[k] += sign * own[k]
-        area = sums[0]
-        if not area > 0:
-            continue
-        x, y = sums[1] / area, sums[2] / area
-        out[i, 0], out[i, 1] = area, sums[6]
-        out[i, 2], out[i, 3] = sums[3] / area - x * x, sums[4] / area - y * y
-        out[i, 4] = sums[5] / area - x * y
-    return out
+def _second_moments(outlines: NDArray[np.object_]) -> NDArray[np.float64]:
+    """Return ``(3, N)`` central second moments xx, yy and xy over the area, from the edges."""
+    # Holes run the other way than shells, so that they count negatively.
+    shapes = rings_of(shapely.normalize(outlines))
+    begin = shapes.rings[shapes.polygons[shapes.outlines]]
+    owner = np.repeat(np.arange(len(outlines)), np.diff(begin))
+    around = shapes.xy - centroids(outlines)[owner]  # near zero, so that no digits are lost
+    ends = shapes.rings[1:] - 1
+    (ax, ay), (bx, by) = (np.delete(around, each, axis=0).T for each in (ends, shapes.rings[:-1]))
+    cross = ax * by - bx * ay
+    area, *moments = (
+        np.bincount(np.delete(owner, ends), cross * weight, len(outlines))
+        for weight in (
+            1 / 2,
+            (ax * ax + ax * bx + bx * bx) / 12,
+            (ay * ay + ay * by + by * by) / 12,
+            (2 * ax * ay + ax * by + bx * ay + 2 * bx * by) / 24,
+        )
+    )
+    with np.errstate(invalid="ignore"):
+        return np.array(moments) / area

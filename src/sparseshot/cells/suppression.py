@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from sparseshot.cells.buckets import Buckets, checked_points, checked_radius, checked_scores, sorted_keys
+from sparseshot.cells.buckets import Buckets, checked_points, checked_radius, checked_scores
 from sparseshot.compiled import compiled
 
 DROPPED, KEPT, OPEN = 0, 1, 2
@@ -44,7 +44,7 @@ def settle(
     score = checked_scores(score, points=len(xy))
     # A little wider than the radius, so that no rounding puts a neighbour two buckets away.
     grid = Buckets.over(xy, side=1.001 * radius)
-    place, keys = sorted_keys(grid.keys(xy))
+    place, keys = grid.sort(xy)
     xy, score = xy.take(place, axis=0), score.take(place)
     order = np.argsort(-score)
     ranked = score[order]

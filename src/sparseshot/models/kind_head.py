@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from sparseshot.cells import Cells
-from sparseshot.cells.buckets import Buckets, sorted_keys
+from sparseshot.cells.buckets import Buckets
 from sparseshot.cells.table import GREY
 from sparseshot.compiled import compiled
 from sparseshot.metrics.kind_quality import KindEvidence
@@ -90,7 +90,7 @@ def _means(
 ) -> NDArray[np.float32]:
     """Return the mean around each wanted cell, in their order."""
     grid = Buckets.over(um, side=SURROUNDINGS_UM)
-    order, keys = sorted_keys(grid.keys(um))
+    order, keys = grid.sort(um)
     place = np.cumsum(wanted) - 1
     out = np.empty((int(wanted.sum()), values.shape[1]), np.float32)
     # float16 is not known to compiled code, and would take as long to convert there.
@@ -104,7 +104,7 @@ def _means(
 def _fill_means(  # noqa: PLR0917  compiled functions know no keyword-only arguments
     out: Any, place: Any, counts: Any, values: Any, um: Any, order: Any, keys: Any, stride: int
 ) -> None:
-    """Sum over three ranges of buckets, which only move forwards: see ``neighbours._near``."""
+    """Sum over three ranges of buckets, which only move forwards."""
     count, size = len(um), values.shape[1]
     start, stop = np.zeros(3, np.int64), np.zeros(3, np.int64)
     total = np.empty(size)

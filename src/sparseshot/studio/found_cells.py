@@ -9,7 +9,7 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells import Cells
-from sparseshot.cells.buckets import MARGIN, Buckets, sorted_keys
+from sparseshot.cells.buckets import MARGIN, Buckets
 
 _BUCKET_PX = 256.0
 _COLOR = 230, 159, 0
@@ -55,7 +55,7 @@ class FoundCells:
         {'cell': 1}
         """
         grid = Buckets.over(cells.xy, side=_BUCKET_PX)
-        order, keys = sorted_keys(grid.keys(cells.xy))
+        order, keys = grid.sort(cells.xy)
         label = np.maximum(cells.label[order], 0)
         score = np.ones(len(cells), np.float32) if cells.score is None else cells.score[order]
         classes = cells.classes or ("cell",)

@@ -24,7 +24,7 @@ from sparseshot.cells.formats.options import (
     filled_ids,
     with_score,
 )
-from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, Outlines, build_outlines
+from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, build_outlines
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
 from sparseshot.cells.table import Cells
@@ -41,7 +41,6 @@ _STORED: dict[str, Any] = {
     "use_dictionary": ["class", "kind"],
     "write_statistics": ["x", "y"],
 }
-_WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
 
 
 def read(source: OpenFile, options: ReadOptions) -> Cells:
@@ -178,7 +177,9 @@ def _cells(batch: pa.RecordBatch, layout: _Layout, where: str, repairs: Repairs,
     )
 
 
-def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
+def _shapes(
+    column: pa.Array, where: str, repairs: Repairs
+) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
     """Return outlines and centroids; a point has no outline."""
     wkb = column.to_numpy(zero_copy_only=False)
     shapes = shapely.from_wkb(wkb, on_invalid="ignore")
@@ -191,12 +192,12 @@ def _shapes(column: pa.Array, where: str, repairs: Repairs) -> Outlines:
     is_polygon = np.isin(kind, (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON))
     repairs.count("geometries that are no points or polygons left out", (~is_polygon & (kind > 0)).sum())
     polygons = np.where(is_polygon, shapes, np.array(None))
-    built = build_outlines(rings_of(polygons), repairs, wanted=is_polygon)
+    outlines, places = build_outlines(rings_of(polygons), repairs, wanted=is_polygon)
     is_point = (kind == 0) & ~shapely.is_empty(shapes)
     points = shapes[is_point]
-    built.places[is_point] = np.column_stack([shapely.get_x(points), shapely.get_y(points)])
-    repairs.count(NOT_FINITE, np.isnan(built.places[kind == 0]).any(axis=1).sum())
-    return built
+    places[is_point] = np.column_stack([shapely.get_x(points), shapely.get_y(points)])
+    repairs.count(NOT_FINITE, np.isnan(places[kind == 0]).any(axis=1).sum())
+    return outlines, places
 
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:  # noqa: ARG001  nothing is lost here
@@ -261,26 +262,13 @@ def _types(shapes: NDArray[np.object_] | None) -> set[str]:
 
 
 def _table(cells: Cells, named: Mapping[str, str]) -> pa.Table:
-    columns = {"geometry": _geometry(cells)} | columns_of_cells(cells)
+    shapes = shapely.points(cells.xy)
+    if cells.outline is not None:
+        shapes = np.where(shapely.is_missing(cells.outline), shapes, cells.outline)
+    columns = {"geometry": pa.array(shapely.to_wkb(shapes), pa.binary())} | columns_of_cells(cells)
     if cells.nucleus is not None:
         columns["nucleus"] = pa.array(shapely.to_wkb(cells.nucleus), pa.binary())
     return pa.table(columns | {column: pa.array(cells.measurements[name]) for column, name in named.items()})
-
-
-def _geometry(cells: Cells) -> pa.Array:
-    """Return outlines, or points where there are none, as WKB; points without an object for each."""
-    points = np.empty(len(cells), _WKB_POINT)
-    points["order"], points["type"] = 1, 1
-    points["x"], points["y"] = cells.xy.T
-    if cells.outline is None:
-        ends = np.arange(len(cells) + 1, dtype=np.int32) * _WKB_POINT.itemsize
-        return pa.Array.from_buffers(
-            pa.binary(), len(cells), [None, pa.py_buffer(ends), pa.py_buffer(points.tobytes())]
-        )
-    wkb = shapely.to_wkb(cells.outline)
-    bare = np.flatnonzero(shapely.is_missing(cells.outline))
-    wkb[bare] = [points[row].tobytes() for row in bare]
-    return pa.array(wkb, pa.binary())
 
 
 def _unpacked_batches(
