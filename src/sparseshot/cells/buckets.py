@@ -42,10 +42,10 @@ class Buckets:
         stride, rows = (int(span) + 1 + 2 * MARGIN for span in spans)
         return cls(float(low[0]), float(low[1]), side, stride, rows)
 
-    def sort(self, xy: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    def sort(self, xy: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Return the stable order of points by their buckets, and their buckets in that order."""
         keys = self.keys(xy)
-        order = np.argsort(keys, kind="stable")
+        order = np.argsort(keys, kind="stable").astype(np.int32)
         return order, keys[order]
 
     def keys(self, xy: NDArray[np.float64]) -> NDArray[np.int64]:

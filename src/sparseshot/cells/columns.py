@@ -1,15 +1,12 @@
 """Conversion and concatenation of the columns of a table."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sparseshot.errors import InputError
-
-if TYPE_CHECKING:
-    from sparseshot.cells.table import Cells
 
 
 def as_column(values: Any, dtype: Any) -> NDArray[Any] | None:
@@ -61,41 +58,24 @@ def as_frozen(column: NDArray[Any] | None) -> NDArray[Any] | None:
     return view
 
 
-def stacked(tables: Sequence["Cells"], name: str, missing: Any) -> NDArray[Any] | None:
-    """Stack a column; tables that lack it are filled, unless all do."""
-    columns = [getattr(table, name) for table in tables]
+def stacked(
+    columns: Sequence[NDArray[Any] | None], lengths: Sequence[int], missing: Any
+) -> NDArray[Any] | None:
+    """Stack a column of some tables; where a table lacks it, it is filled, unless all do."""
     present = next((column for column in columns if column is not None), None)
     if present is None:
         return None
     filled = [
-        np.full(len(table), missing, present.dtype) if column is None else column
-        for table, column in zip(tables, columns, strict=True)
+        np.full(length, missing, present.dtype) if column is None else column
+        for column, length in zip(columns, lengths, strict=True)
     ]
     return np.concatenate(filled)
 
 
-def stacked_numbers(tables: Sequence["Cells"], name: str) -> NDArray[np.floating]:
-    """Stack a measurement; NaN where a table lacks it."""
-    missing = np.float32(np.nan)  # float32, so that it widens no column
-    return np.concatenate([t.measurements.get(name, np.full(len(t), missing)) for t in tables])
-
-
-def stacked_ids(tables: Sequence["Cells"]) -> NDArray[Any] | None:
+def stacked_ids(ids: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     """Stack ids where every table has them; numbers and strings together become strings."""
-    ids = [table.id for table in tables]
-    if any(column is None for column in ids):
+    known = [column for column in ids if column is not None]
+    if len(known) < len(ids):
         return None
-    kinds = {column.dtype.kind for column in ids if column is not None}
-    texts = [column.astype(np.bytes_) if len(kinds) > 1 else column for column in ids if column is not None]
-    return np.concatenate(texts)
-
-
-def stacked_notes(tables: Sequence["Cells"]) -> list[Mapping[str, str]] | None:
-    """Stack the notes of regions; regions of tables without notes get empty ones, unless none has any."""
-    if all(table.region_notes is None for table in tables):
-        return None
-    of_tables: list[Sequence[Mapping[str, str]]] = [
-        [{}] * len(table.regions) if table.region_notes is None else table.region_notes.tolist()
-        for table in tables
-    ]
-    return [note for notes in of_tables for note in notes]
+    is_mixed = len({column.dtype.kind for column in known}) > 1
+    return np.concatenate([column.astype(np.bytes_) if is_mixed else column for column in known])

@@ -5,7 +5,7 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.repairs import Repairs
-from sparseshot.cells.rings import Rings, centroids, joined, offsets
+from sparseshot.cells.rings import Rings, centroids, joined
 
 NO_AREA_PX2 = 1e-6
 """Area up to which an outline counts as empty."""
@@ -36,27 +36,29 @@ def build_outlines(
     >>> shapes[0].wkt
     'POLYGON ((1 1, 2 2, 2 0, 1 1))'
     """
-    xy, rings = _closed(source.xy, source.rings)
-    ring_count = np.diff(source.polygons)
-    polygon_count = np.diff(source.outlines)
-    polygon_of = np.repeat(np.arange(len(ring_count)), ring_count)
-    outline_of = np.repeat(np.arange(len(polygon_count)), polygon_count)
-    far = np.flatnonzero(~(np.abs(xy) <= FARTHEST_PX).all(axis=1))
-    far_ring = np.searchsorted(rings, far, side="right") - 1
-
-    wanted = np.ones(len(polygon_count), bool) if wanted is None else wanted
+    xy, length = source.xy, np.diff(source.rings)
+    ring_of = np.repeat(np.arange(len(length)), length)
+    polygon_of = np.repeat(np.arange(len(source.polygons) - 1), np.diff(source.polygons))
+    outline_of = np.repeat(np.arange(len(source.outlines) - 1), np.diff(source.outlines))
+    wanted = np.ones(len(source.outlines) - 1, bool) if wanted is None else wanted
+    is_far = ~(np.abs(xy) <= FARTHEST_PX).all(axis=1)
     finite = wanted.copy()
-    finite[outline_of[polygon_of[far_ring]]] = False
-    good = (np.diff(rings) >= 4) & finite[outline_of[polygon_of]]
-    shell = source.polygons[:-1][ring_count > 0]
-    has_shell = np.zeros(len(ring_count), bool)
-    has_shell[polygon_of[shell]] = good[shell]
-    keep = good & has_shell[polygon_of]
-    polygons = _made(xy, rings, keep, np.bincount(polygon_of[keep], minlength=len(ring_count))[has_shell])
-    parts = np.bincount(outline_of[has_shell], minlength=len(polygon_count))
+    finite[outline_of[polygon_of[ring_of[is_far]]]] = False
+
+    some = length > 0
+    first, last = source.rings[:-1][some], source.rings[1:][some] - 1
+    corners = length.copy()
+    corners[some] -= (xy[first] == xy[last]).all(axis=1)
+    keep = (corners >= 3) & finite[outline_of[polygon_of]]
+    shell = source.polygons[:-1][np.diff(source.polygons) > 0]
+    keep &= np.isin(polygon_of, polygon_of[shell[keep[shell]]])  # holes fall with their shell
+    of_kept = keep[ring_of]
+    rings = shapely.linearrings(xy[of_kept], indices=(np.cumsum(keep) - 1)[ring_of[of_kept]])
+    with_shell, polygon = np.unique(polygon_of[keep], return_inverse=True)
+    shapes = joined(shapely.polygons(rings, indices=polygon), outline_of[with_shell], len(wanted))
     repairs.count(NOT_FINITE, (wanted & ~finite).sum())
-    repairs.count(NO_AREA, ((parts == 0) & finite).sum())
-    shapes = repair(joined(polygons, np.repeat(np.arange(len(parts)), parts), len(parts)), repairs)
+    repairs.count(NO_AREA, (shapely.is_missing(shapes) & finite).sum())
+    shapes = repair(shapes, repairs)
     return shapes, centroids(shapes)
 
 
@@ -78,28 +80,3 @@ def repair(shapes: NDArray[np.object_], repairs: Repairs) -> NDArray[np.object_]
     repairs.count("self-crossing outlines repaired", len(broken) - gone)
     repairs.count(NO_AREA, gone)
     return shapes
-
-
-def _closed(
-    xy: NDArray[np.float64], rings: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    length = np.diff(rings)
-    some = length > 0
-    is_open = np.zeros(len(length), bool)
-    is_open[some] = (xy[rings[:-1][some]] != xy[rings[1:][some] - 1]).any(axis=1)
-    if not is_open.any():
-        return xy, rings
-    closed = np.insert(xy, rings[1:][is_open], xy[rings[:-1][is_open]], axis=0)
-    return closed, offsets(length + is_open)
-
-
-def _made(
-    xy: NDArray[np.float64], rings: NDArray[np.int64], keep: NDArray[np.bool_], ring_count: NDArray[np.intp]
-) -> NDArray[np.object_]:
-    """Make polygons of the rings to keep; ``ring_count`` is the number of rings of each."""
-    length = np.diff(rings)
-    vertices = xy if keep.all() else xy[np.repeat(keep, length)]
-    made: NDArray[np.object_] = shapely.from_ragged_array(
-        shapely.GeometryType.POLYGON, vertices, (offsets(length[keep]), offsets(ring_count))
-    )
-    return made

@@ -41,7 +41,7 @@ def shape_measurements(outlines: NDArray[Any], mpp: float) -> dict[str, NDArray[
     {'Area µm^2': 200.0, 'Length µm': 60.0, 'Circularity': 0.698, 'Solidity': 1.0, 'Eccentricity': 0.866,
      'Major axis µm': 23.09, 'Minor axis µm': 11.55, 'Orientation °': 0.0}
     """
-    outlines = np.where(shapely.area(outlines) > 0, np.asarray(outlines, dtype=object), None)
+    outlines = np.where(shapely.area(outlines) > 0, outlines, np.array(None))
     area, length = shapely.area(outlines), shapely.length(outlines)
     hull = shapely.area(shapely.convex_hull(outlines))
     xx, yy, xy = _second_moments(outlines)

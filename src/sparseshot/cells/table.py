@@ -20,8 +20,6 @@ from sparseshot.cells.columns import (
     as_numbers,
     stacked,
     stacked_ids,
-    stacked_notes,
-    stacked_numbers,
 )
 from sparseshot.errors import InputError, unknown_name
 
@@ -317,15 +315,20 @@ class Cells:
         for table in reversed(tables):
             colors |= dict(zip(table.classes, table.colors or (), strict=False))
         names = dict.fromkeys(name for table in tables for name in table.measurements)
+        rows, regions = [len(table) for table in tables], [len(table.regions) for table in tables]
+        measured = {name: stacked([t.measurements.get(name) for t in tables], rows, np.nan) for name in names}
         return cls(
             xy=np.concatenate([table.xy for table in tables]),
             classes=classes,
             label=np.concatenate([table.with_classes(classes).label for table in tables]),
-            id=stacked_ids(tables),
+            id=stacked_ids([table.id for table in tables]),
             mpp=mpps.pop(),
             regions=np.concatenate([table.regions for table in tables]),
-            region_notes=stacked_notes(tables),
-            measurements={name: stacked_numbers(tables, name) for name in names},
+            region_notes=stacked([table.region_notes for table in tables], regions, {}),
+            measurements=measured,
             colors=tuple(colors.get(name, GREY) for name in classes) if colors else None,
-            **{name: stacked(tables, name, missing) for name, missing in _OPTIONAL.items()},
+            **{
+                name: stacked([getattr(table, name) for table in tables], rows, missing)
+                for name, missing in _OPTIONAL.items()
+            },
         )

@@ -1,5 +1,6 @@
 """COCO JSON: polygons, run lengths, key points or boxes of one image."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -10,7 +11,6 @@ import shapely
 from numpy.typing import NDArray
 
 from sparseshot.cells.formats.gathered import Color, Gathered, web_color
-from sparseshot.cells.formats.geojson import parsed
 from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions, WriteOptions, chosen_image
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
@@ -21,7 +21,8 @@ from sparseshot.errors import FormatError
 BATCH_ROWS = 20_000
 MOST_PIXELS = 1 << 28
 _NOT_UNDERSTOOD = (
-    AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, shapely.GEOSException,
+    AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError,
+    shapely.GEOSException,
 )  # fmt: skip
 
 
@@ -29,7 +30,10 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read the annotations of one image; a bare list of results is read too."""
     gathered = Gathered()
     try:
-        content = parsed(source.file.read())
+        text = source.file.read()
+        content = json.loads(text)
+        if b"\\u" in text:
+            json.dumps(content, ensure_ascii=False).encode()  # raises at half a surrogate pair
         content = {"annotations": content} if isinstance(content, list) else content
         categories = {each["id"]: str(each["name"]) for each in content.get("categories", ())}
         for each in content.get("categories", ()):

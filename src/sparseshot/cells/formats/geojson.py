@@ -1,185 +1,157 @@
 """GeoJSON of any size, some features at a time."""
 
-import gc
+import codecs
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain
 from types import NoneType
 from typing import Any, BinaryIO
 
 import numpy as np
-import orjson
-from numpy.typing import NDArray
 
 from sparseshot.cells.rings import Rings, offsets
-from sparseshot.compiled import compiled
 from sparseshot.errors import FormatError
 
 CHUNK_BYTES = 1 << 20
-DEEPEST = 100
 LARGEST_FEATURE_BYTES = 1 << 28
 MOST_VALUES = 1 << 23
-"""Most values of a feature; each becomes a Python object."""
-_CUT_OFF = "the file is cut off; export or copy it again"
-_FEATURES = re.compile(rb'"features"[ \t\r\n]*:[ \t\r\n]*\[')
+"""A feature of twice as many values is refused, and smaller ones of more may be; each is a Python object."""
+_JSON = json.JSONDecoder()
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
+_LONGEST_WORD = len("-Infinity")
 
 
 class FeatureStream:
     """The features of a GeoJSON document: a collection, an array of features, or a single one.
 
     Attributes:
-        frame: the document without its features, once all of them were read.
+        frame: the members of the document but its features, once all of them were read.
     """
 
     def __init__(self, file: BinaryIO, where: str, *, chunk_bytes: int = CHUNK_BYTES) -> None:
-        self._file = file
-        self._where = where
-        self._chunk_bytes = chunk_bytes
-        self.frame: Any = None
+        self._file, self._where, self._chunk_bytes = file, where, chunk_bytes
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._text, self._place, self._reads = "", 0, 0
+        self.frame: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         """Yield some features at a time, after the number of the first of them in the file, from 0."""
-        frame, data = self._beginning()
-        size, first, closing = self._chunk_bytes, 0, -1
-        while closing < 0:
-            starts, ends, closing = self._children(data, 0, f"feature {first} is")
-            used = 0
-            if len(ends):
-                yield first, self._features(data, starts.tolist(), ends.tolist(), first)
-                first, used = first + len(ends), int(ends[-1])
-            if closing >= 0:
-                break
-            data, size = data[used:], self._chunk_bytes if used else 2 * size
-            if size > LARGEST_FEATURE_BYTES:
-                raise FormatError(self._where, f"feature {first} is longer than {len(data) >> 20} MB")
-            if not (more := self._file.read(max(size - len(data), self._chunk_bytes))):
-                raise FormatError(self._where, f"ends in the middle of feature {first}: {_CUT_OFF}")
-            data += more
-        if data[used:closing].strip() not in {b"", b","}:
-            raise self._no_object(data[used:], first)
-        try:
-            self.frame = parsed(frame + data[closing:] + self._file.read(LARGEST_FEATURE_BYTES))
-        except ValueError as error:
-            raise FormatError(self._where, f"it is not valid JSON: {error}") from None
+        if self._takes("["):
+            yield from self._features()
+        elif not self._takes("{"):
+            raise self._wrong("it", "an object {…}")
+        else:
+            is_collection = False
+            for _ in self._items("}", "a member"):
+                key = self._value("it")
+                if not isinstance(key, str) or not self._takes(":"):
+                    raise self._wrong(f"what follows {key!r:.50}", "a colon")
+                if key == "features" and self._takes("["):
+                    is_collection = True
+                    self.frame[key] = []
+                    yield from self._features()
+                else:
+                    self.frame[key] = self._value(f"its member {key!r:.50}")
+            if not is_collection:
+                yield 0, [self.frame]
+        if self._next():
+            raise self._wrong("what follows its end", "nothing")
 
-    def _beginning(self) -> tuple[bytes, bytes]:
-        """Return the document up to its array of features, and what follows of it.
+    def _features(self) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+        """Yield the objects of an array that was opened, each time the file is read on."""
+        first, features, reads = 0, [], self._reads
+        for _ in self._items("]", "a feature"):
+            what = f"feature {first + len(features)}"
+            if self._next() != "{":
+                raise self._wrong(what, "an object {…}")
+            features.append(self._value(what))
+            if self._reads > reads:
+                yield first, features
+                first, features, reads = first + len(features), [], self._reads
+        if features:
+            yield first, features
 
-        A document without such an array is a feature itself; it is returned as the only one of an array.
-        """
-        data, size = b"", self._chunk_bytes
-        while more := self._file.read(size):
-            data = (data + more).removeprefix(b"\xef\xbb\xbf").lstrip()
-            size = len(data)
-            if data.startswith(b"["):
-                return b"[", data[1:]
-            if data and not data.startswith(b"{"):
-                raise self._no_object(data, None)
-            _, ends, _ = self._children(data, 0, "is")
-            starts, _, _ = self._children(data[: ends[0]] if len(ends) else data, 1, "is")
-            begins = [match.end() for match in _FEATURES.finditer(data)]
-            if begins := np.intersect1d(begins, starts + 1).tolist():
-                return data[: int(begins[0])], data[int(begins[0]) :]
-            if len(ends):
-                return b"[", data[: ends[0]] + b"]" + data[ends[0] :]
-            if size > LARGEST_FEATURE_BYTES:
-                raise FormatError(self._where, f"has no features in its first {size >> 20} MB")
-        raise FormatError(self._where, f"is not whole JSON: {_CUT_OFF}" if data else "is empty")
-
-    def _children(self, data: bytes, level: int, what: str) -> tuple[NDArray[Any], NDArray[Any], int]:
-        """Return starts and ends of arrays and objects at a depth, and where what is around them ends."""
-        room = data.count(b"[") + data.count(b"{")
-        starts, ends = np.empty(room, np.int64), np.empty(room, np.int64)
-        begun, ended, closing, depth = _walk(np.frombuffer(data, np.uint8), level, starts, ends)
-        if depth > DEEPEST:
-            raise FormatError(self._where, f"{what} nested more than {DEEPEST} levels deep")
-        return starts[:begun], ends[:ended], closing
-
-    def _features(self, data: bytes, starts: list[int], ends: list[int], first: int) -> list[dict[str, Any]]:
-        """Parse whole features, one by one if they cannot be parsed at once, to name the one to blame."""
-        large = [stop for start, stop in zip(starts, ends, strict=False) if stop - start > MOST_VALUES]
-        if not large and (not first or data[: starts[0]].strip() == b","):
-            try:
-                with _uncollected():
-                    found = orjson.loads(b"[%b]" % data[starts[0] : ends[-1]])
-                if len(found) == len(ends) and set(map(type, found)) == {dict}:
-                    return found  # type: ignore[no-any-return]
-            except orjson.JSONDecodeError:
-                pass
-        found, before = [], 0
-        for number, (start, stop) in enumerate(zip(starts, ends, strict=False), first):
-            text = data[start:stop]
-            if data[before:start].strip() != (b"," if number else b"") or not text.startswith(b"{"):
-                raise self._no_object(data[before:], number)
-            if len(text) > MOST_VALUES and sum(map(text.count, (b"[", b"{", b","))) > MOST_VALUES:
-                raise FormatError(self._where, f"feature {number} has more than {MOST_VALUES:,} values")
-            try:
-                found.append(parsed(text))
-            except ValueError as error:
-                raise FormatError(self._where, f"feature {number} cannot be understood: {error}") from None
-            before = stop
-        return found
-
-    def _no_object(self, data: bytes, number: int | None) -> FormatError:
-        came = data.lstrip(b", \t\r\n")[:20].decode(errors="replace")
-        what = "is" if number is None else f"feature {number} is"
-        return FormatError(self._where, f"{what} {came!r}…, not an object {{…}}")
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the collector from looking for cycles in lists as they are made, which takes most of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    def _items(self, closing: str, what: str) -> Iterator[None]:
+        """Yield before each item of the array or object that was opened."""
+        if self._takes(closing):
+            return
         yield
-    finally:
-        if collects:
-            gc.enable()
+        while self._takes(","):
+            yield
+        if not self._takes(closing):
+            raise self._wrong(f"what follows {what}", "a comma")
 
+    def _takes(self, mark: str) -> bool:
+        """Step over a mark if it comes next, and return whether it does."""
+        comes = self._next() == mark
+        self._place += comes
+        return comes
 
-@compiled
-def _walk(data: Any, level: int, starts: Any, ends: Any) -> Any:
-    """Fill in where arrays and objects at a depth start and end; stop where what is around them is closed."""
-    depth, begun, ended, i = 0, 0, 0, 0
-    while i < len(data):
-        c = data[i]
-        if c == ord('"'):
-            i += 1
-            while i < len(data) and data[i] != ord('"'):
-                i += 2 if data[i] == ord("\\") else 1
-        elif c == ord("[") or c == ord("{"):
-            if depth == level:
-                starts[begun] = i
-                begun += 1
-            depth += 1
-            if depth > DEEPEST:
-                return begun, ended, i, depth
-        elif c == ord("]") or c == ord("}"):
-            if depth == 0:
-                return begun, ended, i, depth
-            depth -= 1
-            if depth == level:
-                ends[ended] = i + 1
-                ended += 1
-        i += 1
-    return begun, ended, -1, depth
+    def _next(self) -> str:
+        """Return the next character that is not blank, or nothing at the end of the file."""
+        while True:
+            if found := _NOT_BLANK.search(self._text, self._place):
+                self._place = found.start()
+                return found[0]
+            self._place = len(self._text)
+            if not self._reads_on("its space"):
+                return ""
 
+    def _value(self, what: str) -> Any:
+        """Return the next value, reading on until it is complete."""
+        self._next()
+        while True:
+            try:
+                value, end = _JSON.raw_decode(self._text, self._place)
+                if end < len(self._text) or not self._reads_on(what):  # else a number may go on
+                    break
+                continue
+            except RecursionError:
+                raise FormatError(self._where, f"{what} is nested too deep") from None
+            except ValueError as error:
+                wrong = FormatError(
+                    self._where, f"{what} cannot be understood: it is not valid JSON: {error}"
+                )
+                place = len(self._text) if "Unterminated" in str(error) else getattr(error, "pos", -1)
+            if place < len(self._text) - _LONGEST_WORD:
+                raise wrong
+            is_cut_off = place == len(self._text)
+            if not self._reads_on(what):
+                raise self._cut_off(what) if is_cut_off else wrong
+        if "\\u" in self._text[self._place : end]:
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:  # half a surrogate pair
+                raise FormatError(self._where, f"{what} cannot be understood: {error}") from None
+        self._place = end
+        return value
 
-def parsed(text: bytes) -> Any:
-    """Parse JSON, including bare NaN and Infinity; raise ValueError where it is not valid."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
+    def _reads_on(self, what: str) -> bool:
+        """Read more of the file after what is left of the text, and return whether there was any."""
+        left = self._text[self._place :]
+        if len(left) > LARGEST_FEATURE_BYTES:
+            raise FormatError(self._where, f"{what} is longer than {len(left) >> 20} MB")
+        if len(left) > MOST_VALUES and sum(map(left.count, "[{,")) > MOST_VALUES:
+            raise FormatError(self._where, f"{what} has more than {MOST_VALUES:,} values")
+        data = self._file.read(max(len(left), self._chunk_bytes))
         try:
-            value = json.loads(text)
-            if b"\\u" in text:
-                json.dumps(value, ensure_ascii=False).encode()  # raises at half a surrogate pair
-            return value
-        except (ValueError, RecursionError):
-            raise ValueError(f"it is not valid JSON: {error}") from None
+            self._text, self._place = left + self._decoder.decode(data, final=not data), 0
+        except UnicodeDecodeError as error:
+            raise FormatError(self._where, f"{what} is no text in UTF-8: {error}") from None
+        self._reads += 1
+        return bool(data)
+
+    def _wrong(self, what: str, wanted: str) -> FormatError:
+        """Return the error for what comes next instead of what is wanted."""
+        if not self._next():
+            return self._cut_off(what)
+        came = self._text[self._place : self._place + 20]
+        return FormatError(self._where, f"is not valid JSON: {what} is {came!r}…, not {wanted}")
+
+    def _cut_off(self, what: str) -> FormatError:
+        text = f"ends in the middle of {what}: the file is cut off; export or copy it again"
+        return FormatError(self._where, text)
 
 
 def flat(shapes: list[Any]) -> Rings:

@@ -23,6 +23,17 @@ MEMBER = "sparseshot"
 """Member of JSON files, ignored by other programs, for what their format cannot hold."""
 
 
+_PLURALS = {
+    "outline": "outlines",
+    "nucleus": "nuclei",
+    "name": "names",
+    "score": "scores",
+    "regions": "exhaustive regions",
+    "region_notes": "notes of regions",
+}
+"""What columns are called that some formats cannot hold."""
+
+
 class OpenFile(NamedTuple):
     """An open file and its name in messages."""
 
@@ -56,21 +67,9 @@ class WriteOptions:
         """Count the columns that the format cannot hold."""
         for column in columns:
             values = getattr(cells, column)
-            if column == "classes":
-                self.losses.count("classes left out", len(values) if len(values) > 1 else 0)
-            elif column == "measurements":
-                self.losses.count("measurements left out", len(values))
-            elif column == "region_notes":
-                self.losses.count(
-                    "notes of regions left out", sum(map(bool, () if values is None else values))
-                )
-            elif column == "regions":
-                self.losses.count("exhaustive regions left out", len(values))
-            elif column == "score":
-                self.losses.count("scores left out", 0 if values is None else len(cells))
-            elif values is not None:
-                what = {"outline": "outlines", "nucleus": "nuclei", "name": "names"}[column]
-                self.losses.count(f"{what} left out", sum(value is not None for value in values))
+            number = 0 if values is None else sum(each is not None and each != {} for each in values)
+            if number > 1 or column != "classes":
+                self.losses.count(f"{_PLURALS.get(column, column)} left out", number)
 
 
 def optional(module: str, *, extra: str) -> Any:
