@@ -316,7 +316,9 @@ class Cells:
             colors |= dict(zip(table.classes, table.colors or (), strict=False))
         names = dict.fromkeys(name for table in tables for name in table.measurements)
         rows, regions = [len(table) for table in tables], [len(table.regions) for table in tables]
-        measured = {name: stacked([t.measurements.get(name) for t in tables], rows, np.nan) for name in names}
+        measured: dict[str, Any] = {
+            name: stacked([t.measurements.get(name) for t in tables], rows, np.nan) for name in names
+        }
         return cls(
             xy=np.concatenate([table.xy for table in tables]),
             classes=classes,

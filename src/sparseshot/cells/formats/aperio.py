@@ -12,9 +12,9 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 import shapely
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from sparseshot.cells.formats.gathered import Color, Gathered, first_unique
+from sparseshot.cells.formats.gathered import Color, Gathered, Row, first_unique
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.formats.xml_text import attribute, elements, positions, vertices, written_shapes
 from sparseshot.cells.outlines import FARTHEST_PX
@@ -59,13 +59,14 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
                 options.repairs.count("lines left out")
             else:
                 own_id = element.get("Guid", element.get("Id", ""))
-                place = {"point": ring[0]} if len(ring) == 1 else {"polygons": [[ring]]}
-                gathered.add(name or element.get("Text", "").strip() or None, own_id, **place)
+                own_name = name or element.get("Text", "").strip() or None
+                geometry = "Point" if len(ring) == 1 else "Polygon"
+                gathered.rows.append(Row(own_name, own_id, [[ring.tolist()]], geometry))
                 layer_of_row.append(layers)
                 long_ids.append(f"{layer}-{element.get('Id', '')}")
     _cut(gathered, layer_of_row, holes, options.repairs)
-    gathered.ids = first_unique(gathered.ids, long_ids)  # each layer counts from 1
-    return gathered.cells(options, mpp=mpp)
+    ids = first_unique([row.own_id for row in gathered.rows], long_ids)  # each layer counts from 1
+    return gathered.cells(options, mpp=mpp, ids=ids)
 
 
 class _Hole(NamedTuple):
@@ -80,9 +81,8 @@ def _cut(gathered: Gathered, layer_of_row: list[int], holes: list[_Hole], repair
     """Add each hole to the last region before it, else to the first after it, that contains it."""
     if not holes:
         return
-    shells = [
-        shapely.Polygon(each[0][0]) if each and _is_ring(each[0][0]) else None for each in gathered.polygons
-    ]
+    rings = [row.coordinates[0][0] for row in gathered.rows]
+    shells = [shapely.Polygon(ring) if _is_ring(ring) else None for ring in rings]
     tree = shapely.STRtree(shells)
     for layer, before, ring in holes:
         around = []
@@ -93,13 +93,13 @@ def _cut(gathered: Gathered, layer_of_row: list[int], holes: list[_Hole], repair
             around = [row for row in own if shapely.dwithin(corners, shells[row], _TOUCHING_PX).all()]
         if around:
             row = max((row for row in around if row < before), default=around[0])
-            gathered.polygons[row][0].append(ring)
+            gathered.rows[row].coordinates[0].append(ring.tolist())
         else:
             repairs.count("negative regions in no other left out")
 
 
-def _is_ring(ring: NDArray[np.float64]) -> bool:
-    return len(ring) > 2 and bool((np.abs(ring) <= FARTHEST_PX).all())
+def _is_ring(ring: ArrayLike) -> bool:
+    return np.size(ring) > 4 and bool((np.abs(ring) <= FARTHEST_PX).all())
 
 
 def _color(packed: str) -> Color | None:

@@ -4,7 +4,7 @@ from typing import BinaryIO
 
 import shapely
 
-from sparseshot.cells.formats.gathered import Color, Gathered, first_unique, web_color
+from sparseshot.cells.formats.gathered import Color, Gathered, Row, first_unique, web_color
 from sparseshot.cells.formats.options import OpenFile, ReadOptions, WriteOptions
 from sparseshot.cells.formats.xml_text import attribute, elements, positions, vertices, written_shapes
 from sparseshot.cells.table import Cells
@@ -37,12 +37,12 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
             raise FormatError(source.name, f"{what} is a {kind}; known are {', '.join(_POINTS + _OUTLINES)}")
         found = positions(element.find("Coordinates"), ("Coordinate",), what, source.name)
         if kind in _OUTLINES:
-            gathered.add(group or None, name, polygons=[[found]])
+            gathered.rows.append(Row(group or None, name, [[found.tolist()]]))
             continue
-        for number, vertex in enumerate(found):
-            gathered.add(group or None, name if kind == "Dot" else f"{name}#{number}", point=vertex)
-    gathered.ids = first_unique(gathered.ids)  # names are free text
-    return gathered.cells(options)
+        for number, vertex in enumerate(found.tolist()):
+            own_id = name if kind == "Dot" else f"{name}#{number}"
+            gathered.rows.append(Row(group or None, own_id, [[[vertex]]], "Point"))
+    return gathered.cells(options, ids=first_unique([row.own_id for row in gathered.rows]))  # free text
 
 
 def write(cells: Cells, file: BinaryIO, options: WriteOptions) -> None:

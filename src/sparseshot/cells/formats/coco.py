@@ -10,7 +10,7 @@ import orjson
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.gathered import Color, Gathered, web_color
+from sparseshot.cells.formats.gathered import Color, Gathered, Row, web_color
 from sparseshot.cells.formats.options import MEMBER, OpenFile, ReadOptions, WriteOptions, chosen_image
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.rings import rings_of
@@ -58,7 +58,8 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
             reason = _reason(error)
             raise FormatError(source.name, f"annotation {what} cannot be understood: {reason}") from None
     if not categories:
-        named = sorted(set(filter(None, gathered.names)), key=lambda name: (len(name), name))  # by number
+        names = {row.name for row in gathered.rows if row.name}
+        named = sorted(names, key=lambda name: (len(name), name))  # by number
         gathered.classes = dict.fromkeys(named)
     cells = gathered.cells(options, mpp=mpp)
     return replace(cells, regions=np.concatenate([regions, cells.regions]))
@@ -96,22 +97,25 @@ def _add(
         raise ValueError(f"its category {category!r} is not among the categories of the file")
     score = annotation.get("score")
     measured = (annotation.get("attributes") or {}).items()
-    columns: dict[str, Any] = {
-        "score": np.nan if score is None else float(score),
-        "measured": {name: float(value) for name, value in measured if isinstance(value, int | float)},
-    }
     name = None if category is None else names.get(category, str(category))
+    row = Row(
+        name,
+        annotation.get("id"),
+        [],
+        score=np.nan if score is None else float(score),
+        measured={name: float(value) for name, value in measured if isinstance(value, int | float)},
+    )
     if isinstance(segmentation, dict):
         shape = outline_of_runs(segmentation)
         repairs.count("empty masks left out", shape is None)
         if shape is not None:
-            gathered.add(name, annotation.get("id"), shape=shape, **columns)
+            gathered.rows.append(row._replace(shape=shape))
     elif segmentation:
-        polygons = [[np.array(ring, np.float64).reshape(-1, 2)] for ring in segmentation]
-        gathered.add(name, annotation.get("id"), polygons=polygons, **columns)
+        polygons = [[np.array(ring, np.float64).reshape(-1, 2).tolist()] for ring in segmentation]
+        gathered.rows.append(row._replace(coordinates=polygons))
     else:
         x, y = _point(annotation)
-        gathered.add(name, annotation.get("id"), point=(float(x), float(y)), **columns)
+        gathered.rows.append(row._replace(coordinates=[[[(float(x), float(y))]]], geometry="Point"))
 
 
 def _point(annotation: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -4,13 +4,8 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from itertools import chain
-from types import NoneType
 from typing import Any, BinaryIO
 
-import numpy as np
-
-from sparseshot.cells.rings import Rings, offsets
 from sparseshot.errors import FormatError
 
 CHUNK_BYTES = 1 << 20
@@ -60,7 +55,8 @@ class FeatureStream:
 
     def _features(self) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         """Yield the objects of an array that was opened, each time the file is read on."""
-        first, features, reads = 0, [], self._reads
+        first, reads = 0, self._reads
+        features: list[dict[str, Any]] = []
         for _ in self._items("]", "a feature"):
             what = f"feature {first + len(features)}"
             if self._next() != "{":
@@ -152,36 +148,3 @@ class FeatureStream:
     def _cut_off(self, what: str) -> FormatError:
         text = f"ends in the middle of {what}: the file is cut off; export or copy it again"
         return FormatError(self._where, text)
-
-
-def flat(shapes: list[Any]) -> Rings:
-    """Return coordinates, nested as those of multipolygons, as flat arrays; null is NaN.
-
-    >>> flat([[[[[1, 2], [3, 4], [5, 6, 7]]]], []])
-    Rings(xy=array([[1., 2.],
-           [3., 4.],
-           [5., 6.]]), rings=array([0, 3]), polygons=array([0, 1]), outlines=array([0, 1, 1]))
-
-    Raises:
-        TypeError: they are not nested so.
-    """
-    parts, ends = shapes, []
-    for _ in range(3):
-        ends.append(offsets(list(map(len, _lists(parts)))))
-        parts = list(chain.from_iterable(parts))
-    sizes = set(map(len, _lists(parts)))
-    if sizes - {2}:
-        if min(sizes) < 2:
-            raise TypeError("a position has no x and y")
-        parts = [position[:2] for position in parts]
-    numbers = list(chain.from_iterable(parts))
-    if not set(map(type, numbers)) <= {float, int, NoneType}:
-        raise TypeError("a coordinate is no number")
-    outlines, polygons, rings = ends
-    return Rings(np.array(numbers, np.float64).reshape(-1, 2), rings, polygons, outlines)
-
-
-def _lists(parts: list[Any]) -> list[Any]:
-    if not set(map(type, parts)) <= {list}:
-        raise TypeError("coordinates are nested otherwise")
-    return parts

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import compress
 from types import NoneType
 from typing import Any
 
 import numpy as np
-import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells.formats.geojson import FeatureStream, flat
+from sparseshot.cells.formats.gathered import Row, cells_of
+from sparseshot.cells.formats.geojson import FeatureStream
 from sparseshot.cells.formats.options import (
     LONGEST_ID_BYTES,
     MEMBER,
@@ -21,8 +20,6 @@ from sparseshot.cells.formats.options import (
     filled_ids,
     with_score,
 )
-from sparseshot.cells.outlines import FARTHEST_PX, NOT_FINITE, build_outlines
-from sparseshot.cells.rings import Rings, expanded
 from sparseshot.cells.table import GREY, KINDS, Cells
 from sparseshot.errors import FormatError
 
@@ -46,8 +43,6 @@ _NO_CELLS: dict[Any, str] = {
 # Version 0.2 wrote the type of an object as its id.
 _OLD_TYPES = {name for name in (*_KINDS, *_NO_CELLS) if name.endswith("Object")}
 _LEVELS = {"Point": 1, "MultiPoint": 2, "Polygon": 3, "MultiPolygon": 4}
-_REGION = -2
-_NON_FINITE = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 _MOST_MEASUREMENTS = 1000
 _MOST_NOTES = 100
 _LONGEST_NOTE = 10_000
@@ -81,18 +76,17 @@ class _Reader:
     """Builds tables of features and keeps what they have in common.
 
     Attributes:
-        classes: number of each class, in the order of the file.
+        classes: in the order of the file.
         colors: red, green and blue of the classes that have a colour.
         ids_are_numbers: whether all ids so far were whole numbers.
     """
 
     def __init__(self, where: str, options: ReadOptions) -> None:
-        self.classes: dict[str, int] = {}
+        self.classes: dict[str, None] = {}
         self.colors: dict[str, tuple[int, int, int]] = {}
         self.ids_are_numbers = True
-        self._where = where
+        self._where, self._options = where, options
         self._exhaustive = options.exhaustive_class.casefold()
-        self._repairs = options.repairs
         self._measured: dict[str, None] = {}
 
     def table(self, first: int, features: list[dict[str, Any]]) -> Cells:
@@ -111,84 +105,39 @@ class _Reader:
 
     def _table(self, features: list[dict[str, Any]]) -> Cells:
         rows = [one for each in _with_children(features) if (one := self._row(each)) is not None]
-        columns = zip(*rows, strict=True) if rows else ((),) * 9
-        kinds, labels, types, outer, inner, ids, names, measured, notes = map(list, columns)
-        shapes = _shapes(types + ["Polygon"] * len(rows), outer + inner)
-        kind, label = np.array(kinds, np.uint8), np.array(labels, np.int64)
-        begin = shapes.rings[shapes.polygons[shapes.outlines]]
-        points = np.diff(begin)
-        is_point = np.array([_LEVELS[each] < 3 for each in types], bool)
-        is_empty = points[: len(rows)] == 0
-        self._repairs.count("empty geometries left out", is_empty.sum())
-        wanted = points > 0
-        wanted[: len(rows)][is_point] = False
-        outlines, places = build_outlines(shapes, self._repairs, wanted=wanted)
-        has_place = ~np.isnan(places[: len(rows), 0])
-        is_region = label == _REGION
-        whole = is_region & ~shapely.is_missing(outlines[: len(rows)])
+        cells, row, nth = cells_of(rows, self.classes, self._options)
+        return replace(cells, id=self._ids([each.own_id for each in rows], row, nth))
 
-        # A multipoint becomes several cells.
-        row, nth = expanded(np.where(is_point, points[: len(rows)], has_place))
-        xy = places[row]
-        xy[is_point[row]] = shapes.xy[(begin[row] + nth)[is_point[row]]]
-        finite = (np.abs(xy) <= FARTHEST_PX).all(axis=1)
-        self._repairs.count(NOT_FINITE, (~finite).sum())
-        kept = finite & ~is_region[row]
-        row, nth, xy = row[kept], nth[kept], xy[kept]
-        several = np.array([each == "MultiPoint" for each in types], bool)[row]
-        kept_notes = list(compress(notes, whole))
-        named = np.array(names, object)[row]
-        return Cells(
-            xy,
-            classes=tuple(self.classes),
-            label=label[row],
-            outline=_some(outlines[row]),
-            id=self._ids(ids, row, np.where(several, nth, -1)),
-            regions=outlines[: len(rows)][whole],
-            region_notes=kept_notes if any(kept_notes) else None,
-            measurements=self._measurements(measured, row),
-            kind=kind[row],
-            nucleus=_some(outlines[len(rows) + row]),
-            name=named if any(named) else None,
-        )
-
-    def _row(self, feature: dict[str, Any]) -> tuple[Any, ...] | None:
-        """Return the row of an object, or None for one that is no cell, which is counted.
-
-        It has codes of kind and class, type and coordinates of the geometry, coordinates of the nucleus, id,
-        name, measurements and notes.
-        """
+    def _row(self, feature: dict[str, Any]) -> Row | None:
+        """Return the row of an object, or None for one that is no cell, which is counted."""
         properties = feature.get("properties") or {}
         # A bare geometry is an annotation to QuPath.
         geometry = feature["geometry"] if feature.get("type", "Feature") == "Feature" else feature
         kind = _kind(feature, properties)
         no_cell = _NO_CELLS.get(kind, _NO_CELLS.get(geometry and geometry["type"]))
         if no_cell is not None:
-            self._repairs.count(no_cell, bool(no_cell))
+            self._options.repairs.count(no_cell, bool(no_cell))
             return None
         if geometry is None:
             raise TypeError('it has no geometry; export it again from QuPath with "Export all objects"')
         coordinates = _nested(geometry)
         name = self.class_name(properties.get("classification"))
-        label = -1
-        if name is not None:
-            if name.casefold() == self._exhaustive and _LEVELS[geometry["type"]] >= 3:
-                label = _REGION
-            else:
-                label = self.classes.setdefault(name, len(self.classes))
-        own_name = properties.get("name")
-        own_name = own_name if isinstance(own_name, str) and own_name else None
+        is_region = _LEVELS[geometry["type"]] >= 3 and (name or "").casefold() == self._exhaustive
+        if name is not None and not is_region:
+            self.classes[name] = None
+        title = properties.get("name")
+        title = title if isinstance(title, str) and title else None
         nucleus = feature.get("nucleusGeometry")
-        return (
-            _KINDS.get(kind, 1),
-            label,
-            geometry["type"],
+        return Row(
+            name,
+            0 if is_region else feature.get("id"),
             coordinates,
-            _nested(nucleus) if nucleus else [],
-            0 if label == _REGION else feature.get("id"),
-            own_name,
-            self._numbers(properties.get("measurements") or {}),
-            _notes(own_name, properties.get("metadata")) if label == _REGION else {},
+            geometry["type"],
+            measured=self._numbers(properties.get("measurements") or {}),
+            kind=_KINDS.get(kind, 1),
+            title=title,
+            nucleus=_nested(nucleus) if nucleus else (),
+            notes=_notes(title, properties.get("metadata")) if is_region else {},
         )
 
     def class_name(self, classification: Any) -> str | None:
@@ -237,18 +186,6 @@ class _Reader:
             raise ValueError(f"over {_MOST_MEASUREMENTS:,} names of measurements; are they ids?")
         return measured  # type: ignore[no-any-return]
 
-    def _measurements(
-        self, measured: list[dict[str, Any]], row: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.float64]]:
-        """Return a column for each name."""
-        columns = {}
-        for name in dict.fromkeys(name for each in measured for name in each):
-            values = [each.get(name) for each in measured]
-            if not set(map(type, values)) <= {float, int, NoneType}:
-                values = [_number(name, value) for value in values]
-            columns[name] = np.array(values, np.float64)[row]
-        return columns
-
 
 def _with_children(features: list[Any]) -> Iterator[dict[str, Any]]:
     """Yield features, each followed by those nested in it, as QuPath exports a hierarchy."""
@@ -271,16 +208,6 @@ def _kind(feature: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
     return name if isinstance(name, str) and name in _OLD_TYPES else "annotation"
 
 
-def _number(name: str, value: Any) -> float:
-    if value is None:
-        return np.nan
-    if isinstance(value, str) and value in _NON_FINITE:
-        return _NON_FINITE[value]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    raise TypeError(f"its measurement {name!r} is {value!r}, not a number")
-
-
 def _nested(geometry: Any) -> Any:
     """Return the coordinates of a geometry, nested as those of a multipolygon."""
     kind, coordinates = geometry["type"], geometry["coordinates"]
@@ -293,18 +220,6 @@ def _nested(geometry: Any) -> Any:
     return coordinates
 
 
-def _shapes(types: list[str], shapes: list[Any]) -> Rings:
-    try:
-        return flat(shapes)
-    except TypeError:
-        for kind, shape in zip(types, shapes, strict=True):
-            try:
-                flat([shape])
-            except TypeError:
-                raise TypeError(f"its coordinates are not those of a {kind}") from None
-        raise
-
-
 def _notes(name: str | None, metadata: Any) -> dict[str, str]:
     """Return the name and the texts among the metadata of a region."""
     texts = {
@@ -315,10 +230,6 @@ def _notes(name: str | None, metadata: Any) -> dict[str, str]:
     if len(texts) > _MOST_NOTES or any(len(text) > _LONGEST_NOTE for text in texts.values()):
         raise ValueError(f"its region has over {_MOST_NOTES} notes, or one of over {_LONGEST_NOTE:,} letters")
     return ({NAME: name} if name else {}) | texts
-
-
-def _some(shapes: NDArray[np.object_]) -> NDArray[np.object_] | None:
-    return None if shapely.is_missing(shapes).all() else shapes
 
 
 def _with_member(cells: Cells, own: dict[str, Any], reader: _Reader, where: str) -> Cells:

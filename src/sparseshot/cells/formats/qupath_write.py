@@ -6,10 +6,9 @@ import uuid
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -91,11 +90,10 @@ def _groups(cells: Cells) -> list[bytes]:
     for shapes in (cells.outline, cells.nucleus):
         for row in () if shapes is None else np.flatnonzero(~shapely.is_missing(shapes)).tolist():
             groups[row] = b""
-    neighbours = zip(pairwise(groups), _alike(cells), strict=True)
-    apart = {group for (group, after), alike in neighbours if group == after and not alike}
-    runs = Counter(group for group, _ in groupby(groups))
-    apart |= {group for group, count in runs.items() if count > 1} | set(cells.id.tolist())
-    return [b"" if group in apart else group for group in groups]
+    alike = [False, *_alike(cells).tolist()]
+    runs = Counter(group for row, group in enumerate(groups) if not (alike[row] and group == groups[row - 1]))
+    taken = set(cells.id.tolist())
+    return [group if runs[group] == 1 and group not in taken else b"" for group in groups]
 
 
 def _group(name: bytes) -> bytes:
@@ -206,16 +204,15 @@ _NAMESPACE = uuid.UUID("4d8f8f2e-7d0a-5f0c-9a56-6f5ae2b6c1d3")
 
 
 class QuPathArchive:
-    """A zip that is written part by part; another thread compresses a part while the next one is made.
+    """A zip that is written part by part.
 
     Attributes:
         shards: how many were added.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, pool: ThreadPoolExecutor, name: str, decimals: int) -> None:
-        self._archive, self._pool, self._name, self._decimals = archive, pool, name, decimals
+    def __init__(self, archive: zipfile.ZipFile, name: str, decimals: int) -> None:
+        self._archive, self._name, self._decimals = archive, name, decimals
         self._waiting: list[Cells] = []
-        self._writing: Future[None] | None = None
         self._parts = self.shards = 0
 
     @classmethod
@@ -228,12 +225,8 @@ class QuPathArchive:
             name: of the slide; the ids of cells are made of it.
             decimals: of coordinates.
         """
-        with (
-            replacing(path) as temporary,
-            zipfile.ZipFile(temporary, "w") as archive,
-            ThreadPoolExecutor(1, thread_name_prefix="qupath") as pool,
-        ):
-            yield cls(archive, pool, name, decimals)
+        with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+            yield cls(archive, name, decimals)
 
     def add(self, shard: Cells) -> None:
         """Add the cells of the next shard; small ones are joined, and large ones cut."""
@@ -251,8 +244,6 @@ class QuPathArchive:
         cells = Cells.concatenate([nothing, *self._waiting])
         if len(cells) or not self._parts:
             self._write(cells)
-        if self._writing is not None:
-            self._writing.result()
 
     def _write(self, part: Cells) -> None:
         text = io.BytesIO()
@@ -261,11 +252,7 @@ class QuPathArchive:
         entry = zipfile.ZipInfo(f"cells-{self._parts:05d}.geojson", _LONG_AGO)
         entry.compress_type = zipfile.ZIP_DEFLATED
         entry.create_system = 3  # otherwise the file would name the system it was written on
-        if self._writing is not None:
-            self._writing.result()
-        self._writing = self._pool.submit(
-            self._archive.writestr, entry, text.getbuffer(), compresslevel=_DEFLATE_LEVEL
-        )
+        self._archive.writestr(entry, text.getbuffer(), compresslevel=_DEFLATE_LEVEL)
         self._parts += 1
 
 
