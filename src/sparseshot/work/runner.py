@@ -17,15 +17,16 @@ import json
 import os
 import queue
 import signal
-import stat
 import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,6 +88,10 @@ class Update:
     error: str | None = None
 
 
+Tell = Callable[[Event | Mapping[str, Any]], None]
+"""Receives the events of a job, and at its end its ``value`` or ``error``; from any thread."""
+
+
 class Runner(Protocol):
     """Runs jobs."""
 
@@ -99,76 +104,74 @@ class Runner(Protocol):
         ...
 
 
-_News = tuple[str, Event | Mapping[str, Any]]
-"""Name of a job, and an event, or ``value`` and ``error`` at its end."""
+class _OnThisMachine(ABC):
+    """Runs jobs in slots of this machine."""
 
+    slots: int
 
-@dataclass
-class _Board:
-    """The jobs that are running, and their news from other threads."""
+    @abstractmethod
+    def start(self, job: Job, slot: int, tell: Tell) -> Callable[[], object]:
+        """Start a job, and return what stops it."""
 
-    news: "queue.Queue[_News]" = field(default_factory=queue.Queue)
-    running: dict[str, tuple[Job, float]] = field(default_factory=dict)
-
-    def begin(self, job: Job) -> Update:
-        self.running[job.name] = job, time.monotonic()
-        return Update(job)
-
-    def updates(self) -> Generator[Update]:
-        """Wait for news and yield them; after a second without any, how long each job has run."""
+    def run(self, jobs: Iterable[Job]) -> Generator[Update]:
+        """See :meth:`Runner.run`."""
+        news = queue.SimpleQueue[tuple[int, Event | Mapping[str, Any]]]()
+        waiting, running = iter(jobs), dict[int, tuple[Job, float, Callable[[], object]]]()
         try:
-            pending = [self.news.get(timeout=_TICK_SECONDS)]
-        except queue.Empty:
-            for job, start in list(self.running.values()):
-                yield Update(job, time.monotonic() - start)
-            return
-        with suppress(queue.Empty):
             while True:
-                pending.append(self.news.get_nowait())
-        for name, what in pending:
-            yield self.update(name, what)
-
-    def update(self, name: str, what: Event | Mapping[str, Any]) -> Update:
-        job, start = self.running[name]
-        seconds = time.monotonic() - start
-        if isinstance(what, Event):
-            return Update(job, seconds, what)
-        del self.running[name]
-        return Update(job, seconds, is_end=True, value=what.get("value"), error=what.get("error"))
+                free = (slot for slot in range(self.slots) if slot not in running)
+                for slot, job in zip(free, waiting, strict=False):
+                    stop = self.start(job, slot, lambda what, slot=slot: news.put((slot, what)))
+                    running[slot] = job, time.monotonic(), stop
+                    yield Update(job)
+                if not running:
+                    return
+                try:
+                    slot, what = news.get(timeout=_TICK_SECONDS)
+                except queue.Empty:
+                    for job, start, _ in running.values():
+                        yield Update(job, time.monotonic() - start)
+                    continue
+                job, start, _ = running[slot]
+                if isinstance(what, Event):
+                    yield Update(job, time.monotonic() - start, what)
+                else:
+                    del running[slot]
+                    yield Update(job, time.monotonic() - start, is_end=True, **what)
+        finally:
+            for _, _, stop in running.values():
+                stop()
 
 
 class _StoppedError(BaseException):
     """Raised in a job whose runner was closed."""
 
 
-class Here:
+class Here(_OnThisMachine):
     """Runs jobs one after the other in this process, beside the thread that receives their news."""
 
-    def run(self, jobs: Iterable[Job]) -> Generator[Update]:
-        """See :meth:`Runner.run`. A job that is stopped ends at its next event."""
-        board, stopped = _Board(), threading.Event()
-        for job in jobs:
-            yield board.begin(job)
+    slots = 1
 
-            def report(event: Event, name: str = job.name) -> None:
-                if stopped.is_set():
-                    raise _StoppedError
-                board.news.put((name, event))
+    def start(self, job: Job, slot: int, tell: Tell) -> Callable[[], object]:  # noqa: ARG002
+        """Start a job in a thread; one that is stopped ends at its next event."""
+        stopped = threading.Event()
 
-            thread = threading.Thread(target=_call_here, args=(job, report, board), name=job.name)
-            thread.start()
-            try:
-                while board.running:
-                    yield from board.updates()
-            finally:
-                stopped.set()
-                thread.join()
-            stopped.clear()
+        def report(event: Event) -> None:
+            if stopped.is_set():
+                raise _StoppedError
+            tell(event)
 
+        def work() -> None:
+            with suppress(_StoppedError):
+                tell(outcome_of(job, report))
 
-def _call_here(job: Job, report: Report, board: _Board) -> None:
-    with suppress(_StoppedError):
-        board.news.put((job.name, outcome_of(job, report)))
+        def stop() -> None:
+            stopped.set()
+            thread.join()
+
+        thread = threading.Thread(target=work, name=job.name)
+        thread.start()
+        return stop
 
 
 def outcome_of(job: Job, report: Report) -> dict[str, Any]:
@@ -202,7 +205,7 @@ def explain(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class Processes:
+class Processes(_OnThisMachine):
     """Runs jobs in new processes of this machine; they share its cores, and each has one GPU if any.
 
     Attributes:
@@ -211,97 +214,60 @@ class Processes:
 
     slots: int
 
-    def run(self, jobs: Iterable[Job]) -> Generator[Update]:
-        """See :meth:`Runner.run`."""
-        board, waiting = _Board(), iter(jobs)
-        slots: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
-        try:
-            while True:
-                for slot in range(self.slots):
-                    if slot not in slots and (job := next(waiting, None)) is not None:
-                        process = start_process(job, worker_environment(slot, self.slots))
-                        slots[slot] = job.name, process
-                        begun = board.begin(job)
-                        threading.Thread(target=_listen, args=(job, process, board), daemon=True).start()
-                        yield begun
-                if not slots:
-                    return
-                for update in board.updates():
-                    if update.is_end:
-                        slot = next(key for key, (name, _) in slots.items() if name == update.job.name)
-                        stop_processes([slots.pop(slot)[1]])
-                    yield update
-        finally:
-            stop_processes([process for _, process in slots.values()])
+    def start(self, job: Job, slot: int, tell: Tell) -> Callable[[], object]:
+        """Start a process for a job; its events are lines of its standard output."""
+        asked = {"name": job.name, "function": job.function, "arguments": dict(job.arguments)}
+        paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        with nullcontext() if job.output is None else job.output.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _CHILD, json.dumps(asked)],
+                stdin=subprocess.PIPE,  # it ends with this process, and the child ends with it
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env={**os.environ, **paths, **worker_environment(slot, self.slots)},
+            )
+        threading.Thread(target=_listen, args=(job, process, tell), daemon=True).start()
+        return partial(_stop, process)
 
 
-def start_process(job: Job, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """Start a process that calls the function of a job; its events are lines of its standard output."""
-    output = None if job.output is None else job.output.open("ab")
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CHILD],
-            stdin=subprocess.PIPE,  # it ends with this process, and the child ends with it
-            stdout=subprocess.PIPE,
-            stderr=output,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
-        )
-    finally:
-        if output is not None:
-            output.close()
-    assert process.stdin is not None
-    asked = {"name": job.name, "function": job.function, "arguments": dict(job.arguments)}
-    with suppress(BrokenPipeError):  # it has ended already; its exit code tells why
-        process.stdin.write(json.dumps(asked).encode() + b"\n")
-        process.stdin.flush()
-    return process
-
-
-def _listen(job: Job, process: "subprocess.Popen[bytes]", board: _Board) -> None:
+def _listen(job: Job, process: "subprocess.Popen[bytes]", tell: Tell) -> None:
     """Pass on what a process reports, and how it ended."""
     ended = None
-    assert process.stdout is not None
-    with process.stdout:
+    with process:
+        assert process.stdout is not None
         for line in process.stdout:
             content = json.loads(line)
             if "stage" in content:
-                board.news.put((job.name, Event(**content)))
+                tell(Event(**content))
             else:
                 ended = content
-    code = process.wait()
-    board.news.put((job.name, ended or {"error": exit_message(code, job.output)}))
+    tell(ended or {"error": exit_message(process.returncode, job.output)})
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """Close the standard input of a process, which ends it; kill it if it does not end."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def main() -> None:
-    """Do the job that standard input names, in a process of its own."""
+    """Do the job of the command line in a process of its own, which ends when its standard input closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
+    threading.Thread(target=_end_with_input, daemon=True).start()
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the job prints is no event
-    line = b""
-    while not line.endswith(b"\n") and (more := os.read(0, 1)):  # unbuffered, because a thread reads on
-        line += more
-    end_with_parent()
-    job = Job(**json.loads(line))
 
     def tell(content: object) -> None:
         print(json.dumps(content, default=str), file=events, flush=True)
 
-    outcome = outcome_of(job, lambda event: tell(asdict(event)))
+    outcome = outcome_of(Job(**json.loads(sys.argv[1])), lambda event: tell(asdict(event)))
     tell(outcome)
     sys.exit(1 if "error" in outcome else 0)
-
-
-def stop_processes(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
-    """Close the standard input of processes, which ends them; kill those that do not end."""
-    for process in processes:
-        if process.stdin is not None:
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-    for process in processes:
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def exit_message(code: int, output: Path | None) -> str:
@@ -312,13 +278,6 @@ def exit_message(code: int, output: Path | None) -> str:
         return f"ended by {signal.Signals(-code).name}" + (f"; see {output}" if output else "")
     text = output.read_text(errors="replace").strip() if output is not None and output.is_file() else ""
     return f"ended with code {code}: {text.splitlines()[-1] if text else 'no output'}"
-
-
-def end_with_parent() -> None:
-    """End this process when its standard input closes; leave Ctrl-C to the process that started it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if stat.S_ISFIFO(os.fstat(0).st_mode):  # started by hand, the input may be anything
-        threading.Thread(target=_end_with_input, daemon=True).start()
 
 
 def _end_with_input() -> None:
