@@ -112,7 +112,7 @@ class WorkFolder:
         path: Path,
         recipe: object,
         *,
-        may_replace: Callable[[Mapping[str, Any]], bool] | None = None,
+        may_replace: Callable[[Mapping[str, Any]], bool] = lambda _: False,
         advice: str = "choose another --out",
         wait_s: float = 1.0,
     ) -> Iterator[Self]:
@@ -131,17 +131,23 @@ class WorkFolder:
             OutputError: the folder holds other work, other files, or a process is at work in it.
         """
         wanted = as_json(recipe)
-        with locked(path, wait_s=wait_s), full_disk_is_output_error(path):
-            there = read_recipe(path)
-            if there is None and any(not each.name.startswith(".") for each in path.iterdir()):
-                if may_replace is None or not may_replace({}):
-                    raise OutputError(path, f"is not empty, and holds no work of this kind; {advice}")
-            elif there is not None and there != wanted and (may_replace is None or not may_replace(there)):
-                raise OutputError(path, f"holds work with {difference(there, wanted)}; {advice}")
-            if there != wanted:
-                (path / STATE).unlink(missing_ok=True)
-                write_json(path / RECIPE, wanted)
-            yield cls.open(path)
+        try:
+            with locked(path, wait_s=wait_s):
+                there = read_recipe(path)
+                if there is None and any(not each.name.startswith(".") for each in path.iterdir()):
+                    if not may_replace({}):
+                        raise OutputError(path, f"is not empty, and holds no work of this kind; {advice}")
+                elif there is not None and there != wanted and not may_replace(there):
+                    raise OutputError(path, f"holds work with {difference(there, wanted)}; {advice}")
+                if there != wanted:
+                    (path / STATE).unlink(missing_ok=True)
+                    write_json(path / RECIPE, wanted)
+                yield cls.open(path)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            problem = f"no room left ({error.strerror}); make room and run the same command again"
+            raise OutputError(path, problem) from error
 
     def save(self, **changes: Any) -> None:
         """Change the state and write it, with the time that passed since."""
@@ -199,19 +205,6 @@ def difference(there: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str 
         elif old != new:
             parts.append(f"{prefix}{name} {old!r} instead of {new!r}")
     return ", ".join(parts)
-
-
-@contextmanager
-def full_disk_is_output_error(path: Path) -> Iterator[None]:
-    """Turn the error of a full disk into one that tells the cure."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            raise OutputError(
-                path, f"no room left ({error.strerror}); make room and run the same command again"
-            ) from error
-        raise
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from sparseshot.errors import ClusterError, OutputError
@@ -125,13 +125,14 @@ class RayCluster:
         """
         import ray  # noqa: PLC0415
 
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a node may lack sparseshot
         probe = out / f".probe-{secrets.token_hex(8)}"
         probe.write_text(probe.name)
         here = _inspect(str(probe), f"{probe}-here", [])["versions"]
         alive = [node for node in ray.nodes() if node["Alive"]]
         try:
             answers = [
-                ray.remote(_by_value(_inspect))
+                ray.remote(_inspect)
                 .options(num_cpus=0, **_on_node(node["NodeID"]))
                 .remote(str(probe), f"{probe}-{number}", [str(path) for path in inputs])
                 for number, node in enumerate(alive)
@@ -145,7 +146,12 @@ class RayCluster:
                 except ray.exceptions.RayError as error:
                     reason = str(error).strip().splitlines()[-1]
                     raise ClusterError(f"the node {name} does not answer: {reason}") from error
-                _compare(name, here, said["versions"])
+                for package, wanted in here.items():
+                    if (there := said["versions"][package]) != wanted:
+                        raise ClusterError(
+                            f"the node {name} has {package} {there}, this machine {wanted}; results would "
+                            "depend on the node. Install the same versions everywhere"
+                        )
                 if not (said["shared"] and Path(f"{probe}-{number}").exists()):
                     raise OutputError(
                         out,
@@ -255,20 +261,3 @@ def _inspect(probe: str, answer: str, inputs: list[str]) -> dict[str, Any]:
         Path(answer).touch()
     missing = [path for path in inputs if not Path(path).exists()]
     return {"versions": versions, "missing": missing, "shared": shared}
-
-
-def _by_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a copy of a function that pickles as its code, so that a node without sparseshot can run it."""
-    assert isinstance(function, FunctionType)
-    copy = FunctionType(function.__code__, {"__builtins__": __builtins__}, function.__name__)
-    copy.__module__ = "__main__"
-    return copy
-
-
-def _compare(node: str, here: dict[str, str], there: dict[str, str]) -> None:
-    for name, wanted in here.items():
-        if there[name] != wanted:
-            raise ClusterError(
-                f"the node {node} has {name} {there[name]}, this machine {wanted}; results would depend on "
-                "the node. Install the same versions everywhere"
-            )

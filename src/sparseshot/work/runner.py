@@ -121,8 +121,11 @@ class _OnThisMachine(ABC):
             while True:
                 free = (slot for slot in range(self.slots) if slot not in running)
                 for slot, job in zip(free, waiting, strict=False):
-                    stop = self.start(job, slot, lambda what, slot=slot: news.put((slot, what)))
-                    running[slot] = job, time.monotonic(), stop
+
+                    def tell(what: Event | Mapping[str, Any], slot: int = slot) -> None:
+                        news.put((slot, what))
+
+                    running[slot] = job, time.monotonic(), self.start(job, slot, tell)
                     yield Update(job)
                 if not running:
                     return
