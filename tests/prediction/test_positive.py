@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import shapely
 from tests.prediction.networks import ArraySlide, darkness_model, random_detector
 
+from sparseshot.cells import read_cells
 from sparseshot.cells.stains import STAINS
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.errors import InputError
@@ -88,6 +90,22 @@ def test_kinds_are_each_positive_or_negative_and_scored_again_without_the_networ
     assert second.cells == first.cells
     assert (first.positive["percent"], second.positive["percent"]) == (100, 0)
     assert second.counts["Tumour: Negative"] == first.counts["Tumour: Positive"]
+
+
+def test_bands_without_cells_are_scored_again_too(tmp_path: Path) -> None:
+    checkpoint = random_detector(threshold=0.7, kind_features=6)
+    slide, model = SyntheticTissue(seed=4, size_px=(300, 500)), Model.load(checkpoint, device="cpu")
+    measuring = replace(SCORED, level="all", positive_od=0.0)
+    asked: dict[str, Any] = {
+        "measuring": measuring,
+        "region": shapely.box(0, 0, 300, 100),
+        "throughput": Throughput(64),
+    }
+    first = predict_slide(slide, model, tmp_path, features=True, **asked)
+    assert any(not len(read_cells(path)) for path in (tmp_path / "cells").glob("*.parquet"))
+    second = predict_slide(slide, replace(model, threshold=0.75), tmp_path, **asked)
+    assert (second.tiles, second.skipped) == (0, False)
+    assert 0 < second.cells < first.cells
 
 
 def test_what_cannot_be_scored_is_told() -> None:

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from PIL import Image
 
 from sparseshot.cells.formats.geoparquet import measurement_names
@@ -120,29 +119,14 @@ class Cohort:
         unusual = self.unusual()
         with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
-            table.writerow(
-                [
-                    "slide",
-                    "folder",
-                    "state",
-                    "unreadable places",
-                    *map(with_apostrophe, self.columns),
-                    "unusual",
-                ]
-            )
+            names = map(with_apostrophe, self.columns)
+            table.writerow(["slide", "folder", "state", "unreadable places", *names, "unusual"])
             for index, slide in enumerate(self.slides):
                 summary, values = slide.summary, slide.values
                 numbers = [_short(values.get(name)) for name in self.columns]
-                names = [with_apostrophe(each) for each in (summary.slide, summary.folder.name)]
-                table.writerow(
-                    [
-                        *names,
-                        "done",
-                        len(summary.broken),
-                        *numbers,
-                        with_apostrophe("; ".join(unusual.get(index, ()))),
-                    ]
-                )
+                texts = summary.slide, summary.folder.name, "; ".join(unusual.get(index, ()))
+                name, folder, strange = map(with_apostrophe, texts)
+                table.writerow([name, folder, "done", len(summary.broken), *numbers, strange])
             for failed, error in self.failed:
                 name, reason = (with_apostrophe(utf8(each)) for each in (failed.name, f"failed: {error}"))
                 table.writerow([name, "", reason, "", *[""] * len(self.columns), ""])
@@ -150,33 +134,29 @@ class Cohort:
 
 def _short(value: float | None) -> str:
     """Return a number with at most six digits, as a spreadsheet reads it; empty for none."""
-    return (
-        "" if value is None or not np.isfinite(value) else f"{value:.0f}" if value >= 1e5 else f"{value:.6g}"
-    )
+    if value is None or not np.isfinite(value):
+        return ""
+    return f"{value:.0f}" if value >= 1e5 else f"{value:.6g}"
 
 
 def _medians(folder: Path) -> dict[str, float]:
-    return {name: float(np.median(values)) for name, values in _measured(folder) if len(values)}
-
-
-def _measured(folder: Path) -> Iterator[tuple[str, NDArray[np.floating]]]:
-    """Yield each measurement with the values of all cells that have one."""
-    manifest = Manifest.load(folder)
+    """Return the median of each measurement over the cells that have one; angles have no median."""
+    manifest, medians = Manifest.load(folder), {}
     files = [] if manifest is None else [folder / shard.file.name for shard in manifest.shards]
     try:
-        names = dict(pair for file in files for pair in measurement_names(file).items())
-        for column, name in names.items():
-            if name == ORIENTATION:  # angles have no median
-                continue
-            parts = [
-                pq.read_table(file, columns=[column])[column].to_numpy()
-                for file in files
-                if column in pq.read_schema(file).names
-            ]
-            values = np.concatenate(parts)
-            yield name, values[np.isfinite(values)]
+        columns_of = {file: measurement_names(file) for file in files}
+        names = {column: name for each in columns_of.values() for column, name in each.items()}
+        for column, name in names.items():  # one at a time, because a slide has millions of cells
+            own = [file for file in files if column in columns_of[file]]
+            values = np.concatenate(
+                [pq.read_table(file, columns=[column])[column].to_numpy() for file in own]
+            )
+            values = values[np.isfinite(values)]
+            if len(values) and name != ORIENTATION:
+                medians[name] = float(np.median(values))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(folder, f"its cells cannot be read ({error}); predict it again") from error
+    return medians
 
 
 COHORT_PAGE = "cohort.html"
@@ -200,23 +180,17 @@ def write_cohort(out: Path, outcomes: Sequence[Outcome]) -> Path | None:
 
 
 def _earlier(out: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    finished: dict[Path, tuple[Manifest, PredictionSummary]] = {}
+    new, models, finished = {each.summary.folder.resolve() for each in outcomes if each.summary}, [], []
     for folder in predictions_in(out.resolve()):
         with suppress(SparseshotError):  # a damaged result does not hide the others
             manifest = Manifest.load(folder)
             if manifest is not None and manifest.finished:
-                finished[folder] = manifest, read_summary(folder, manifest)
-    new = {outcome.summary.folder.resolve() for outcome in outcomes if outcome.summary}
-    models = [_model(manifest) for folder, (manifest, _) in finished.items() if folder in new]
-    return [
-        Outcome(folder, summary)
-        for folder, (manifest, summary) in finished.items()
-        if folder not in new and _model(manifest) in models
-    ]
-
-
-def _model(manifest: Manifest) -> tuple[object, object]:
-    return manifest.identity["model"], manifest.identity["threshold"]
+                model = manifest.identity["model"], manifest.identity["threshold"]
+                if folder in new:
+                    models.append(model)
+                else:
+                    finished.append((model, Outcome(folder, read_summary(folder, manifest))))
+    return [outcome for model, outcome in finished if model in models]
 
 
 def make_cohort_page(cohort: Cohort) -> Parts:
@@ -275,11 +249,8 @@ def _counts(slides: Sequence[CohortSlide], unusual: dict[int, dict[str, tuple[fl
 def _unusual(cohort: Cohort) -> list[str]:
     found = cohort.unusual()
     if not found:
-        return [
-            "No slide is far from the others."
-            if len(cohort.slides) >= FEWEST_SLIDES
-            else "Too few slides to tell."
-        ]
+        is_known = len(cohort.slides) >= FEWEST_SLIDES
+        return ["No slide is far from the others." if is_known else "Too few slides to tell."]
     lines = []
     for index, values in found.items():
         shown = [

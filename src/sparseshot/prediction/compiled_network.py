@@ -35,7 +35,7 @@ _CHECKED_PX = 192
 """Side of the image on which the compiled network is compared with the original."""
 
 _TOLERANCE = {"32": 1e-3, "bf16": 0.1}
-"""Highest :func:`_difference` from the original; bfloat16 has 8 significant bits."""
+"""Highest :func:`largest_difference` from the original; bfloat16 has 8 significant bits."""
 
 
 def import_openvino() -> ModuleType:
@@ -57,11 +57,8 @@ def import_openvino() -> ModuleType:
 
 def is_worthwhile(network: nn.Module, grid: Grid, *, precision: NetworkPrecision) -> bool:
     """Return whether OpenVINO is installed, repays its compilation, and can compile the network."""
-    if next(network.parameters()).device.type != "cpu" or find_spec("openvino") is None:
-        return False
-    if grid.width * grid.height < WORTHWHILE_PX:
-        return False
-    return not isinstance(_compiled(network, precision), InputError)
+    is_large = grid.width * grid.height >= WORTHWHILE_PX
+    return is_large and not isinstance(_compiled(network, precision), InputError)
 
 
 def compiled_network(network: nn.Module, *, precision: NetworkPrecision) -> "OpenVinoForward":
@@ -78,15 +75,6 @@ def compiled_network(network: nn.Module, *, precision: NetworkPrecision) -> "Ope
     if isinstance(result, InputError):
         raise result
     return result
-
-
-@lru_cache(maxsize=2)
-def _compiled(network: nn.Module, precision: NetworkPrecision) -> "OpenVinoForward | InputError":
-    """Return the error instead of raising it, so that the next slide does not try again."""
-    try:
-        return _by_openvino(network, precision=precision)
-    except InputError as error:
-        return error
 
 
 class _FromPixels(nn.Module):
@@ -120,11 +108,13 @@ class OpenVinoForward:
             self._compiled.release_memory()
 
 
-def _by_openvino(network: nn.Module, *, precision: NetworkPrecision) -> OpenVinoForward:
+@lru_cache(maxsize=2)
+def _compiled(network: nn.Module, precision: NetworkPrecision) -> OpenVinoForward | InputError:
+    """Return the error instead of raising it, so that the next slide does not try again."""
     if next(network.parameters()).device.type != "cpu":
-        raise InputError("OpenVINO runs on the CPU; use --device cpu, or --engine eager")
+        return InputError("OpenVINO runs on the CPU; use --device cpu, or --engine eager")
     if find_spec("openvino") is None:
-        raise InputError('OpenVINO is not installed; pip install "sparseshot[openvino]", or --engine eager')
+        return InputError('OpenVINO is not installed; pip install "sparseshot[openvino]", or --engine eager')
     openvino = import_openvino()
     side = 2 * int(getattr(network, "alignment_px", 16))
     try:
@@ -142,28 +132,21 @@ def _by_openvino(network: nn.Module, *, precision: NetworkPrecision) -> OpenVino
                 "NUM_STREAMS": min(STREAMS, torch.get_num_threads()),
             },
         )
-
         run = OpenVinoForward(compiled)
-        waves = _waves()
-        difference = _difference(run(waves), forward(network, waves, bfloat16=precision == "bf16"))
+        across = np.linspace(0, 255, _CHECKED_PX)  # of another shape than the example of the conversion
+        waves = np.sin(across[:, None, None] / 3) * np.cos(across[: _CHECKED_PX // 2, None] / (2, 5, 9))
+        image = np.round(127.5 * (1 + waves)).astype(np.uint8)[None]
+        difference = largest_difference(run(image), forward(network, image, bfloat16=precision == "bf16"))
     except Exception as error:  # whatever a custom network may cause
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise InputError(f"OpenVINO cannot compile this network ({reason}); use --engine eager") from error
+        return InputError(f"OpenVINO cannot compile this network ({reason}); use --engine eager")
     if not difference <= _TOLERANCE[precision]:
-        raise InputError(
-            f"with OpenVINO, this network's output differs by {difference:.1%}; use --engine eager"
-        )
+        reason = f"with OpenVINO, this network's output differs by {difference:.1%}"
+        return InputError(f"{reason}; use --engine eager")
     return run
 
 
-def _waves() -> NDArray[np.uint8]:
-    """Return an image of another shape than the example of the conversion."""
-    across = np.linspace(0, 255, _CHECKED_PX)
-    waves = np.sin(across[:, None, None] / 3) * np.cos(across[: _CHECKED_PX // 2, None] / (2, 5, 9))
-    return np.round(127.5 * (1 + waves)).astype(np.uint8)[None]
-
-
-def _difference(output: Tensor, expected: Tensor) -> float:
+def largest_difference(output: Tensor, expected: Tensor) -> float:
     """Return the largest difference, as a share of the largest output."""
     if output.shape != expected.shape:
         return float("inf")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from sparseshot.images.slide import Slide
 from sparseshot.images.tissue import TissueMask, tissue_mask
-from sparseshot.models.windows import Band, plan
+from sparseshot.models.windows import Band
 from sparseshot.prediction.model import Model
-from sparseshot.prediction.predict import DEFAULT_THROUGHPUT, Throughput, predict_bands
+from sparseshot.prediction.predict import DEFAULT_THROUGHPUT, Throughput, predict_bands, tiles_in
 from sparseshot.work import Event
 
 _PROBED_WINDOWS, _PROBED_TILES = 5, 2
@@ -59,10 +59,8 @@ def estimate_slide(
     tissue = tissue_mask(slide) if only_tissue else everywhere
     finder = model.finder(frame, tissue)
     layout = finder.layout(throughput.tile_px)
-    sizes = {"margin_px": model.margin_px, "alignment_px": model.alignment_px}
-    windows = [window for band in plan(frame.grid, tissue, layout, **sizes) for window in band.windows]
-    every = [window for band in plan(frame.grid, everywhere, layout, **sizes) for window in band.windows]
-    tiles, of_all = (sum(len(window.tiles) for window in some) for some in (windows, every))
+    bands, every = (model.bands(frame, some, layout) for some in (tissue, everywhere))
+    windows, tiles = [window for band in bands for window in band.windows], tiles_in(bands)
 
     # Spread over the slide; the first is predicted twice, because the first forward pass is slow.
     probed = [
@@ -88,7 +86,7 @@ def estimate_slide(
     return Estimate(
         slide=slide.name,
         tiles=tiles,
-        glass_tiles=of_all - tiles,
+        glass_tiles=tiles_in(every) - tiles,
         tissue_mm2=tissue.area_mm2,
         tiles_per_second=speed,
         cells=cells,

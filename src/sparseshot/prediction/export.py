@@ -19,7 +19,7 @@ from sparseshot.metrics import ExpectedQuality
 from sparseshot.metrics.kind_quality import KindEvidence
 from sparseshot.metrics.quality import Expected
 from sparseshot.pages import Parts, Picture, code, escape, table, write_page
-from sparseshot.prediction.manifest import Broken, Manifest
+from sparseshot.prediction.manifest import Broken, Manifest, PredictRecipe
 from sparseshot.prediction.shards import ShardWriter
 from sparseshot.prediction.slide_pictures import (
     CLOSE_PX,
@@ -45,7 +45,6 @@ _LINKED = {
 
 FILES = (*sorted([*_LINKED, DENSITY_PICTURE, PAGE]),)
 """The files that are made of all shards."""
-_SHARES = ("recall", "precision", "f1")
 
 
 @dataclass(frozen=True)
@@ -133,21 +132,20 @@ def expected_on_slide(
     """
     of_kinds: dict[str, Any] = {}
     if kinds is not None and (sentence := kinds.sentence()):
-        shares = {"recall": kinds.recall(), "shares": kinds.shares(found)}
-        rounded = {
-            name: {kind: [round(each, 4) for each in share] for kind, share in own.items()}
-            for name, own in shares.items()
-        }
-        of_kinds = {"kinds": {"sentence": sentence, **rounded, "marks": kinds.marks}}
+        recall, shares = _rounded(kinds.recall()), _rounded(kinds.shares(found))
+        own = {"sentence": sentence, "recall": recall, "shares": shares, "marks": kinds.marks}
+        of_kinds = {"kinds": own}
     if quality is None:
         return of_kinds
-    known = {name: getattr(quality, name) for name in _SHARES}
-    shares_found = {
-        name: [round(each, 4) for each in share] for name, share in known.items() if share is not None
-    }
+    known = _rounded({name: getattr(quality, name) for name in ("recall", "precision", "f1")})
     cells = quality.cells(sum(found.values()))
     counted = {} if cells is None else {"cells": list(cells)}
-    return {"sentence": quality.sentence(), **counted, **shares_found, "marks": quality.marks} | of_kinds
+    return {"sentence": quality.sentence(), **counted, **known, "marks": quality.marks} | of_kinds
+
+
+def _rounded(shares: Mapping[str, Iterable[float] | None]) -> dict[str, list[float]]:
+    """Return the shares that are known, as a summary holds them."""
+    return {name: [round(each, 4) for each in share] for name, share in shares.items() if share is not None}
 
 
 def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
@@ -161,7 +159,7 @@ def read_summary(folder: Path, manifest: Manifest) -> PredictionSummary:
             counts={name: each["cells"] for name, each in content["classes"].items()},
             tissue_mm2=content["tissue_mm2"],
             threshold=content["threshold"],
-            broken=manifest.broken,
+            broken=manifest.done.broken,
             quality=dict(content.get("expected", {})),
             measured=dict(content.get("measured", {})),
             positive=dict(content.get("positive", {})),
@@ -195,21 +193,22 @@ def export(
     slide: Slide,
     tissue: TissueMask,
     *,
+    recipe: PredictRecipe,
     quality: ExpectedQuality | None,
 ) -> PredictionSummary:
     """Write everything that is made of all shards, but for the archive."""
     writer.complete()
-    folder, frame, recipe = writer.work.path, writer.shown, writer.manifest.identity
+    folder, frame, shards = writer.work.path, writer.shown, writer.done.shards
     density = Density.over(frame.size, frame.mpp, frame.classes)
     overview = Overview(slide)
-    places = [read_places(folder / each.file.name, measurements=False) for each in writer.manifest.shards]
+    places = [read_places(folder / each.file.name, measurements=False) for each in shards]
     for part in places:
         density.add(part)
         overview.add(part)
     shown: list[tuple[Box, Cells]] = []
     for box in close_boxes(density, slide):
         near = [number for number, part in enumerate(places) if inside(part.xy, box).any()]
-        cells = [read_own(folder / writer.manifest.shards[number].file.name) for number in near]
+        cells = [read_own(folder / shards[number].file.name) for number in near]
         shown.append((box, Cells.concatenate([each[inside(each.xy, box)] for each in cells])))
     counts = dict(zip(frame.classes, density.counts.sum(axis=(1, 2)).tolist(), strict=True))
     summary = PredictionSummary(
@@ -217,8 +216,8 @@ def export(
         folder=folder,
         counts=counts,
         tissue_mm2=tissue.area_mm2,
-        threshold=recipe["threshold"],
-        broken=writer.manifest.broken,
+        threshold=recipe.threshold,
+        broken=writer.done.broken,
         quality=expected_on_slide(quality, counts, None if frame.kinds is None else frame.kinds.evidence),
         measured=writer.measuring.settings(),
         positive=writer.measuring.positive(counts),
@@ -229,7 +228,7 @@ def export(
         drawn = beside.submit(density.write_picture, folder / DENSITY_PICTURE, overview=picture)
         density.write_ome_tiff(folder / DENSITY_MAP)
         overview.write(folder / OVERVIEW)
-        page = make_slide_page(slide, overview, shown, summary, model=recipe["model"], files=_LINKED)
+        page = make_slide_page(slide, overview, shown, summary, model=recipe.model)
         drawn.result()
     write_page(page, folder / PAGE)
     return summary
@@ -242,7 +241,6 @@ def make_slide_page(
     summary: PredictionSummary,
     *,
     model: Mapping[str, Any],
-    files: Mapping[str, str],
 ) -> Parts:
     """Return the page.
 
@@ -251,8 +249,7 @@ def make_slide_page(
         overview: with all cells drawn.
         cells_in: the squares of the close-ups, with their cells.
         summary: the counts.
-        model: its task, resolution and fingerprint, as the manifest holds them.
-        files: names of the files beside the page, and what they are.
+        model: its task, resolution and fingerprint, as the recipe holds them.
     """
     width, height = slide.size
     facts = {
@@ -267,20 +264,13 @@ def make_slide_page(
         "predicted": f"{date.today()}, sparseshot {__version__}",
     }
     expected = summary.quality.get("kinds", {}).get("shares", {})
-    counts = [
-        [
-            escape(name),
-            f"{n:,}",
-            f"{summary.per_mm2(n):,.0f}",
-            f"{100 * n / max(1, summary.cells):.1f} %",
-            *([f"{Expected(*expected[name]).shown()}"] if expected else []),
-        ]
-        for name, n in summary.counts.items()
-    ]
     titles = ["class", "cells", "per mm²", "share", *(["expected share"] if expected else [])]
-    close_ups: Parts = [
-        row for number, each in enumerate(cells_in) if (row := _close_up(slide, number, *each))
-    ]
+    counts = []
+    for name, n in summary.counts.items():
+        share = f"{100 * n / max(1, summary.cells):.1f} %"
+        shares = [share, Expected(*expected[name]).shown()] if expected else [share]
+        counts.append([escape(name), f"{n:,}", f"{summary.per_mm2(n):,.0f}", *shares])
+    close_ups: Parts = [row for k, each in enumerate(cells_in) if (row := _close_up(slide, k, *each))]
     if close_ups:
         close_ups = [
             "## Close-ups",
@@ -303,7 +293,7 @@ def make_slide_page(
         "## Density",
         Picture("density.png", "Cells per mm².", density),
         "## Files",
-        "\n".join(f"- [{code(name)}]({name}): {text}" for name, text in files.items()),
+        "\n".join(f"- [{code(name)}]({name}): {text}" for name, text in _LINKED.items()),
     ]
 
 

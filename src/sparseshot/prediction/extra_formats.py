@@ -72,15 +72,14 @@ def _write(summary: PredictionSummary, slide: Path, endings: Sequence[str]) -> N
         target = folder / f"cells.{ending}"
         if summary.skipped and target.exists():
             continue
-        cells = _places(folder, manifest) if ending in _WITHOUT_OUTLINES else read_prediction(folder)
+        if ending in _WITHOUT_OUTLINES:
+            cells = Cells.concatenate(read_places(folder / shard.file.name) for shard in manifest.shards)
+        else:
+            cells = read_prediction(folder)
         if ending == "dcm":  # needs the header of the slide, which other formats do not
             write_annotations(cells, target, slide=slide)
         else:
             write_cells(cells, target, size_px=(int(width), int(height)))
-
-
-def _places(folder: Path, manifest: Manifest) -> Cells:
-    return Cells.concatenate(read_places(folder / shard.file.name) for shard in manifest.shards)
 
 
 _WHOLE_SLIDE = "1.2.840.10008.5.1.4.1.1.77.1.6"

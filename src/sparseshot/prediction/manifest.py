@@ -4,46 +4,38 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
-import shapely
 
 from sparseshot.errors import FormatError, OutputError
 from sparseshot.files import locked, read_as, write_json
 from sparseshot.images.fingerprint import slide_fingerprint
 from sparseshot.images.slide import Box, Grid, Slide
-from sparseshot.models.finder import Finder
 from sparseshot.models.windows import WindowLayout
-from sparseshot.prediction.compiled_network import EngineName
-from sparseshot.prediction.measuring import Measuring
-from sparseshot.prediction.model import Model
 from sparseshot.work import File, State, WorkFolder
 from sparseshot.work.folder import RECIPE, STATE, as_json, read_recipe
 
 MANIFEST = "manifest.json"
 """Recipe and state of a prediction by sparseshot 0.2.0."""
-SHARDS, UNDECIDED, UNFINISHED = "cells", "undecided", "unfinished"
-"""The folder of shards, and the states of those that are removed at the end: see :func:`shard_name`."""
-CANDIDATES, FEATURES = "found", "features"
-"""States of the files that ``--features`` keeps: all candidates of a band, and their features."""
+SHARDS = "cells"
+"""The folder of shards."""
+RESULT, UNDECIDED, UNFINISHED = ".parquet", ".undecided.parquet", ".unfinished.parquet"
+"""Endings of the tables of a band: its cells, those that the next band decides, and cells whose neighbours
+are only known at the end. The latter two are removed then."""
+CANDIDATES, FEATURES = ".found.parquet", ".features.npy"
+"""Endings of the files that ``--features`` keeps: all candidates of a band, and their features."""
 
 
-def shard_name(band: int, state: str = "") -> str:
-    """Return the name of a band's table.
-
-    Args:
-        band: its index.
-        state: empty for the result, :data:`UNDECIDED` for cells that the next band decides,
-            :data:`UNFINISHED` for cells whose neighbours are only known at the end, :data:`CANDIDATES` or
-            :data:`FEATURES`.
+def shard_name(band: int, ending: str = RESULT) -> str:
+    """Return the name of a file of a band.
 
     >>> shard_name(3), shard_name(3, UNDECIDED)
     ('cells/00003.parquet', 'cells/00003.undecided.parquet')
     """
-    suffix = ".npy" if state == FEATURES else ".parquet"
-    return f"{SHARDS}/{band:05d}{state and '.'}{state}{suffix}"
+    return f"{SHARDS}/{band:05d}{ending}"
 
 
 @dataclass(frozen=True)
@@ -77,39 +69,6 @@ class PredictRecipe:
     kinds: Mapping[str, Any] | None = None
     region: str | None = None
     kind: Literal["predict"] = "predict"
-
-    @classmethod
-    def resolve(
-        cls,
-        slide: Slide,
-        model: Model,
-        finder: Finder,
-        measuring: Measuring,
-        *,
-        only_tissue: bool,
-        region: shapely.Geometry | None,
-        lowest: float | None = None,
-        kinds: Mapping[str, Any] | None = None,
-    ) -> Self:
-        """Return the recipe of a slide for a model whose engine is decided."""
-        return cls(
-            slide=slide_identity(slide),
-            model={
-                "fingerprint": model.fingerprint,
-                "task": model.task.name,
-                "classes": list(model.classes),
-                "mpp": model.mpp,
-            },
-            threshold=model.threshold,
-            precision=model.precision,
-            engine=model.engine,
-            only_tissue=only_tissue,
-            settings=finder.settings(),
-            measured=measuring.settings(),
-            features=None if lowest is None else {"lowest_score": lowest},
-            kinds=kinds,
-            region=None if region is None else shapely.to_wkt(region, rounding_precision=2),
-        )
 
 
 def slide_identity(slide: Slide) -> dict[str, Any]:
@@ -161,10 +120,6 @@ class Shard:
     carried: File
     broken: tuple[Broken, ...] = ()
 
-    def is_sound(self, place: int, folder: Path) -> bool:
-        """Return whether this is the shard of the band at a place, and its table is whole."""
-        return self.band == place and self.file.is_in(folder)
-
 
 @dataclass(frozen=True)
 class Kept:
@@ -179,10 +134,6 @@ class Kept:
     file: File
     features: File
     broken: tuple[Broken, ...] = ()
-
-    def is_in(self, folder: Path) -> bool:
-        """Return whether both files are whole."""
-        return self.file.is_in(folder) and self.features.is_in(folder)
 
 
 @dataclass(frozen=True)
@@ -203,6 +154,16 @@ class Done:
     shards: tuple[Shard, ...] = ()
     plan: str = ""
     kept: tuple[Kept, ...] = ()
+
+    @property
+    def broken(self) -> tuple[Broken, ...]:
+        """Every place that could not be read."""
+        return tuple(place for shard in self.shards for place in shard.broken)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether what all bands found is kept."""
+        return 0 < self.bands == len(self.kept)
 
 
 @dataclass(frozen=True)
@@ -234,14 +195,9 @@ class Manifest:
         return self.done.shards
 
     @property
-    def broken(self) -> tuple[Broken, ...]:
-        """Every place that could not be read."""
-        return tuple(place for shard in self.shards for place in shard.broken)
-
-    @property
     def keeps_all(self) -> bool:
         """Whether everything that was found is kept, with features."""
-        return bool(self.identity.get("features")) and 0 < self.done.bands == len(self.done.kept)
+        return bool(self.identity.get("features")) and self.done.keeps_all
 
     def is_of(self, slide: Mapping[str, Any]) -> bool:
         """Return whether this is the result of a slide, given its identity.
@@ -250,23 +206,27 @@ class Manifest:
         file was mended.
         """
         own = self.identity["slide"]
-        return own == slide or (bool(self.broken) and own | {"fingerprint": slide["fingerprint"]} == slide)
+        return own == slide or (
+            bool(self.done.broken) and own | {"fingerprint": slide["fingerprint"]} == slide
+        )
 
     def is_by(self, model: str) -> bool:
         """Return whether this is the result of a model, given its fingerprint."""
         return bool(self.identity["model"]["fingerprint"] == model)
-
-    @property
-    def engine(self) -> EngineName | None:
-        """What ran the network; None if it is unknown."""
-        engine = self.identity.get("engine")
-        return engine if engine in get_args(EngineName) else None
 
     def save(self, folder: Path) -> None:
         """Write recipe and state."""
         write_json(folder / RECIPE, self.identity)
         own = asdict(self.done)
         write_json(folder / STATE, State(self.finished, self.files, self.seconds, own=own))
+
+    @classmethod
+    def of(cls, recipe: Mapping[str, Any], state: State) -> Self:
+        """Return the manifest of a recipe and a state."""
+        from pydantic import TypeAdapter  # noqa: PLC0415  as in sparseshot.files
+
+        done = TypeAdapter(Done).validate_python(dict(state.own), extra="forbid")
+        return cls(recipe, done, state.files, state.finished, state.seconds)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
@@ -276,13 +236,15 @@ class Manifest:
             return None
         try:
             if not new.is_file():
-                return cls(*_old_fields(read_as(old, _OldManifest)))
+                before = read_as(old, _OldManifest)
+                identity = {"engine": "eager", **before.identity, "kind": "predict"}  # there were no others
+                done = Done(before.layout, before.bands, before.shards, before.plan)
+                return cls(identity, done, before.files, before.finished)
             recipe = read_recipe(folder)
             state = WorkFolder.open(folder).state
             if recipe is None or recipe.get("kind") != "predict" or not state.own:
                 return None
-            done = _own(state)
-            return cls(recipe, done, state.files, state.finished, state.seconds)
+            return cls.of(recipe, state)
         except (FormatError, ValueError) as error:
             path = new if new.is_file() else old
             raise FormatError(
@@ -291,12 +253,14 @@ class Manifest:
 
     def sound(self, folder: Path) -> Self:
         """Return the manifest without files that were damaged or removed since."""
-        count, kept = 0, self.done.kept
-        while count < len(self.shards) and self.shards[count].is_sound(count, folder):
-            count += 1
-        damaged = (number for number, each in enumerate(kept) if not each.is_in(folder))
-        if (first := next(damaged, None)) is not None:
-            kept, count = kept[:first], min(count, first)
+        kept = tuple(
+            takewhile(lambda each: each.file.is_in(folder) and each.features.is_in(folder), self.done.kept)
+        )
+        shards = self.shards if len(kept) == len(self.done.kept) else self.shards[: len(kept)]
+        sound = takewhile(
+            lambda each: each[0] == each[1].band and each[1].file.is_in(folder), enumerate(shards)
+        )
+        count = len(list(sound))
         if count == len(self.shards) == self.done.bands:
             return replace(self, finished=self.finished and all(file.is_in(folder) for file in self.files))
         if not kept or len(kept) < self.done.bands:
@@ -306,12 +270,6 @@ class Manifest:
             kept = kept[:count]
         done = replace(self.done, shards=self.shards[:count], kept=kept)
         return replace(self, done=done, finished=False)
-
-
-def _own(state: State) -> Done:
-    from pydantic import TypeAdapter  # noqa: PLC0415  as in sparseshot.files
-
-    return TypeAdapter(Done).validate_python(dict(state.own), extra="forbid")
 
 
 @dataclass(frozen=True)
@@ -328,12 +286,6 @@ class _OldManifest:
     format: Literal["sparseshot prediction"] = "sparseshot prediction"
     version: Literal[1] = 1
     sparseshot: str = ""
-
-
-def _old_fields(old: _OldManifest) -> tuple[dict[str, Any], Done, tuple[File, ...], bool]:
-    engine = old.identity.get("engine", "eager")  # before there were others
-    identity = {**old.identity, "engine": engine, "kind": "predict"}
-    return identity, Done(old.layout, old.bands, old.shards, old.plan), old.files, old.finished
 
 
 def is_prediction(folder: Path) -> bool:
@@ -381,27 +333,25 @@ def claimed(
         if there is not None and (folder / MANIFEST).is_file() and not (folder / RECIPE).is_file():
             there.save(folder)
         (folder / MANIFEST).unlink(missing_ok=True)
-    shards = folder / SHARDS
-    if not shards.resolve().is_relative_to(folder.resolve()):
-        raise OutputError(shards, "is a link that leads elsewhere; remove it")
-
-    if there is not None and there.keeps_all and _differs_by_kinds(there.identity, as_json(recipe)):
-        with locked(folder, wait_s=wait_s):  # state first: killed in between, the old result is made again
+        shards, wanted = folder / SHARDS, as_json(recipe)
+        if not shards.resolve().is_relative_to(folder.resolve()):
+            raise OutputError(shards, "is a link that leads elsewhere; remove it")
+        if there is not None and there.keeps_all and _differs_by_kinds(there.identity, wanted):
+            # State first: killed in between, the old result is made again.
             done = replace(there.done, shards=())
             write_json(folder / STATE, State(seconds=there.seconds, own=asdict(done)))
-            write_json(folder / RECIPE, as_json(recipe))
+            write_json(folder / RECIPE, wanted)
 
     def may_replace(other: Mapping[str, Any]) -> bool:
         is_mended = there is not None and there.is_of(recipe.slide)
-        return force or (is_mended and {**other, "slide": recipe.slide} == as_json(recipe))
+        return force or (is_mended and {**other, "slide": recipe.slide} == wanted)
 
     advice = "choose another --out, or replace it with --force"
     with WorkFolder.claimed(folder, recipe, may_replace=may_replace, advice=advice, wait_s=wait_s) as work:
-        manifest = Manifest(as_json(recipe), Done(layout))
-        if (state := work.state).own:
-            recorded = Manifest(as_json(recipe), _own(state), state.files, state.finished, state.seconds)
-            manifest = recorded.sound(folder)
-            (folder / SHARDS).mkdir(exist_ok=True)
+        manifest = Manifest(wanted, Done(layout))
+        if work.state.own:
+            manifest = Manifest.of(wanted, work.state).sound(folder)
+            shards.mkdir(exist_ok=True)
         yield work, manifest
 
 
@@ -416,19 +366,19 @@ def _differs_by_kinds(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> bo
     return there != wanted and finding(there) == finding(wanted)
 
 
-def begin_anew(work: WorkFolder, manifest: Manifest, *, was_prediction: bool) -> None:
+def begin_anew(work: WorkFolder, done: Done, *, was_prediction: bool) -> None:
     """Remove what is left of an earlier result; ``cells.*`` only in a folder that held a prediction."""
-    work.save(own=asdict(manifest.done), finished=False, files=(), seconds=0.0)
+    work.save(own=asdict(done), finished=False, files=(), seconds=0.0)
     for path in work.path.glob("cells.*") if was_prediction else ():  # further formats of the old result
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     (work.path / SHARDS).mkdir(exist_ok=True)
-    sweep(work.path, manifest)
+    sweep(work.path, done)
 
 
-def sweep(folder: Path, manifest: Manifest) -> None:
-    """Remove shards that the manifest does not name, files that only a resume needs, and temporary files."""
-    named = {shard.file.name for shard in manifest.shards}
-    named |= {file.name for each in manifest.done.kept for file in (each.file, each.features)}
+def sweep(folder: Path, done: Done) -> None:
+    """Remove shards that are not of the result, files that only a resume needs, and temporary files."""
+    named = {shard.file.name for shard in done.shards}
+    named |= {file.name for each in done.kept for file in (each.file, each.features)}
     strays = ("*.parquet", "*.npy", "*.found.json", "*.tissue.npz", ".*.part.*")  # some of 0.2.0 on a cluster
     for pattern in (*(f"{SHARDS}/{each}" for each in strays), ".*.part.*"):
         for path in folder.glob(pattern):

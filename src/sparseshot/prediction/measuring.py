@@ -20,8 +20,6 @@ from sparseshot.models.windows import Window
 Level = Literal["none", "basic", "all"]
 
 POSITIVE, NEGATIVE = "Positive", "Negative"
-POSITIVE_OD = 0.2
-"""Default of QuPath for the mean optical density of DAB in a nucleus."""
 _QUPATH_COLORS = [(112, 112, 225), (250, 62, 62)]
 
 _SAMPLES, _SAMPLE_PX = 25, 256
@@ -102,8 +100,10 @@ class Measuring:
         """
         if self.positive_od is None:
             return replace(cells, colors=frame.colors)
-        (column,) = [name for name in cells.measurements if name.endswith(f"{self.stains.names[1]} OD mean")]
-        positive = cells.measurements[column] >= np.float32(self.positive_od)
+        ending = f"{self.stains.names[1]} OD mean"
+        columns = [column for name, column in cells.measurements.items() if name.endswith(ending)]
+        density = columns[0] if columns else np.empty(0, np.float32)  # a table without cells may have none
+        positive = density >= np.float32(self.positive_od)
         label = np.where(cells.label < 0, -1, 2 * cells.label + positive).astype(np.int16)
         return replace(cells, classes=frame.classes, label=label, colors=frame.colors)
 

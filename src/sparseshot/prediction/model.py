@@ -20,6 +20,7 @@ from sparseshot.models.inference import forward
 from sparseshot.models.kind_head import KindHead
 from sparseshot.models.model_files import load_model
 from sparseshot.models.task import Task
+from sparseshot.models.windows import Band, WindowLayout, plan
 from sparseshot.prediction.compiled_network import (
     STREAMS,
     EngineName,
@@ -117,12 +118,12 @@ class Model:
             engine=engine,
         )
 
-    def on(self, grid: Grid, *, recorded: EngineName | None = None) -> Self:
+    def on(self, grid: Grid, *, recorded: str | None = None) -> Self:
         """Return the model with the engine for a slide.
 
         Args:
             grid: of the slide, at the resolution of the model; a small one does not repay a compilation.
-            recorded: engine of an unfinished or finished result; ``auto`` keeps it.
+            recorded: engine of an unfinished or finished result; ``auto`` keeps one that there still is.
 
         Raises:
             InputError: this machine does not have the engine, or the network cannot be compiled by it.
@@ -131,11 +132,10 @@ class Model:
             if self.engine == "openvino":
                 compiled_network(self.network, precision=self.precision)
             return self
-        chosen = recorded
-        if chosen is None:
-            worthwhile = is_worthwhile(self.network, grid, precision=self.precision)
-            chosen = "openvino" if worthwhile else "eager"
-        return replace(self, engine=chosen)
+        is_compiled = recorded == "openvino"
+        if recorded not in {"eager", "openvino"}:
+            is_compiled = is_worthwhile(self.network, grid, precision=self.precision)
+        return replace(self, engine="openvino" if is_compiled else "eager")
 
     @property
     def streams(self) -> int:
@@ -163,6 +163,11 @@ class Model:
         """Return what turns the outputs over a slide into cells."""
         return self.task.finder(frame, tissue, threshold=self.threshold, margin_px=self.margin_px)
 
+    def bands(self, frame: SlideFrame, tissue: TissueMask, layout: WindowLayout) -> tuple[Band, ...]:
+        """Lay windows and tiles over the tissue of a slide; a shard is made of each band."""
+        sizes = {"margin_px": self.margin_px, "alignment_px": self.alignment_px}
+        return plan(frame.grid, tissue, layout, **sizes)
+
     def __call__(self, images: NDArray[np.uint8]) -> Tensor:
         """Map images ``(N, H, W, 3)`` to outputs ``(N, channels, rows, cols)``, float32, on the device."""
         try:
@@ -178,14 +183,9 @@ class Model:
                 "pixels; give a smaller --batch or --tile-px"
             ) from error
         if not is_number:
-            raise SparseshotError(
-                "the network's output is not a number; "
-                + (
-                    "train it again with a lower learning rate"
-                    if self.precision == "32"
-                    else "try --precision 32"
-                )
-            )
+            is_precise = self.precision == "32"
+            cure = "train it again with a lower learning rate" if is_precise else "try --precision 32"
+            raise SparseshotError(f"the network's output is not a number; {cure}")
         return output
 
     def release(self) -> None:

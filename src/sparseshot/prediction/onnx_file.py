@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from sparseshot.errors import InputError
 from sparseshot.files import replacing
 from sparseshot.models.inference import evaluating, network_input
+from sparseshot.prediction.compiled_network import largest_difference
 from sparseshot.prediction.model import Model
 
 OPSET = 18
@@ -58,11 +57,10 @@ def write_onnx(model: Model, path: Path | str) -> OnnxFile:
     import onnx  # noqa: PLC0415
 
     path, network = Path(path), model.network.cpu()
-    metadata = describe(model)
     with replacing(path) as temporary:
-        _write(network, temporary, side_px=8 * model.alignment_px, alignment=model.alignment_px)
+        _write(network, temporary, alignment=model.alignment_px)
         graph = onnx.load(temporary)
-        onnx.helper.set_model_props(graph, metadata)
+        onnx.helper.set_model_props(graph, metadata := describe(model))
         graph.doc_string = "Written by sparseshot."
         onnx.checker.check_model(graph, full_check=True)
         onnx.save(graph, temporary)
@@ -97,9 +95,9 @@ def describe(model: Model) -> dict[str, str]:
     return {f"sparseshot.{name}": json.dumps(value, ensure_ascii=False) for name, value in values.items()}
 
 
-def _write(network: nn.Module, path: Path, *, side_px: int, alignment: int) -> None:
+def _write(network: nn.Module, path: Path, *, alignment: int) -> None:
     """Trace the network; the sizes are free but for the alignment."""
-    example = torch.zeros((2, 3, side_px, 2 * side_px))
+    example = torch.zeros((2, 3, 8 * alignment, 16 * alignment))
     height, width = (alignment * torch.export.Dim(name, min=1, max=2**14) for name in ("rows", "columns"))
     try:
         with evaluating(network), warnings.catch_warnings():
@@ -125,13 +123,9 @@ def _difference(network: nn.Module, path: Path, *, alignment: int) -> float:
     import onnxruntime  # noqa: PLC0415
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    pixels: NDArray[np.uint8] = np.random.default_rng(0).integers(
-        0, 256, (1, 3, 11 * alignment, 6 * alignment), dtype=np.uint8
-    )
-    image = network_input(torch.from_numpy(pixels))
+    shape = 1, 3, 11 * alignment, 6 * alignment
+    image = network_input(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)))
     with evaluating(network):
-        expected: NDArray[np.float32] = network(image).numpy()
+        expected = network(image)
     (output,) = session.run(["output"], {"image": image.numpy()})
-    if output.shape != expected.shape:
-        return float("inf")
-    return float(np.abs(output - expected).max() / max(np.abs(expected).max(), 1e-6))
+    return largest_difference(torch.from_numpy(output), expected)

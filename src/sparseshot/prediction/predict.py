@@ -3,7 +3,7 @@
 import hashlib
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -21,7 +21,7 @@ from sparseshot.images.tissue import TissueMask, tissue_mask
 from sparseshot.models.finder import PLACE_DECIMALS, SCORE_DECIMALS, Finder, SlideFrame
 from sparseshot.models.inference import PIECE_PX, TILE_PX, WindowOutputs, window_outputs
 from sparseshot.models.kind_head import KindHead
-from sparseshot.models.windows import Band, plan
+from sparseshot.models.windows import Band
 from sparseshot.prediction.export import FILES, QUPATH, PredictionSummary, export, read_summary
 from sparseshot.prediction.manifest import (
     Done,
@@ -30,6 +30,7 @@ from sparseshot.prediction.manifest import (
     begin_anew,
     claimed,
     is_prediction,
+    slide_identity,
     sweep,
 )
 from sparseshot.prediction.measuring import DEFAULT_MEASURING, Measuring
@@ -113,36 +114,52 @@ def predict_slide(
         OutputError: the folder holds something else, or the disk is full.
     """
     folder = Path(folder)
-    there = _recorded(folder)
-    model, head = _with_kinds(model, kinds, None if force else there)
+    there = _recorded(folder, model)
+    head = kinds.as_json() if kinds is not None else None if force else there.get("kinds")
+    if head is not None:
+        kinds = KindHead.from_json(head)
+        model = replace(model, kinds=kinds, classes=kinds.names, colors=kinds.colors)
     frame = model.frame(slide)
-    model = model.on(frame.grid, recorded=None if there is None else there.engine)
+    model = model.on(frame.grid, recorded=there.get("engine"))
     finder = model.finder(frame, TissueMask.everywhere(slide))
-    lowest = _lowest_score(model, there, features=features)
+    lowest = _lowest_score(model, there.get("features"), features=features)
     keeps = lowest is not None or (model.kinds is not None and model.kinds.looks_around)
-    recipe = PredictRecipe.resolve(
-        slide, model, finder, measuring, only_tissue=only_tissue, region=region, lowest=lowest, kinds=head
+    of_model = {"task": model.task.name, "classes": list(model.classes), "mpp": model.mpp}
+    recipe = PredictRecipe(
+        slide=slide_identity(slide),
+        model={"fingerprint": model.fingerprint, **of_model},
+        threshold=model.threshold,
+        precision=model.precision,
+        engine=model.engine,
+        only_tissue=only_tissue,
+        settings=finder.settings(),
+        measured=measuring.settings(),
+        features=None if lowest is None else {"lowest_score": lowest},
+        kinds=head,
+        region=None if region is None else shapely.to_wkt(region, rounding_precision=2),
     )
     layout = finder.layout(throughput.tile_px)
     was_prediction = is_prediction(folder)
     with claimed(folder, recipe, layout, force=force, wait_s=wait_s) as (work, recorded):
-        if any(any_readable(slide, frame.grid, place.on(frame.grid)) for place in recorded.broken):
-            recorded = replace(recorded, done=Done(layout), finished=False)  # noqa: PLW2901
-        if recorded.finished:
+        done = recorded.done
+        if any(any_readable(slide, frame.grid, place.on(frame.grid)) for place in done.broken):
+            done = Done(layout)
+        elif recorded.finished:
             return replace(read_summary(folder, recorded), seconds=work.state.seconds, skipped=True)
         searched = counted = tissue_mask(slide) if only_tissue else TissueMask.everywhere(slide)
         if region is not None:
             searched = counted.within(region, slide, around_um=_AROUND_REGION_UM)
             counted = counted.within(region, slide)
-        manifest, bands = _planned(model, frame, searched, folder, recorded)
-        if not manifest.shards:
-            begin_anew(work, manifest, was_prediction=was_prediction)
+        bands = model.bands(frame, searched, done.layout)
+        done = _planned(done, bands, folder)
+        if not done.shards:
+            begin_anew(work, done, was_prediction=was_prediction)
         measuring = measuring.on(slide, frame.grid, searched)
         with QuPathArchive.writing(folder / QUPATH, slide.name, decimals=PLACE_DECIMALS) as archive:
             keeping = model.threshold if keeps else None
-            writer = ShardWriter(work, manifest, frame, bands, archive, measuring, keeping)
-            todo = bands[len(manifest.shards) :]
-            if 0 < len(bands) == len(manifest.done.kept):
+            writer = ShardWriter(work, done, frame, bands, archive, measuring, keeping)
+            todo = bands[len(done.shards) :]
+            if done.keeps_all:
                 todo = ()
                 writer.replay()
             if todo:
@@ -163,13 +180,11 @@ def predict_slide(
                     report=report,
                 )
                 model.release()  # before all places are in memory
-            summary = export(writer, slide, counted, quality=model.quality)
+            summary = export(writer, slide, counted, recipe=recipe, quality=model.quality)
             archive.finish(writer.shown.no_cells())
-        manifest = writer.manifest
-        if lowest is None:
-            manifest = replace(manifest, done=replace(manifest.done, kept=()))
-        work.finish(*FILES, own=asdict(manifest.done))
-        sweep(folder, manifest)
+        done = writer.done if lowest is not None else replace(writer.done, kept=())
+        work.finish(*FILES, own=asdict(done))
+        sweep(folder, done)
     return replace(summary, tiles=tiles_in(todo), seconds=work.state.seconds)
 
 
@@ -305,30 +320,17 @@ def tiles_in(bands: Sequence[Band]) -> int:
     return sum(len(window.tiles) for band in bands for window in band.windows)
 
 
-def _recorded(folder: Path) -> Manifest | None:
-    """Return the result in a folder; None if there is none, or it cannot be read."""
+def _recorded(folder: Path, model: Model) -> Mapping[str, Any]:
+    """Return the recipe of the result in a folder; empty if there is none of this model that can be read."""
     try:
-        return Manifest.load(folder)
+        there = Manifest.load(folder)
     except FormatError:
-        return None
+        return {}
+    return there.identity if there is not None and there.is_by(model.fingerprint) else {}
 
 
-def _with_kinds(
-    model: Model, kinds: KindHead | None, there: Manifest | None
-) -> tuple[Model, dict[str, Any] | None]:
-    """Return a model with other kinds than its own, given or those of a result, and the record of them."""
-    record = None if there is None or not there.is_by(model.fingerprint) else there.identity.get("kinds")
-    if kinds is not None:
-        record = kinds.as_json()
-    if record is None:
-        return model, None
-    head = KindHead.from_json(record)
-    return replace(model, kinds=head, classes=head.names, colors=head.colors), record
-
-
-def _lowest_score(model: Model, there: Manifest | None, *, features: bool) -> float | None:
+def _lowest_score(model: Model, recorded: Mapping[str, float] | None, *, features: bool) -> float | None:
     """Return the score from which on candidates are kept with features; None if they are not."""
-    recorded = None if there is None or not there.is_by(model.fingerprint) else there.identity.get("features")
     if recorded is None and not features:
         return None
     if not model.task.kind_features:
@@ -343,18 +345,13 @@ def _lowest_score(model: Model, there: Manifest | None, *, features: bool) -> fl
     return round(model.threshold / 2, SCORE_DECIMALS)
 
 
-def _planned(
-    model: Model, frame: SlideFrame, tissue: TissueMask, folder: Path, manifest: Manifest
-) -> tuple[Manifest, tuple[Band, ...]]:
-    """Lay out the bands; a result of other bands begins anew."""
-    sizes = {"margin_px": model.margin_px, "alignment_px": model.alignment_px}
-    bands = plan(frame.grid, tissue, manifest.done.layout, **sizes)
+def _planned(done: Done, bands: Sequence[Band], folder: Path) -> Done:
+    """Record the bands; a result of other bands begins anew."""
     content = repr([(band.next_y0, [window.core for window in band.windows]) for band in bands])
     digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-    shards = manifest.shards
-    if manifest.done.plan not in ("", digest):
+    shards = done.shards
+    if done.plan not in ("", digest):
         shown = "its tissue is not what it was when the prediction began, so it begins anew"
         warnings.warn(f"{folder}: {shown}", SparseshotWarning, stacklevel=3)
         shards = ()
-    done = replace(manifest.done, bands=len(bands), plan=digest, shards=shards)
-    return replace(manifest, done=done), bands
+    return replace(done, bands=len(bands), plan=digest, shards=shards)

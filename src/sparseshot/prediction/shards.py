@@ -4,7 +4,7 @@ If asked for, the candidates of a band are kept with their features, so that kin
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,14 +21,16 @@ from sparseshot.errors import DataNotFoundError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.images.slide import Box
 from sparseshot.models.finder import SlideFrame
-from sparseshot.models.kind_head import SURROUNDINGS_UM
+from sparseshot.models.kind_head import SURROUNDINGS_UM, KindHead
 from sparseshot.models.windows import Band
 from sparseshot.prediction.manifest import (
     CANDIDATES,
     FEATURES,
+    RESULT,
     UNDECIDED,
     UNFINISHED,
     Broken,
+    Done,
     Kept,
     Manifest,
     Shard,
@@ -70,7 +72,7 @@ class ShardWriter:
 
     Attributes:
         work: the folder.
-        manifest: what is done.
+        done: the shards so far, and what is kept.
         frame: of the slide.
         bands: all of them.
         archive: receives the cells of complete shards.
@@ -80,7 +82,7 @@ class ShardWriter:
     """
 
     work: WorkFolder
-    manifest: Manifest
+    done: Done
     frame: SlideFrame
     bands: Sequence[Band]
     archive: QuPathArchive
@@ -98,24 +100,24 @@ class ShardWriter:
         return self.measuring.shown(self.frame)
 
     def __post_init__(self) -> None:
-        corners = [[window.core for window in band.windows] for band in self.bands]
-        boxes = [[*np.min(each, axis=0)[:2], *np.max(each, axis=0)[2:]] for each in corners]
+        cores = [[window.core for window in band.windows] for band in self.bands]
+        boxes = [[*np.min(each, axis=0)[:2], *np.max(each, axis=0)[2:]] for each in cores]
         self._boxes = np.array(boxes, float).reshape(-1, 4) * self.frame.grid.mpp
-        if (self.measuring.level == "all") and 0 < len(self.manifest.shards) < len(self.bands):
-            for index in self._around(len(self.manifest.shards), _CONTEXT_UM):
-                if index < len(self.manifest.shards):
-                    self._places[index] = self._read_places(index)
+        written = len(self.done.shards)
+        if self.measuring.level == "all" and 0 < written < len(self.bands):
+            near = [index for index in self._around(written, _CONTEXT_UM) if index < written]
+            self._places = {index: self._read_places(index) for index in near}
 
     @property
     def cells(self) -> int:
         """Cells in the shards that are done."""
-        return sum(shard.cells for shard in self.manifest.shards)
+        return sum(shard.cells for shard in self.done.shards)
 
     def carried(self) -> Cells:
         """Read the cells that the last finished band left undecided."""
-        if not self.manifest.shards:
+        if not self.done.shards:
             return self.frame.no_cells()
-        return read_cells(self.work.path / self.manifest.shards[-1].carried.name)
+        return read_cells(self.work.path / self.done.shards[-1].carried.name)
 
     def close(self, band: Band, cells: Cells, carried: Cells, broken: dict[Box, str]) -> None:
         """Take the cells of a band, after those of all bands before it."""
@@ -133,72 +135,60 @@ class ShardWriter:
 
     def replay(self) -> None:
         """Make the shards that are missing of what is kept, instead of by the network."""
-        for index, record in enumerate(self.manifest.done.kept):
+        for index, record in enumerate(self.done.kept):
             if index == self._next_band:
                 cells, features = kept(self.work.path, record)
                 self._tell_kinds(_Found(index, cells, cells[:0], record.broken, None), features)
 
     @property
     def _next_band(self) -> int:
-        return len(self.manifest.shards) + len(self._waiting) + len(self._without_kinds)
+        return len(self.done.shards) + len(self._waiting) + len(self._without_kinds)
 
     def _tell_kinds(self, found: _Found, features: Features) -> None:
         """Tell the kinds of the cells around which all others are known with this band."""
-        cells, own = self._chosen(found.cells, features)
+        cells, own = chosen(found.cells, features, self.threshold)
         self._features[found.band] = cells.xy, own
         self._without_kinds.append(found._replace(cells=cells))
-        while self._without_kinds and self._last_around(self._without_kinds[0].band) <= found.band:
-            first = self._without_kinds.popleft()
-            kinds = self._with_kinds(first.band, first.cells)
-            self._take(first._replace(cells=kinds))
+        head = self.frame.kinds
+        # How far the kind of a cell depends on others; a head that looks at one cell only needs its own band.
+        looks_around = head is not None and head.looks_around
+        reach_um = SURROUNDINGS_UM + 2 * self._outside_um if looks_around else -1.0
+        for first, around in self._ready(self._without_kinds, reach_um, found.band):
+            self._take(first if head is None else self._with_kinds(first, head, around))
 
-    def _with_kinds(self, band: int, cells: Cells) -> Cells:
-        head, around = self.frame.kinds, self._around(band, self._reach_um)
-        if head is None:
-            return cells
+    def _with_kinds(self, found: _Found, head: KindHead, around: Sequence[int]) -> _Found:
         for each in around:
             if each not in self._features:  # of an earlier start
-                table, own = kept(self.work.path, self.manifest.done.kept[each], outlines=False)
-                table, own = self._chosen(table, own)
+                record = self.done.kept[each]
+                table, own = chosen(*kept(self.work.path, record, outlines=False), self.threshold)
                 self._features[each] = table.xy, own
-        xy, features = (
-            np.concatenate(each) for each in zip(*(self._features[k] for k in around), strict=True)
-        )
-        start = sum(len(self._features[each][0]) for each in around if each < band)
-        for each in [each for each in self._features if each < min(around)]:
-            del self._features[each]
-        logits = head.logits(features, xy * self.frame.mpp)
-        return head.named(cells, logits[start : start + len(cells)])
-
-    def _chosen(self, cells: Cells, features: Features) -> tuple[Cells, Features]:
-        """Return the candidates that are cells of the result."""
-        assert cells.score is not None
-        assert self.threshold is not None
-        chosen = cells.score >= np.float32(self.threshold)
-        return cells[chosen], features[chosen]
-
-    @property
-    def _reach_um(self) -> float:
-        """How far the kind of a cell depends on others; negative for a head that looks at one cell only."""
-        looks = self.frame.kinds is not None and self.frame.kinds.looks_around
-        return SURROUNDINGS_UM + 2 * self._outside_um if looks else -1.0
-
-    def _last_around(self, band: int) -> int:
-        return max(self._around(band, self._reach_um))
+        known = {each: own for each, own in self._features.items() if each >= min(around)}
+        self._features = known
+        xy, features = (np.concatenate(each) for each in zip(*(known[k] for k in around), strict=True))
+        start = sum(len(known[each][0]) for each in around if each < found.band)
+        logits = head.logits(features, xy * self.frame.mpp)[start : start + len(found.cells)]
+        return found._replace(cells=head.named(found.cells, logits))
 
     def _take(self, found: _Found) -> None:
         """Write the bands whose neighbours are known with this one."""
-        band, carried = found.band, found.carried
         cells = self.measuring.scored(found.cells, self.shown)
         self._waiting.append(found._replace(cells=cells))
         if self.measuring.level == "all":
-            self._places[band] = replace(cells, outline=None, measurements={})
-        while self._waiting and self._last_needed(self._waiting[0].band) <= band:
-            self._write(self._waiting.popleft(), carried, decided=band)
+            self._places[found.band] = replace(cells, outline=None, measurements={})
+        reach_um = FAR_UM + 2 * self._outside_um if self.measuring.level == "all" else -1.0
+        for first, _ in self._ready(self._waiting, reach_um, found.band):
+            self._write(first, found.carried, decided=found.band)
+
+    def _ready(
+        self, waiting: deque[_Found], reach_um: float, decided: int
+    ) -> Iterator[tuple[_Found, list[int]]]:
+        """Take the bands around which all others are decided, each with those around it."""
+        while waiting and max(around := self._around(waiting[0].band, reach_um)) <= decided:
+            yield waiting.popleft(), around
 
     def complete(self) -> None:
         """Measure the neighbours of all cells whose shards wait for them, and fill the archive."""
-        shards, path = self.manifest.shards, self.work.path
+        shards, path = self.done.shards, self.work.path
         if any(shard.file.name != shard_name(shard.band) for shard in shards):
             parts = [self._read_places(shard.band) for shard in shards]
             columns = self._neighbours(Cells.concatenate(parts))
@@ -209,9 +199,8 @@ class ShardWriter:
                     own = {each: columns[each][rows] for each in columns}
                     write_with(path / shard.file.name, path / name, own)
                 finished.append(replace(shard, file=File.of(path, name)))
-            self.manifest = replace(self.manifest, done=replace(self.manifest.done, shards=tuple(finished)))
-        for shard in self.manifest.shards[self.archive.shards :]:
-            self.archive.add(read_own(path / shard.file.name))
+            self.done = replace(self.done, shards=tuple(finished))
+        self._fill_archive()
 
     def _write(self, found: _Found, carried: Cells, *, decided: int) -> None:
         cells, is_complete = found.cells, True
@@ -219,37 +208,35 @@ class ShardWriter:
             columns = self._certain_neighbours(found.band, carried, decided=decided)
             is_complete = columns is not None
             cells = replace(cells, measurements={**cells.measurements, **(columns or {})})
-            for index in [each for each in self._places if self._gap(each, found.band) > 3 * _CONTEXT_UM]:
-                del self._places[index]
+            near = self._around(found.band, 3 * _CONTEXT_UM)
+            self._places = {band: cells for band, cells in self._places.items() if band in near}
         shard = Shard(
             band=found.band,
             cells=len(cells),
-            file=self._file(shard_name(found.band, "" if is_complete else UNFINISHED), cells),
+            file=self._file(shard_name(found.band, RESULT if is_complete else UNFINISHED), cells),
             carried=self._file(shard_name(found.band, UNDECIDED), found.carried),
             broken=found.broken,
         )
-        done = replace(self.manifest.done, shards=(*self.manifest.shards, shard))
+        self.done = replace(self.done, shards=(*self.done.shards, shard))
         if found.kept is not None:
-            done = replace(done, kept=(*done.kept, found.kept))
-        self.manifest = replace(self.manifest, done=done)
-        self.work.save(own=asdict(done))
-        for earlier in self.manifest.shards[self.archive.shards : -1]:  # those of an earlier start
-            if earlier.file.name != shard_name(earlier.band):
+            self.done = replace(self.done, kept=(*self.done.kept, found.kept))
+        self.work.save(own=asdict(self.done))
+        self._fill_archive(cells)
+
+    def _fill_archive(self, newest: Cells | None = None) -> None:
+        """Add the complete shards that are not in the archive yet, such as those of an earlier start."""
+        for shard in self.done.shards[self.archive.shards :]:
+            if shard.file.name != shard_name(shard.band):
                 return
-            self.archive.add(read_own(self.work.path / earlier.file.name))
-        if is_complete:
-            self.archive.add(cells)
+            own = newest if shard is self.done.shards[-1] else None
+            self.archive.add(read_own(self.work.path / shard.file.name) if own is None else own)
 
     def _file(self, name: str, cells: Cells) -> File:
         write_cells(cells, self.work.path / name)
         return File.of(self.work.path, name)
 
     def _read_places(self, band: int) -> Cells:
-        return read_places(self.work.path / self.manifest.shards[band].file.name, measurements=False)
-
-    def _gap(self, first: int, second: int) -> float:
-        """Return the distance between two bands, in µm."""
-        return float(_gaps(self._boxes[[first]], self._boxes[second].reshape(2, 2))[0].max())
+        return read_places(self.work.path / self.done.shards[band].file.name, measurements=False)
 
     def _around(self, band: int, reach_um: float) -> list[int]:
         """Return the bands within a distance of a band, itself included; itself alone if it is negative."""
@@ -260,13 +247,7 @@ class ShardWriter:
 
     @property
     def _outside_um(self) -> float:
-        return _OUTSIDE_UM + self.manifest.done.layout.halo_px * self.frame.grid.mpp
-
-    def _last_needed(self, band: int) -> int:
-        """Return the last band in which a cell of a band may have a neighbour that counts."""
-        if self.measuring.level != "all":
-            return band
-        return max(self._around(band, FAR_UM + 2 * self._outside_um))
+        return _OUTSIDE_UM + self.done.layout.halo_px * self.frame.grid.mpp
 
     def _neighbours(self, cells: Cells) -> dict[str, NDArray[np.float32]]:
         return neighbour_measurements(cells.xy, cells.label, classes=self.shown.classes, mpp=self.shown.mpp)
@@ -335,10 +316,8 @@ def without_features(cells: Cells) -> tuple[Cells, Features]:
     """Return the cells as they were, and their features."""
     columns = [column for name, column in cells.measurements.items() if name.startswith(_MEASUREMENT)]
     rest = {name: each for name, each in cells.measurements.items() if not name.startswith(_MEASUREMENT)}
-    features = np.empty((len(cells), len(columns)), np.float16)
-    for k, column in enumerate(columns):
-        features[:, k] = column
-    return replace(cells, measurements=rest), features
+    features = np.array(columns, np.float16).reshape(len(columns), len(cells)).T
+    return replace(cells, measurements=rest), np.ascontiguousarray(features)
 
 
 def keep(folder: Path, band: int, cells: Cells, features: Features) -> Kept:
@@ -355,6 +334,14 @@ def kept(folder: Path, record: Kept, *, outlines: bool = True) -> tuple[Cells, F
     table = folder / record.file.name
     cells = read_own(table) if outlines else read_places(table, measurements=False)
     return cells, _features(folder / record.features.name, len(cells))
+
+
+def chosen(cells: Cells, features: Features, threshold: float | None) -> tuple[Cells, Features]:
+    """Return the candidates that score enough; a table without any has no scores."""
+    if cells.score is None or threshold is None:
+        return cells, features
+    rows = cells.score >= np.float32(threshold)
+    return cells[rows], features[rows]
 
 
 def found_with_features(
@@ -374,13 +361,8 @@ def found_with_features(
         raise DataNotFoundError(
             folder, "holds no finished prediction with features; predict the slide with --features"
         )
-    lowest = np.float32(manifest.identity["threshold"] if threshold is None else threshold)
-    parts = []
-    for record in manifest.done.kept:
-        cells, features = kept(folder, record, outlines=outlines)
-        assert cells.score is not None
-        chosen = cells.score >= lowest
-        parts.append((cells[chosen], features[chosen]))
+    lowest = manifest.identity["threshold"] if threshold is None else threshold
+    parts = [chosen(*kept(folder, each, outlines=outlines), lowest) for each in manifest.done.kept]
     return Cells.concatenate([cells for cells, _ in parts]), np.concatenate([each for _, each in parts])
 
 

@@ -192,9 +192,8 @@ class Density:
         right, bottom = (length / 1000 for length in self.size_um)
         if overview is not None:
             axes[0].imshow(overview, extent=(0.0, right, bottom, 0.0))
-            axes[0].set(
-                title="the slide, its tissue in green", xlabel="mm", ylabel="mm"
-            )  # without its name, which may have letters that the font lacks
+            # Without its name, which may have letters that the font lacks.
+            axes[0].set(title="the slide, its tissue in green", xlabel="mm", ylabel="mm")
         # A single crowded square does not set the scale, or the rest would be dark.
         top = float(np.quantile(total[total > 0], 0.995)) if (total > 0).any() else 1.0
         drawn = axes[-1].imshow(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -32,7 +32,8 @@ from sparseshot.prediction.manifest import Manifest, slide_identity
 from sparseshot.prediction.measuring import Level, Measuring
 from sparseshot.prediction.model import Model
 from sparseshot.prediction.predict import Throughput, predict_slide
-from sparseshot.work import Here, Job, Report, Runner, Update, ignore
+from sparseshot.prediction.regions import parse_region
+from sparseshot.work import Here, Job, Report, Runner, Update
 from sparseshot.work.folder import MODEL
 from sparseshot.work.runner import explain, is_out_of_memory
 
@@ -99,9 +100,7 @@ class PredictRequest:
         """Load the model; the last one is kept."""
         path = Path(self.model)
         file = path / MODEL if path.is_dir() else path
-        stamp = file.stat().st_mtime_ns if file.is_file() else 0
-        asked = (self.threshold, self.radius_um, self.device, self.precision, self.engine)
-        return _load(self.model, self.network, *asked, stamp)
+        return _load(self, file.stat().st_mtime_ns if file.is_file() else 0)
 
     def open(self, path: Path) -> PyramidSlide:
         """Open a slide by its pixel size."""
@@ -117,58 +116,11 @@ class PredictRequest:
         """Speed and memory."""
         return Throughput(self.tile_px, self.batch, self.threads)
 
-    def predict(
-        self,
-        path: Path,
-        out: Path,
-        taken: Collection[Path] = (),
-        *,
-        wait_s: float = 0.0,
-        report: Report = ignore,
-    ) -> PredictionSummary:
-        """Predict a slide into a folder inside ``out`` that is none of those taken."""
-        model = self.load()
-        with self.open(path) as slide:
-            region = None
-            if self.region is not None:
-                from sparseshot.prediction.regions import parse_region  # noqa: PLC0415  rarely needed
-
-                region = parse_region(self.region, slide)
-            return predict_slide(
-                slide,
-                model,
-                slide_folder_inside(out, slide, taken),
-                throughput=self.throughput,
-                measuring=self.measuring,
-                only_tissue=not self.everywhere,
-                region=region,
-                features=self.features,
-                force=self.force,
-                wait_s=wait_s,
-                report=report,
-            )
-
 
 @lru_cache(maxsize=1)
-def _load(  # noqa: PLR0917  the key of the cache
-    model: str,
-    network: str | None,
-    threshold: float | None,
-    radius_um: float | None,
-    device: str,
-    precision: Precision,
-    engine: EngineName,
-    _stamp: int,
-) -> Model:
-    return Model.load(
-        model,
-        network=network,
-        threshold=threshold,
-        radius_um=radius_um,
-        device=device,
-        precision=precision,
-        engine=engine,
-    )
+def _load(asked: PredictRequest, _stamp: int) -> Model:
+    names = ("network", "threshold", "radius_um", "device", "precision", "engine")
+    return Model.load(asked.model, **{name: getattr(asked, name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -223,21 +175,23 @@ def predict_slides(
         show: receives the news of the jobs, which have the paths of their slides as names.
     """
     make_folder(out)
-    asked = asdict(request) | {"model": _absolute(request.model)}
+    same = {
+        "out": os.fspath(out.absolute()),
+        "request": asdict(request) | {"model": _absolute(request.model)},
+    }
+    of_one_name: dict[str, list[Path]] = {}  # these would have the same folder
+    for path in paths:
+        of_one_name.setdefault(safe_name(utf8(path.name)), []).append(path)
+    groups = {utf8(group[0]): group for group in of_one_name.values()}
     jobs = [
         Job(
-            utf8(group[0]),
-            "sparseshot.prediction.slides:predict_group",
-            {
-                "paths": [os.fspath(path.absolute()) for path in group],
-                "out": os.fspath(out.absolute()),
-                "request": asked,
-            },
+            name,
+            f"{__name__}:predict_group",
+            same | {"paths": [os.fspath(path.absolute()) for path in group]},
             reuses_process=True,
         )
-        for group in _of_one_name(paths)
+        for name, group in groups.items()
     ]
-    groups = dict(zip((job.name for job in jobs), _of_one_name(paths), strict=True))
     outcomes: dict[Path, Outcome] = {}
     with closing((runner or Here()).run(jobs)) as updates:
         for update in updates:
@@ -245,7 +199,7 @@ def predict_slides(
                 group = groups[update.job.name]
                 entries = update.value or [{"error": f"{path}: {update.error}"} for path in group]
                 for path, entry in zip(group, entries, strict=True):
-                    outcomes[path] = _outcome(path, entry, out)
+                    outcomes[path] = _outcome(path, out, **entry)
             show(update)
     return [outcomes[path] for path in paths]
 
@@ -259,11 +213,32 @@ def predict_group(
     entries = []
     for path in map(Path, paths):
         try:
-            summary = asked.predict(path, Path(out), taken, wait_s=_LOCK_SECONDS, report=report)
+            model = asked.load()
+            with asked.open(path) as slide:
+                summary = predict_slide(
+                    slide,
+                    model,
+                    slide_folder_inside(Path(out), slide, taken),
+                    throughput=asked.throughput,
+                    measuring=asked.measuring,
+                    only_tissue=not asked.everywhere,
+                    region=None if asked.region is None else parse_region(asked.region, slide),
+                    features=asked.features,
+                    force=asked.force,
+                    wait_s=_LOCK_SECONDS,
+                    report=report,
+                )
         except Exception as error:
             if was_interrupted(error):
                 raise
-            entries.append({"error": _explained(path, error)})
+            text = (
+                explain(error)
+                if isinstance(error, SparseshotError | OSError)
+                else f"{path}: {explain(error)}"
+            )
+            if is_out_of_memory(error):
+                text = f"{path}: not enough memory; lower --tile-px, --batch or --threads"
+            entries.append({"error": text})
             continue
         taken.append(summary.folder)
         entry = {name: getattr(summary, name) for name in ("tiles", "seconds", "skipped")}
@@ -306,15 +281,13 @@ def predict_on_cluster(
     return predict_slides(paths, request, out, runner=runner, show=show)
 
 
-def _outcome(path: Path, entry: Mapping[str, Any], out: Path) -> Outcome:
+def _outcome(path: Path, out: Path, *, error: str | None = None, folder: str = "", **numbers: Any) -> Outcome:
     """Read the summary of a slide that was predicted."""
-    if "error" in entry:
-        return Outcome(path, error=entry["error"])
-    numbers = dict(entry)
-    folder = out / numbers.pop("folder")
-    manifest = Manifest.load(folder)
+    if error is not None:
+        return Outcome(path, error=error)
+    manifest = Manifest.load(out / folder)
     assert manifest is not None
-    return Outcome(path, replace(read_summary(folder, manifest), **numbers))
+    return Outcome(path, replace(read_summary(out / folder, manifest), **numbers))
 
 
 def _absolute(model: str) -> str:
@@ -323,33 +296,11 @@ def _absolute(model: str) -> str:
     return os.fspath(path.absolute()) if path.exists() else model
 
 
-def _of_one_name(paths: Sequence[Path]) -> list[list[Path]]:
-    """Return the slides in groups that would have the same folder."""
-    groups: dict[str, list[Path]] = {}
-    for path in paths:
-        groups.setdefault(safe_name(utf8(path.name)), []).append(path)
-    return list(groups.values())
-
-
-def _explained(path: Path, error: Exception) -> str:
-    text = explain(error)
-    if is_out_of_memory(error):
-        return f"{path}: not enough memory; lower --tile-px, --batch or --threads"
-    return text if isinstance(error, SparseshotError | OSError) else f"{path}: {text}"
-
-
 def slide_folder_inside(out: Path, slide: Slide, taken: Collection[Path]) -> Path:
     """Return the folder of a slide: its name, with its fingerprint if the name is taken."""
-    identity = slide_identity(slide)
-    plain = folder_inside(out, slide.name)
-    if plain in taken or _belongs_to_another(plain, identity):
+    identity, plain, there = slide_identity(slide), folder_inside(out, slide.name), None
+    with suppress(FormatError):  # predict_slide will say what is wrong with it
+        there = Manifest.load(plain)
+    if plain in taken or (there is not None and not there.is_of(identity)):
         return folder_inside(out, slide.name, suffix=f"-{identity['fingerprint'][:12]}")
     return plain
-
-
-def _belongs_to_another(folder: Path, slide: Mapping[str, Any]) -> bool:
-    try:
-        manifest = Manifest.load(folder)
-    except FormatError:
-        return False  # predict_slide will say what is wrong with it
-    return manifest is not None and not manifest.is_of(slide)
