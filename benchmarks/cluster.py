@@ -19,7 +19,7 @@ from sparseshot.datasets.synthetic import write_pyramid
 from sparseshot.images import open_slide
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.pages import table
-from sparseshot.prediction.slides import Outcome, PredictRequest, predict_on_cluster, predict_slides
+from sparseshot.prediction.slides import Outcome, PredictRequest, predict_slides
 from sparseshot.work.folder import STATE
 from sparseshot.work.ray_cluster import RayCluster
 
@@ -60,7 +60,7 @@ def overhead(cluster: RayCluster, checkpoint: Checkpoint, slides: list[Path], fo
         return predict_slides(paths, request, out)
 
     def with_ray(paths: list[Path], out: Path) -> list[Outcome]:
-        return predict_on_cluster(paths, request, out, cluster=cluster)
+        return predict_slides(paths, request, out, cluster=cluster)
 
     rows = []
     for name, paths in (("six small slides", slides[:6]), ("one large slide", slides[6:])):

@@ -22,7 +22,7 @@ from tests.prediction.networks import random_detector, save
 from sparseshot.datasets.synthetic import SyntheticTissue
 from sparseshot.images import read_region
 from sparseshot.prediction.manifest import Manifest
-from sparseshot.prediction.slides import Outcome, PredictRequest, predict_on_cluster, predict_slides
+from sparseshot.prediction.slides import Outcome, PredictRequest, predict_slides
 from sparseshot.work import Update
 from sparseshot.work.ray_cluster import RayCluster
 
@@ -69,7 +69,7 @@ def on_cluster(run: Path) -> OnCluster:
     def predict(
         paths: list[Path], out: Path, show: Callable[[Update], None] = lambda _: None
     ) -> list[Outcome]:
-        return predict_on_cluster(paths, requested(run), out, cluster=RayCluster(), show=show)
+        return predict_slides(paths, requested(run), out, cluster=RayCluster(), show=show)
 
     return predict
 
@@ -192,7 +192,7 @@ def test_a_killed_or_interrupted_caller_resumes(
         after = finished_shards(out / path.name)
         assert done.items() <= after.items()
         done = after
-    (outcome,) = predict_on_cluster([path], requested(run), out, cluster=RayCluster())
+    (outcome,) = predict_slides([path], requested(run), out, cluster=RayCluster())
     assert outcome.summary is not None
     assert outcome.summary.tiles == tiles_of(LARGE) - len(done) * -(-SIZES[LARGE][0] // TILE_PX)
     assert content(out / path.name) == content(local / path.name)

@@ -97,18 +97,15 @@ class Cohort:
         and areas are left out, because they follow from the size of the tissue.
         """
         found: dict[int, dict[str, tuple[float, float]]] = {}
-        if len(self.slides) < FEWEST_SLIDES:
-            return found
         for name in self.columns:
-            if name in {"tissue mm²", "cells"} or name.endswith(": cells"):
-                continue
             values = np.array([slide.values.get(name, np.nan) for slide in self.slides])
-            known = values[np.isfinite(values)]
-            if len(known) < FEWEST_SLIDES:
+            is_size = name in {"tissue mm²", "cells"} or name.endswith(": cells")
+            if is_size or np.isfinite(values).sum() < FEWEST_SLIDES:
                 continue
-            middle = float(np.median(known))
-            spread = max(1.4826 * float(np.median(np.abs(known - middle))), _LEAST_SPREAD * abs(middle), 1e-9)
-            for index in np.flatnonzero(np.abs(values - middle) > _UNUSUAL * spread).tolist():
+            middle = float(np.nanmedian(values))
+            spread = 1.4826 * float(np.nanmedian(np.abs(values - middle)))
+            least = _UNUSUAL * max(spread, _LEAST_SPREAD * abs(middle), 1e-9)
+            for index in np.flatnonzero(np.abs(values - middle) > least).tolist():
                 found.setdefault(index, {})[name] = (float(values[index]), middle)
         return dict(sorted(found.items()))
 

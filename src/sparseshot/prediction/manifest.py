@@ -237,7 +237,8 @@ class Manifest:
         try:
             if not new.is_file():
                 before = read_as(old, _OldManifest)
-                identity = {"engine": "eager", **before.identity, "kind": "predict"}  # there were no others
+                engine = before.identity.get("engine", "eager")  # before there were others
+                identity = {**before.identity, "engine": engine, "kind": "predict"}
                 done = Done(before.layout, before.bands, before.shards, before.plan)
                 return cls(identity, done, before.files, before.finished)
             recipe = read_recipe(folder)

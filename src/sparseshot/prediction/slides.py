@@ -162,7 +162,7 @@ def predict_slides(
     request: PredictRequest,
     out: Path,
     *,
-    runner: Runner | None = None,
+    cluster: "RayCluster | None" = None,
     show: Callable[[Update], None] = lambda _: None,
 ) -> list[Outcome]:
     """Predict slides, each into its own folder inside ``out``; one that fails does not stop the others.
@@ -171,14 +171,17 @@ def predict_slides(
         paths: of the slides.
         request: the same for all slides.
         out: folder of all results; created if missing.
-        runner: where they are predicted; None for this process.
+        cluster: whose nodes predict them, and share their folders; a slide is a job, and one that starts
+            again after its worker or node was lost resumes after the last shard. None for this process.
         show: receives the news of the jobs, which have the paths of their slides as names.
     """
     make_folder(out)
-    same = {
-        "out": os.fspath(out.absolute()),
-        "request": asdict(request) | {"model": _absolute(request.model)},
-    }
+    path = Path(request.model)  # as other processes find it; the name of a starter stays
+    request = replace(request, model=os.fspath(path.absolute()) if path.exists() else request.model)
+    runner: Runner = Here()
+    if cluster is not None:
+        runner, request = _on_cluster(paths, request, out, cluster)
+    same = {"out": os.fspath(out.absolute()), "request": asdict(request)}
     of_one_name: dict[str, list[Path]] = {}  # these would have the same folder
     for path in paths:
         of_one_name.setdefault(safe_name(utf8(path.name)), []).append(path)
@@ -193,7 +196,7 @@ def predict_slides(
         for name, group in groups.items()
     ]
     outcomes: dict[Path, Outcome] = {}
-    with closing((runner or Here()).run(jobs)) as updates:
+    with closing(runner.run(jobs)) as updates:
         for update in updates:
             if update.is_end:
                 group = groups[update.job.name]
@@ -251,34 +254,25 @@ def precision_of_node(request: Mapping[str, Any], *, report: Report) -> str:  # 
     return PredictRequest(**request).load().precision
 
 
-def predict_on_cluster(
-    paths: Sequence[Path],
-    request: PredictRequest,
-    out: Path,
-    *,
-    cluster: "RayCluster",
-    show: Callable[[Update], None] = lambda _: None,
-) -> list[Outcome]:
-    """Predict slides on the nodes of a Ray cluster, which share their folders; a slide is a job.
-
-    A job that starts again after its worker or node was lost, or by a new call, resumes after the last shard.
-    """
+def _on_cluster(
+    paths: Sequence[Path], request: PredictRequest, out: Path, cluster: "RayCluster"
+) -> tuple[Runner, PredictRequest]:
+    """Check the nodes of a cluster, and decide once what they might decide differently."""
     from sparseshot.work.ray_runner import RayRunner  # noqa: PLC0415  an extra
 
-    make_folder(out)
     runner = RayRunner(cluster, cpus=min(_THREADS, os.cpu_count() or 1), memory_bytes=0, ahead=2)
     cluster.needs(cpus=runner.cpus)
-    inputs = {path.absolute().parent for path in paths} | {Path(_absolute(request.model))}
+    inputs = {path.absolute().parent for path in paths} | {Path(request.model)}
     cluster.check(out.absolute(), sorted(path for path in inputs if path.exists()))
     device = "cuda" if cluster.has_gpus else "cpu" if cluster.device == "auto" else cluster.device
-    request = replace(request, device=device, model=_absolute(request.model))
-    if request.precision == "auto":  # decided once, because nodes might decide differently
+    request = replace(request, device=device)
+    if request.precision == "auto":
         asked = Job("precision", f"{__name__}:precision_of_node", {"request": asdict(request)})
         (end,) = [update for update in runner.run([asked]) if update.is_end]
         if end.error:
             raise ClusterError(f"the model cannot be loaded on a node: {end.error}")
         request = replace(request, precision=end.value)
-    return predict_slides(paths, request, out, runner=runner, show=show)
+    return runner, request
 
 
 def _outcome(path: Path, out: Path, *, error: str | None = None, folder: str = "", **numbers: Any) -> Outcome:
@@ -288,12 +282,6 @@ def _outcome(path: Path, out: Path, *, error: str | None = None, folder: str = "
     manifest = Manifest.load(out / folder)
     assert manifest is not None
     return Outcome(path, replace(read_summary(out / folder, manifest), **numbers))
-
-
-def _absolute(model: str) -> str:
-    """Return the path of a model as other processes find it; the name of a starter stays."""
-    path = Path(model)
-    return os.fspath(path.absolute()) if path.exists() else model
 
 
 def slide_folder_inside(out: Path, slide: Slide, taken: Collection[Path]) -> Path:

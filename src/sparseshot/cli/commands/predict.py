@@ -97,12 +97,7 @@ def predict(
     """
     options.check_paths(run, *slides)
     from sparseshot.prediction.cohort import write_cohort
-    from sparseshot.prediction.slides import (
-        PredictRequest,
-        find_slides,
-        predict_on_cluster,
-        predict_slides,
-    )
+    from sparseshot.prediction.slides import PredictRequest, find_slides, predict_slides
 
     paths = find_slides(slides)
     if also:
@@ -153,7 +148,7 @@ def predict(
 
         with resumable(), joined(cluster, device=device) as nodes, shown_events(keep=True) as report:
             show = _one_bar(report, len(paths), nodes)
-            outcomes = predict_on_cluster(paths, request, out, cluster=nodes, show=show)
+            outcomes = predict_slides(paths, request, out, cluster=nodes, show=show)
     if also:
         outcomes = write_extra_formats(outcomes, also)
     page = write_cohort(out, outcomes)
