@@ -55,11 +55,7 @@ def rasterise(
         raise InputError(f'by is {by!r}; give "label" or "instance"')
     image = np.zeros(shape, np.int32)
     place = (cells.xy - origin) * scale
-    if cells.outline is None:
-        none = np.zeros(len(cells) + 1, np.int64)
-        _draw(image, value, place, radius_px, np.empty((0, 2)), np.zeros(1, np.int64), none)
-        return image
-    rings = rings_of(cells.outline)
+    rings = rings_of(cells.outline, len(cells))
     vertices = (rings.xy - origin) * scale
     if not (np.isfinite(vertices).all() and np.isfinite(place).all()):
         raise InputError("outlines have coordinates that are not finite; leave these cells out")

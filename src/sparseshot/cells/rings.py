@@ -23,14 +23,14 @@ class Rings(NamedTuple):
     outlines: NDArray[np.int64]
 
 
-def rings_of(outlines: NDArray[Any]) -> Rings:
-    """Return the rings of (multi)polygons; None has no polygon.
+def rings_of(outlines: NDArray[Any] | None, count: int = 0) -> Rings:
+    """Return the rings of (multi)polygons; None has no polygon, and no outlines are ``count`` times None.
 
     >>> square = shapely.box(0, 0, 1, 1)
     >>> rings_of(np.array([square, None, shapely.MultiPolygon([square, square])])).outlines
     array([0, 1, 1, 3])
     """
-    outlines = np.asarray(outlines, dtype=object)
+    outlines = np.full(count, None) if outlines is None else np.asarray(outlines, dtype=object)
     plain = (shapely.get_type_id(outlines) == shapely.GeometryType.POLYGON) & (
         shapely.get_num_interior_rings(outlines) == 0
     )

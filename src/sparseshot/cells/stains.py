@@ -102,8 +102,7 @@ def stain_measurements(
     """
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8:
         raise InputError(f"pixels are {pixels.dtype} of shape {pixels.shape}; give (H, W, 3) uint8")
-    outlines = np.full(len(cells), None) if cells.outline is None else cells.outline
-    shapes = rings_of(outlines)
+    shapes = rings_of(cells.outline, len(cells))
     xy, rings, of_cell = shapes.xy * scale, shapes.rings, shapes.polygons[shapes.outlines]
     (height, width), unmixing = pixels.shape[:2], stains.unmixing.T
     measured = np.full((len(cells), 4), np.nan)

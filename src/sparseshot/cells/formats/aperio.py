@@ -7,7 +7,7 @@ are.
 """
 
 import re
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -20,6 +20,9 @@ from sparseshot.cells.formats.xml_text import attribute, elements, positions, ve
 from sparseshot.cells.outlines import FARTHEST_PX
 from sparseshot.cells.repairs import Repairs
 from sparseshot.cells.table import Cells
+
+Hole = tuple[int, int, NDArray[np.float64]]
+"""A negative region: its layer, the number of regions before it, and its ring."""
 
 _FREEHAND, _PIN = "0", "5"
 _ELLIPSES, _RECTANGLES, _LINES = {"2", "Ellipse"}, {"Rectangle"}, {"4", "Ruler", "Line"}
@@ -37,7 +40,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
     color: Color | None = None
     long_ids: list[str] = []
     layer_of_row: list[int] = []
-    holes: list[_Hole] = []
+    holes: list[Hole] = []
     for element in elements(source, whole="Region"):
         if element.tag == "Annotations":
             mpp = _mpp(element)
@@ -54,7 +57,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
             what = f"region {element.get('Id', '?')} of layer {layer}"
             ring = _ring(element, what, source.name)
             if element.get("NegativeROA") == "1":
-                holes.append(_Hole(layers, len(layer_of_row), ring))
+                holes.append((layers, len(layer_of_row), ring))
             elif len(ring) == 2 or element.get("Type") in _LINES:
                 options.repairs.count("lines left out")
             else:
@@ -69,15 +72,7 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
     return gathered.cells(options, mpp=mpp, ids=ids)
 
 
-class _Hole(NamedTuple):
-    """A negative region: its layer, the number of regions before it, and its ring."""
-
-    layer: int
-    before: int
-    ring: NDArray[np.float64]
-
-
-def _cut(gathered: Gathered, layer_of_row: list[int], holes: list[_Hole], repairs: Repairs) -> None:
+def _cut(gathered: Gathered, layer_of_row: list[int], holes: list[Hole], repairs: Repairs) -> None:
     """Add each hole to the last region before it, else to the first after it, that contains it."""
     if not holes:
         return
