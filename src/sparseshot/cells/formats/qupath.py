@@ -1,6 +1,8 @@
 """QuPath's GeoJSON, from version 0.2 on, as a table of cells."""
 
+import gc
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import NoneType
 from typing import Any
@@ -53,7 +55,8 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
     """Read a collection, an array of features or a single one; each point of a multipoint is a cell."""
     stream = FeatureStream(source.file, source.name)
     reader = _Reader(source.name, options)
-    tables = [reader.table(first, features) for first, features in stream]
+    with _uncollected():
+        tables = [reader.table(first, features) for first, features in stream]
     cells = Cells.concatenate(tables or [Cells([], classes=(), id=np.empty(0, "S1"))])
     del tables
     own = stream.frame.get(MEMBER) if isinstance(stream.frame, dict) else None
@@ -70,6 +73,18 @@ def read(source: OpenFile, options: ReadOptions) -> Cells:
         measurements=measurements,
     )
     return with_score(cells, score)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the collector from looking for cycles in lists as they are made, which takes most of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class _Reader:
