@@ -14,7 +14,7 @@ from PIL import Image
 from tests.studio.small_project import MPP, made_result, small_slide
 
 from sparseshot.cells import Cells, read_cells, write_cells
-from sparseshot.studio import exchange
+from sparseshot.studio import result_routes
 from sparseshot.studio.api import make_api
 from sparseshot.studio.guard import Guard
 from sparseshot.studio.project import Project
@@ -171,7 +171,7 @@ def test_counts_and_vectors_follow_the_threshold(
     counted = client.get("/slides/1/found/f0/cells?area=0,0,500,300&threshold=0.5").json()
     assert sum(counted["in_view"].values()) == wanted.sum()
     assert sum(counted["in_slide"].values()) == (score >= 0.5).sum()
-    assert counted["cells"] is None
+    assert "cells" not in counted
     answer = client.get("/slides/1/found/f0/cells?area=0,0,500,300&threshold=0.5&vectors=true").json()
     assert len(answer["cells"]) == wanted.sum()
     assert sorted(each[0] for each in answer["cells"]) == pytest.approx(sorted(centres[wanted, 0]), abs=0.06)
@@ -222,7 +222,7 @@ def test_an_export_that_fails_is_an_error_and_leaves_no_file(
     kept = set(tmp_path.iterdir())
     assert client.get(f"/slides/1/export/{what}.csv").status_code == 200
     assert set(tmp_path.iterdir()) == kept
-    monkeypatch.setattr(exchange, "write_cells", full)
+    monkeypatch.setattr(result_routes, "write_cells", full)
     answer = client.get(f"/slides/1/export/{what}.csv")
     assert answer.status_code == 500
     assert answer.json() == {"error": "No space left on device"}

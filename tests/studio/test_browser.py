@@ -30,8 +30,8 @@ from sparseshot.experiments.demo import QUICK
 from sparseshot.files import write_json
 from sparseshot.studio.marks import MarkBook
 from sparseshot.studio.project import Project
+from sparseshot.studio.project_runs import SUGGESTIONS, NextRegions
 from sparseshot.studio.studio import Studio
-from sparseshot.studio.suggesting import SUGGESTIONS, NextRegions
 
 pytestmark = IN_BROWSER
 

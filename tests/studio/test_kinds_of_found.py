@@ -43,23 +43,24 @@ def clicked(studio: Studio, *, number: int = 5) -> int:
 
 def test_clicks_of_a_class_tell_all_found_cells_apart(studio: Studio) -> None:
     area = (0.0, 0.0, 1000.0, 700.0)
-    before, _ = studio.kinded("1", "r1")
+    before = studio.shown("1", "r1").version
     total = clicked(studio)
-    version, cells = studio.kinded("1", "r1")
-    assert version != before
-    assert cells.classes == ("Other", "Lymphocyte", "Tumour")
-    counts = studio.counts("1", "r1", area, 0.5)
-    assert sum(counts["in_slide"].values()) == total
-    assert counts["in_view"] == counts["in_slide"]
-    assert counts["in_slide"]["Lymphocyte"] > total / 3
+    cells = studio.shown("1", "r1")
+    assert cells.version != before
+    assert cells.cells.classes == ("Other", "Lymphocyte", "Tumour")
+    counted = studio.shown("1", "r1", "counted")
+    counts = counted.counts(threshold=0.5)
+    assert sum(counts.values()) == total
+    assert counted.counts(area, threshold=0.5) == counts
+    assert counts["Lymphocyte"] > total / 3
     # Files have the same cells, with the probability of each kind.
     written = studio.decided("1", "r1", 0.5)
     assert {name: n for name, n in written.counts().items() if n} == {
-        name: n for name, n in counts["in_slide"].items() if n
+        name: n for name, n in counts.items() if n
     }
     assert "Probability Lymphocyte" in written.measurements
     # The same clicks give the same answer, and it is not computed again.
-    assert studio.kinded("1", "r1")[1] is cells
+    assert studio.shown("1", "r1") is cells
 
 
 def test_kinds_are_those_of_the_command_line(studio: Studio) -> None:
@@ -67,7 +68,7 @@ def test_kinds_are_those_of_the_command_line(studio: Studio) -> None:
     cells, features = studio.runs.result(1, "1").cells()
     assert features is not None
     told = rekind(cells, features, studio.book.cells("1", mpp=MPP))
-    assert studio.kinded("1", "r1")[1].counts(threshold=0) == told.counts()
+    assert studio.shown("1", "r1").counts(threshold=0) == told.counts()
     _, head = studio.kinds("r1")
     assert head is not None
     assert head.looks_around
@@ -75,7 +76,7 @@ def test_kinds_are_those_of_the_command_line(studio: Studio) -> None:
 
 def test_cells_below_the_threshold_are_no_surroundings(studio: Studio) -> None:
     clicked(studio)
-    _, before = studio.kinded("1", "r1")
+    before = studio.shown("1", "r1")
     result = studio.runs.result(1, "1")
     cells, features = result.cells()
     assert features is not None
@@ -83,17 +84,16 @@ def test_cells_below_the_threshold_are_no_surroundings(studio: Studio) -> None:
     odd = np.full(features.shape, 50.0)
     both = Cells.concatenate([cells, weak])
     result.add_view((0, 0, 1000, 700), both, np.concatenate([features, odd]))
-    assert studio.kinded("1", "r1")[1].counts(threshold=0.5) == before.counts(threshold=0.5)
+    assert studio.shown("1", "r1").counts(threshold=0.5) == before.counts(threshold=0.5)
     assert studio.decided("1", "r1", 0.5).counts() == before.counts(threshold=0.5)
 
 
 def test_a_mark_that_names_no_kind_has_that_of_its_cell(studio: Studio) -> None:
     clicked(studio)
-    area = (0.0, 0.0, 1000.0, 700.0)
-    before = studio.counts("1", "r1", area, 0.5)["in_slide"]
+    before = studio.shown("1", "r1", "counted").counts(threshold=0.5)
     xy = studio.runs.result(1, "1").cells()[0].xy[20]
     studio.book.record([{"key": "any", "slide": "1", "add": [{"class": "cell", "at": xy.tolist()}]}])
-    assert studio.counts("1", "r1", area, 0.5)["in_slide"] == before
+    assert studio.shown("1", "r1", "counted").counts(threshold=0.5) == before
     assert studio.decided("1", "r1", 0.5).counts() == studio.decided("1", "r1", 0.5).counts()
     assert "cell" not in studio.decided("1", "r1", 0.5).classes
 
@@ -107,7 +107,7 @@ def test_regions_are_counted_with_intervals_and_written(studio: Studio, tmp_path
     with TestClient(make_api(studio)) as client:
         add = [{"count": ring, "name": "=hot spot"}, {"class": "not a cell", "at": rejected}]
         assert client.post("/slides/1/marks", json=[{"key": "aaaaaaaa", "add": add}]).status_code == 200
-        whole, region = client.get("/slides/1/found/r1/regions").json()
+        whole, region = client.get("/slides/1/found/r1/regions.json").json()
         assert (whole["name"], whole["cells"]) == ("Whole slide", len(xy) - 1)
         assert region["cells"] == inside.sum() - 1
         assert region["mm2"] == pytest.approx(400 * 300 * 0.5**2 / 1e6)
@@ -149,13 +149,13 @@ def test_positive_nuclei_are_counted_in_regions_by_their_dab(tmp_path: Path) -> 
     studio.book.record([{"key": "region", "slide": "1", "add": [{"count": ring, "name": "left"}]}])
     inside = centres[:, 0] < 500
     with TestClient(make_api(studio)) as client:
-        whole, region = client.get("/slides/1/found/r1/regions?positive_od=0.3").json()
+        whole, region = client.get("/slides/1/found/r1/regions.json?positive_od=0.3").json()
         assert whole["positive"] is None
         assert region["positive"][0] == inside[::3].sum()
         assert region["positive"][1] == pytest.approx(inside[::3].sum() / inside.sum())
         table = client.get("/slides/1/found/r1/regions.csv?positive_od=0.3").text
         assert int(list(csv.DictReader(io.StringIO(table)))[1]["Num Positive"]) == inside[::3].sum()
-        _, plain = client.get("/slides/1/found/r1/regions").json()
+        _, plain = client.get("/slides/1/found/r1/regions.json").json()
         assert plain["positive"] is None
 
 
@@ -171,9 +171,9 @@ def test_a_report_holds_counts_and_what_they_rest_on(studio: Studio) -> None:
             assert part in page
         assert "<b>hot" not in page
         assert page.count("data:image") == 2
-        (row,) = client.get("/cohort/r1").json()
+        (row,) = client.get("/cohort/r1.json").json()
         assert (row["cells"], row["whole"]) == (total, False)
-        assert client.get("/cohort/r9").json() == [{"id": "1", "name": "small.png"}]
+        assert client.get("/cohort/r9.json").json() == [{"id": "1", "name": "small.png"}]
 
 
 def test_a_model_is_downloaded_with_the_kinds_that_were_marked(studio: Studio, tmp_path: Path) -> None:

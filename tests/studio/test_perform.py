@@ -32,7 +32,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(worker, "learn", lambda *_: SimpleNamespace(threshold=0.3))
     monkeypatch.setattr(worker, "find_cells", find_cells)
     for name in ("finding_model", "find_cells_in_view", "suggest", "_rehearse"):
-        monkeypatch.setattr(worker, name, lambda *_: None)
+        monkeypatch.setattr(worker, name, lambda *_, **__: None)
     return names
 
 

@@ -15,9 +15,10 @@ from sparseshot.errors import InputError
 from sparseshot.files import locked, read_json, write_json
 from sparseshot.prediction import read_prediction
 from sparseshot.studio import slide_results
+from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.project import Project
 from sparseshot.studio.project_runs import FOUND, RUN, RunProgress, Runs, StudioRun, read_run_recipe
-from sparseshot.studio.slide_results import FoundIndexes, SlideResult
+from sparseshot.studio.slide_results import Kept, SlideResult
 from sparseshot.studio.studio import Studio
 from sparseshot.work.folder import MODEL, RECIPE
 
@@ -68,8 +69,7 @@ def test_a_run_trains_predicts_the_view_and_then_the_slide(studio: Studio) -> No
     result = studio.runs.result(1, "1")
     assert list(result.areas_in_view().values()) == [view]
     found = read_prediction(studio.runs.folder(1) / FOUND / "1")
-    _, index = studio.found("1", "r1")
-    assert len(index) == len(found)
+    assert len(studio.found("1", "r1")) == len(found)
     (shown,) = studio.state("1", "")["results"]
     assert (shown["id"], shown["name"], shown["run"]) == ("r1", f"Run 1, {job.marks} marks", 1)
     assert state.loss
@@ -261,14 +261,17 @@ def test_a_result_grows_from_the_part_in_view(tmp_path: Path) -> None:
     assert first
     # A part that is looked at later replaces what is there.
     result.add_view((15, 15, 200, 200), Cells([[21, 20], [150, 150]], score=[0.9, 0.8], mpp=0.5))
-    assert sorted(result.index().xy[:, 0].tolist()) == [10, 21, 150]
+    assert sorted(result.index().cells.xy[:, 0].tolist()) == [10, 21, 150]
     assert result.version != first
 
 
 def test_a_growing_result_is_not_read_for_every_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result, indexes = SlideResult(tmp_path / "found", 0.5), FoundIndexes()
+    result, kept = SlideResult(tmp_path / "found", 0.5), Kept[FoundCells](1)
+
+    def shown() -> FoundCells:
+        return kept.get("found", result.index, result.is_shown_by)
 
     def grow(cells: int) -> None:
         places = [[100 * cells + i, i] for i in range(cells)]
@@ -276,10 +279,12 @@ def test_a_growing_result_is_not_read_for_every_shard(
 
     grow(1)
     monkeypatch.setattr(slide_results, "_REST", 1e9)
-    first, _ = indexes.of(result)
+    first = shown()
     grow(2)
-    assert indexes.of(result)[0] == first
-    assert len(indexes.of(result)[1]) == 1
+    assert shown() is first
+    assert len(first) == 1
+    kept.clear()
     monkeypatch.setattr(slide_results, "_REST", 0)
-    version, cells = indexes.of(result)
-    assert (version, len(cells)) == (result.version, 3)
+    assert (shown().version, len(shown())) == (result.version, 3)
+    grow(3)
+    assert (shown().version, len(shown())) == (result.version, 6)

@@ -80,7 +80,7 @@ def test_the_meter_rests_on_regions_that_the_run_has_not_learned(
     studio: Studio, learned: shapely.Polygon, is_new: bool
 ) -> None:
     """A region beside one that was learned is new; one that overlaps it is not."""
-    xy = studio.found("1", "f0")[1].xy
+    xy = studio.found("1", "f0").cells.xy
     past_run(studio.runs, 1)
     studio.runs.result(1, "1").add_view((0, 0, 1000, 700), Cells(xy, score=np.full(len(xy), 0.9), mpp=MPP))
     marks = studio.runs.folder(1) / MARKS / "1.parquet"
@@ -89,15 +89,16 @@ def test_the_meter_rests_on_regions_that_the_run_has_not_learned(
     region = inside(studio).xy
     marked = [{"class": "cell", "at": at} for at in region[:-5].tolist()]
     studio.book.record([{"key": "a", "slide": "1", "add": [{"region": BOX}, *marked]}])
-    quality = studio.quality("r1", 0.5)
+    quality = studio.expected("r1", 0.5)
     assert (quality is not None) == is_new
     if quality is not None:
-        _, low, high = quality["precision"]
+        assert quality.precision is not None
+        _, low, high = quality.precision
         assert low < 1 - 5 / len(region) < high
 
 
 def test_counts_and_files_are_what_people_decided(studio: Studio, tmp_path: Path) -> None:
-    total = len(studio.found("1", "f0")[1])
+    total = len(studio.found("1", "f0"))
     found = inside(studio)
     wrong, missed, elsewhere = found.xy[3].tolist(), [105.0, 290.0], [510.5, 511.5]
 
@@ -215,8 +216,8 @@ def assert_own_outlines(studio: Studio, number: int) -> None:
 
 
 def test_two_results_are_compared(studio: Studio) -> None:
-    _, cells = studio.compared("1", "f0", "f1")
-    total = len(studio.found("1", "f0")[1])
+    cells = studio.shown("1", "f0", against="f1")
+    total = len(studio.found("1", "f0"))
     assert list(cells.counts(threshold=0).values()) == [total - 10, 10, 0]
     with TestClient(make_api(studio)) as client:
         query = "area=0,0,9999,9999&against=f1"

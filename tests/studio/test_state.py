@@ -12,8 +12,8 @@ from sparseshot.active import Suggestion
 from sparseshot.files import locked, write_json
 from sparseshot.studio.api import make_api
 from sparseshot.studio.project import Project
+from sparseshot.studio.project_runs import SUGGESTIONS, NextRegions
 from sparseshot.studio.studio import Studio
-from sparseshot.studio.suggesting import SUGGESTIONS, NextRegions
 
 in_node = pytest.mark.skipif(MISSING, reason="node is not installed (Debian's package nodejs)")
 _PANEL = 'const { advice, sentence } = await import("sparseshot-studio/work_panel.js");'

@@ -1,7 +1,7 @@
 """Files on the server that may be added as slides: in the folders the studio was started with, and below."""
 
-import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from sparseshot.images.opening import IMAGE_SUFFIXES
 from sparseshot.prediction.manifest import is_prediction
 from sparseshot.studio.project import PROJECT
 
-_MOST_SHOWN, _LONGEST_NAME = 2000, 256
+_MOST_SHOWN = 2000
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,15 @@ class FileRoots:
         Raises:
             DataNotFoundError: there is none, or it is not inside a folder that may be seen.
         """
-        number, _, below = name.partition("/")
-        nothing = DataNotFoundError(Path("files"), "there is no such file or folder here")
+        number, *parts = name.split("/")
         known = {str(k): folder for k, folder in enumerate(self.folders)}
-        if number not in known:
-            raise nothing
-        path = known[number]
-        for part in below.split("/") if below else ():
-            is_name = part.isprintable() and 0 < len(part.encode()) < _LONGEST_NAME
-            if not is_name or part.startswith(".") or {"\\", os.sep, ":"} & set(part):
-                raise nothing
-            path /= part
-            if path.is_symlink() or not path.exists():
-                raise nothing
-        return path
+        is_plain = all(part.isprintable() and part[:1] not in {"", "."} for part in parts)
+        if number in known and is_plain and not {"\\", ":"} & set("".join(parts)):
+            path = known[number].joinpath(*parts)
+            with suppress(OSError):
+                if path.resolve(strict=True) == path:  # otherwise it is a link
+                    return path
+        raise DataNotFoundError(Path("files"), "there is no such file or folder here")
 
     def listed(self, name: str) -> dict[str, Any]:
         """Return the folders and slides in a folder; the folders themselves for an empty name."""
@@ -67,15 +62,10 @@ class FileRoots:
         folder = self.path(name)
         if not folder.is_dir() or is_ome_zarr(folder):
             raise DataNotFoundError(folder, "there is no such folder here")
-        with os.scandir(folder) as inside:
-            paths = sorted(
-                (
-                    Path(each.path)
-                    for each in inside
-                    if not each.name.startswith(".") and not each.is_symlink()
-                ),
-                key=lambda path: path.name.casefold(),
-            )
+        inside = (each for each in folder.iterdir() if not each.name.startswith("."))
+        paths = sorted(
+            (each for each in inside if not each.is_symlink()), key=lambda each: each.name.casefold()
+        )
         above, _, _ = name.rpartition("/")
         answer: dict[str, Any] = {"name": folder.name, "folders": [], "slides": []}
         answer["up"] = above or (None if len(self.folders) == 1 else "")

@@ -12,7 +12,6 @@ from scipy.special import gammaincinv
 
 from sparseshot.cells import Cells
 from sparseshot.cells.stains import STAINS, stain_measurements
-from sparseshot.errors import InputError
 from sparseshot.images import Box, Grid, Slide
 from sparseshot.metrics import Interval, wilson_interval
 from sparseshot.prediction.measuring import POSITIVE
@@ -85,39 +84,32 @@ class RegionCount:
         }
         numbers = self.counts if self.positive is None else {**self.counts, POSITIVE: self.positive}
         for name, count in numbers.items():
-            share, (least, most) = self.share(count)
-            columns |= {
-                f"Num {name}": count,
-                f"{name} %": round(100 * share, 2),
-                f"{name} %, low 95%": round(100 * least, 2),
-                f"{name} %, high 95%": round(100 * most, 2),
-            }
+            columns[f"Num {name}"], *shares = self._row(count)
+            for part, share in zip(("", ", low 95%", ", high 95%"), shares, strict=True):
+                columns[f"{name} %{part}"] = round(100 * share, 2)
         return columns
 
 
 def positive_cells(
     slide: Slide, cells: Cells, region: shapely.Polygon, *, mpp: float, least_od: float
-) -> int:
+) -> int | None:
     """Return how many cells of a region are positive by DAB, as ``predict --positive`` tells it.
+
+    None for a region that is too large: its pixels are read at once.
 
     Args:
         slide: the slide.
         cells: in the region, with or without outlines.
-        region: in level-0 pixels; its pixels are read at once.
+        region: in level-0 pixels.
         mpp: resolution to measure at.
         least_od: mean optical density of DAB from which on a cell is positive.
-
-    Raises:
-        InputError: the region is too large.
     """
     grid = Grid.over(slide, mpp)
     bounds = region.buffer(_MARGIN_UM / slide.mpp).bounds
     x0, y0, x1, y1 = np.round(grid.from_level0(bounds)).astype(int).tolist()
     box = Box(x0, y0, x1, y1).meet(grid.box)
     if box.width * box.height > _MOST_PX:
-        raise InputError(
-            f"DAB is measured in regions of up to {_MOST_PX * mpp**2 / 1e6:g} mm²; draw a smaller one"
-        )
+        return None
     columns = stain_measurements(
         cells,
         slide.read(grid, box),

@@ -4,9 +4,8 @@ Where somebody marked, the mark decides, whether it says *cell* or *not a cell*;
 only marks count.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import shapely
@@ -23,94 +22,39 @@ from sparseshot.models.detect import MATCH_RADIUS_UM
 from sparseshot.models.labelling import REJECTED
 from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.journal import Event
-from sparseshot.studio.marks import FIRST_CLASS, NEGATIVE, Item, MarkBook, items_of, place_of, polygon_of
+from sparseshot.studio.marks import FIRST_CLASS, NEGATIVE, Item, MarkBook, items_of, place_of
 
 
-@dataclass
-class Decisions:
-    """Counts of found cells with what people decided; each mark is looked up once.
+def counted_cells(found: FoundCells, marks: Cells) -> FoundCells:
+    """Return the index of what is counted; a mark counts at every threshold.
 
-    A mark that does not name a kind has that of the found cell it lies on.
-
-    Attributes:
-        found: what a model found.
+    Args:
+        found: what a model found, with the kinds to count.
+        marks: marks and exhaustive regions of the slide.
     """
-
-    found: FoundCells
-    _rows: dict[str, tuple[NDArray[np.intp], tuple[float, float] | None]] = field(default_factory=dict)
-
-    def counts(
-        self,
-        items: Sequence[Item],
-        rows: NDArray[np.intp] | None = None,
-        *,
-        threshold: float,
-        area: shapely.Polygon | None,
-        kinds: FoundCells | None = None,
-    ) -> dict[str, int]:
-        """Return the number of cells of each class.
-
-        Args:
-            items: marks and exhaustive regions of the slide.
-            rows: found cells of at least the threshold in the area; None for the whole slide.
-            threshold: lowest score of a found cell.
-            area: where to count; None for the whole slide.
-            kinds: the found cells with the classes to count; None for their own.
-        """
-        items = [item for item in items if "count" not in item]
-        found, own = kinds or self.found, [self._of(item) for item in items]
-        decided = np.unique(np.concatenate([rows for rows, _ in own])) if own else np.empty(0, np.intp)
-        decided = decided[self.found.score[decided] >= threshold]
-        if rows is None:
-            total = Counter(found.counts(threshold=threshold))
-        else:
-            total = Counter(found.counts_of(rows))
-            decided = np.intersect1d(decided, rows, assume_unique=True)
-        total.subtract(found.counts_of(decided))
-        total.update(
-            found.classes[found.label[near[0]]]
-            if item["class"] == FIRST_CLASS and len(near)
-            else item["class"]
-            for item, (near, place) in zip(items, own, strict=True)
-            if place is not None and is_cell(item) and (area is None or shapely.intersects_xy(area, *place))
-        )
-        return dict(total)
-
-    def _of(self, item: Item) -> tuple[NDArray[np.intp], tuple[float, float] | None]:
-        """Return the found cells that a mark or region decides about, and the place of a mark."""
-        if item["id"] not in self._rows:
-            place = None
-            if "region" in item:
-                region = polygon_of(item["region"])
-                rows = self.found.rows_in(region.bounds, threshold=0)
-                rows = rows[shapely.contains_xy(region, self.found.xy[rows].astype(np.float64))]
-            else:
-                x, y = place = place_of(item)
-                reach = MATCH_RADIUS_UM / self.found.mpp
-                rows = self.found.rows_in((x - reach, y - reach, x + reach, y + reach), threshold=0)
-                distance = np.hypot(*(self.found.xy[rows] - place).T)
-                rows = rows[np.argsort(distance)][: np.count_nonzero(distance <= reach)]
-            self._rows[item["id"]] = rows, place
-        return self._rows[item["id"]]
+    cells = decided_cells(found.cells, replace(marks, score=None, outline=None))
+    return FoundCells.of(cells, mpp=found.mpp)
 
 
-def region_evidence(found: FoundCells, items: Sequence[Item]) -> Evidence:
+def region_evidence(found: FoundCells, marks: Cells, regions: Sequence[shapely.Geometry]) -> Evidence:
     """Compare what was found in reviewed regions with the cells that a person says are there.
 
     Args:
         found: what a model has found that has not learned from these regions.
-        items: the regions, and the marks of their slide.
+        marks: of the slide.
+        regions: the regions.
     """
-    shapes = [polygon_of(item["region"]) for item in items if "region" in item]
-    evidence = Evidence()
-    marks = np.array([place_of(item) for item in items if is_cell(item)], float).reshape(-1, 2)
-    for shape in shapes:
-        rows = found.rows_in(shape.bounds, threshold=0)
-        seen = Cells(found.xy[rows], score=found.score[rows], mpp=found.mpp)
-        regions = np.array([shape], object)
-        own = Cells(marks[is_inside(marks, regions)], mpp=found.mpp)
-        evidence += Evidence.of_cells(seen, own, regions)
+    evidence, cells = Evidence(), marks[~_is_negative(marks)]
+    for region in regions:
+        area = np.array([region], object)
+        seen = found.cells[found.rows_in(region.bounds, threshold=0)]
+        evidence += Evidence.of_cells(seen, cells[is_inside(cells.xy, area)], area)
     return evidence
+
+
+def _is_negative(marks: Cells) -> NDArray[np.bool_]:
+    """Return which marks say that there is no cell."""
+    return np.isin(np.array([*marks.classes, ""], object)[marks.label], (NEGATIVE, REJECTED))
 
 
 def is_cell(item: Item) -> bool:
@@ -130,13 +74,12 @@ def decided_cells(found: Cells, marks: Cells) -> Cells:
     is_decided = is_near(found.xy, marks.xy, radius=reach)
     if len(marks.regions):
         is_decided |= is_inside(found.xy, marks.regions)
-    names = np.array([*marks.classes, ""], object)[marks.label]
-    is_cell_mark = ~np.isin(names, (NEGATIVE, REJECTED))
-    cells, names = marks[is_cell_mark], names[is_cell_mark]
-    beneath = np.full(len(cells), -1)  # rows of the found cells on which marks lie
-    if len(found) and len(cells):
-        distance, nearest = KDTree(found.xy).query(cells.xy, distance_upper_bound=reach)
-        beneath = np.where(np.isfinite(distance), nearest, -1)
+    cells = marks[~_is_negative(marks)]
+    names = np.array([*cells.classes, ""], object)[cells.label]
+    beneath, near = np.full(len(cells), -1), np.flatnonzero(is_decided)  # rows of found cells under marks
+    if len(near) and len(cells):
+        distance, nearest = KDTree(found.xy[near]).query(cells.xy, distance_upper_bound=reach)
+        beneath[np.isfinite(distance)] = near[nearest[np.isfinite(distance)]]
     if found.classes != (FIRST_CLASS,):
         unnamed = (names == FIRST_CLASS) & (beneath >= 0)
         names[unnamed] = np.array(found.classes, object)[found.label[beneath[unnamed]]]
@@ -210,7 +153,7 @@ def reviewed(
     """
     before = [item for item in book.items(slide) if "count" not in item]
     marks = book.cells(slide, mpp=found.mpp)
-    is_negative = np.isin(np.array([*marks.classes, ""])[marks.label], (NEGATIVE, REJECTED))
+    is_negative = _is_negative(marks)
     removed = is_near(found.xy, marks.xy[is_negative], radius=MATCH_RADIUS_UM / (found.mpp or 1.0))
     by_hand = marks[~(is_negative | is_proposed(marks))]
     done = review_region(region, found, removed=removed, added=by_hand, by=by, model=model)

@@ -1,5 +1,7 @@
 """Results derived from others: two runs compared, and what the loss left out of the background."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from sparseshot.cells import Cells
@@ -25,7 +27,7 @@ def compared(first: FoundCells, second: FoundCells, *, thresholds: tuple[float, 
     {'found by both': 1, 'only the first': 1, 'only the second': 1}
     """
     a, b = (cells.score >= threshold for cells, threshold in zip((first, second), thresholds, strict=True))
-    xy, other = first.xy[a].astype(np.float64), second.xy[b].astype(np.float64)
+    xy, other = first.cells.xy[a], second.cells.xy[b]
     matching = match_points(xy, other, radius=MATCH_RADIUS_UM / first.mpp)
     alone, label = np.ones(len(other), bool), np.ones(len(xy), np.int16)
     alone[matching.found] = False
@@ -59,8 +61,7 @@ def excluded(found: FoundCells, marks: Cells, *, rho: float) -> FoundCells:
         marks: those it was trained on; inside exhaustive regions everything is marked.
         rho: see :func:`exclusion`.
     """
-    is_marked = is_near(found.xy, marks.xy, radius=MATCH_RADIUS_UM / found.mpp)
-    is_marked |= is_inside(found.xy, marks.regions)
+    is_marked = is_near(found.cells.xy, marks.xy, radius=MATCH_RADIUS_UM / found.mpp)
+    is_marked |= is_inside(found.cells.xy, marks.regions)
     label = np.where(is_marked, 2, np.where(found.score >= rho, 0, 1)).astype(np.int16)
-    cells = Cells(found.xy, classes=EXCLUDED, label=label, score=found.score, colors=_EXCLUDED_COLORS)
-    return FoundCells.of(cells, mpp=found.mpp)
+    return replace(found, cells=replace(found.cells, classes=EXCLUDED, label=label, colors=_EXCLUDED_COLORS))

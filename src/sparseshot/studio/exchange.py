@@ -1,15 +1,13 @@
 """Marks and found cells as files, in and out."""
 
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from sparseshot.cells import Cells, read_cells, write_cells
+from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.near import is_near
 from sparseshot.errors import InputError
 from sparseshot.files import safe_name
@@ -21,7 +19,6 @@ from sparseshot.studio.payloads import check_class
 from sparseshot.studio.telling import told
 from sparseshot.training.mark_checks import marks_on
 
-ENDINGS = {"geojson": "QuPath GeoJSON", "parquet": "GeoParquet", "csv": "CSV"}
 MOST_MARKS = 200_000
 MOST_CLASSES = 50
 """More are hardly classes: each has a button, and a network an output for it."""
@@ -88,12 +85,3 @@ def new_items(cells: Cells, known: list[Item], *, mpp: float) -> list[Item]:
         wanted += [item for item, is_old in zip(own, is_known, strict=True) if not is_old]
     rings = [item["region"] for item in known if "region" in item]
     return wanted + [item for item in items if "region" in item and item["region"] not in rings]
-
-
-def file_of(cells: Cells, ending: str) -> tuple[Path, Callable[[], None]]:
-    """Write cells to a temporary file in the format of an ending; return it and what removes it."""
-    with ExitStack() as stack:
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory()), f"cells.{ending}")
-        with told():  # a CSV holds no outlines
-            write_cells(cells, path)
-        return path, stack.pop_all().close

@@ -1,6 +1,6 @@
 """Found cells in memory, indexed by place: the cost of a view depends on what it shows."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,32 +20,25 @@ Area = tuple[float, float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class FoundCells:
-    """An immutable index of found cells: 22 bytes each.
+    """An immutable index of found cells: 30 bytes each.
 
     Attributes:
-        xy: ``(N, 2)`` float32, sorted by buckets.
-        label: ``(N,)`` int16, index into ``classes``.
-        score: ``(N,)`` float32.
+        cells: sorted by buckets, with scores and colours, without outlines.
         source: ``(N,)`` int32, row in the table that the index was made of: ``files``, one after the other.
-        classes: names of the classes.
-        colors: ``(C, 3)`` uint8 red, green and blue.
-        mpp: µm per level-0 pixel.
+        version: of what is shown; another one for other cells, classes or colours.
         files: tables with the outlines; empty for derived results.
         features: ``(N, F)`` by which kinds are told apart; None where they were not kept.
+        until: time by the monotonic clock before which a growing result is not read again.
     """
 
-    xy: NDArray[np.float32]
-    label: NDArray[np.int16]
-    score: NDArray[np.float32]
+    cells: Cells
     source: NDArray[np.int32]
-    classes: tuple[str, ...]
-    colors: NDArray[np.uint8]
-    mpp: float
     _grid: Buckets
     _keys: NDArray[np.signedinteger]
-    _sorted_scores: tuple[NDArray[np.float32], ...]
+    version: str = ""
     files: tuple[Path, ...] = ()
     features: NDArray[np.float16] | None = None
+    until: float = 0.0
 
     @classmethod
     def of(cls, cells: Cells, *, mpp: float) -> "FoundCells":
@@ -56,55 +49,49 @@ class FoundCells:
         """
         grid = Buckets.over(cells.xy, side=_BUCKET_PX)
         order, keys = grid.sort(cells.xy)
-        label = np.maximum(cells.label[order], 0)
-        score = np.ones(len(cells), np.float32) if cells.score is None else cells.score[order]
         classes = cells.classes or ("cell",)
-        return cls(
-            xy=cells.xy[order].astype(np.float32),
-            label=label,
-            score=score,
-            source=order,
+        own = Cells(
+            cells.xy[order],
             classes=classes,
-            colors=np.array(cells.colors or [_COLOR] * len(classes), np.uint8),
+            label=np.maximum(cells.label[order], 0),
+            score=np.ones(len(cells), np.float32) if cells.score is None else cells.score[order],
+            colors=cells.colors or [_COLOR] * len(classes),
             mpp=mpp,
-            _grid=grid,
-            _keys=keys,
-            _sorted_scores=_by_class(score, label, len(classes)),
         )
+        return cls(own, order, grid, keys)
 
-    def relabelled(
-        self, label: NDArray[np.int16], classes: tuple[str, ...], colors: NDArray[np.uint8]
-    ) -> "FoundCells":
-        """Return the same cells with other classes."""
-        scores = _by_class(self.score, label, len(classes))
-        return replace(self, label=label, classes=classes, colors=colors, _sorted_scores=scores)
+    @property
+    def score(self) -> NDArray[np.float32]:
+        """Scores of the cells."""
+        assert self.cells.score is not None
+        return self.cells.score
+
+    @property
+    def mpp(self) -> float:
+        """µm per level-0 pixel."""
+        assert self.cells.mpp is not None
+        return self.cells.mpp
 
     def __len__(self) -> int:
-        return len(self.xy)
+        return len(self.cells)
 
-    def ranges(self, area: Area) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return first and last rows of the buckets that meet an area: one range a row of buckets."""
+    def rows_in(self, area: Area | shapely.Geometry, *, threshold: float) -> NDArray[np.intp]:
+        """Return the rows of the cells of at least a score in a half-open box, or in a polygon."""
+        x0, y0, x1, y1 = area.bounds if isinstance(area, shapely.Geometry) else area
         grid = self._grid
-        far_x, far_y = grid.stride - 2 * MARGIN - 1, grid.rows - 2 * MARGIN - 1
-        columns = np.clip((np.array(area[::2]) - grid.x0) / grid.side, -1, far_x + 1).astype(int) + MARGIN
-        first, last = (
-            np.clip((np.array(area[1::2]) - grid.y0) / grid.side, -1, far_y + 1).astype(int) + MARGIN
-        )
-        rows = np.arange(first, last + 1) * grid.stride
-        starts = np.searchsorted(self._keys, rows + columns[0], side="left")
-        ends = np.searchsorted(self._keys, rows + columns[1], side="right")
-        return starts[ends > starts], ends[ends > starts]
-
-    def rows_in(self, area: Area, *, threshold: float) -> NDArray[np.intp]:
-        """Return the rows of the cells of at least a score in a half-open area."""
-        starts, ends = self.ranges(area)
+        far = np.array([grid.stride, grid.rows]) - 2 * MARGIN
+        corners = (np.array([[x0, y0], [x1, y1]]) - (grid.x0, grid.y0)) / grid.side
+        (left, first), (right, last) = np.clip(corners, -1, far).astype(int) + MARGIN
+        keys = np.arange(first, last + 1) * grid.stride  # of the rows of buckets
+        starts = np.searchsorted(self._keys, keys + left, side="left")
+        ends = np.searchsorted(self._keys, keys + right, side="right")
         rows = np.concatenate([*map(np.arange, starts, ends), np.empty(0, int)]).astype(np.intp)
-        x, y = self.xy[rows].T
-        x0, y0, x1, y1 = area
-        inside: NDArray[np.intp] = rows[
-            (x >= x0) & (x < x1) & (y >= y0) & (y < y1) & (self.score[rows] >= threshold)
-        ]
-        return inside
+        rows = rows[self.score[rows] >= threshold]
+        x, y = self.cells.xy[rows].T
+        is_inside = (x >= x0) & (x < x1) & (y >= y0) & (y < y1)
+        if isinstance(area, shapely.Geometry):
+            is_inside = shapely.contains_xy(area, x, y)
+        return np.asarray(rows[is_inside])
 
     def outlines(self, rows: NDArray[np.intp]) -> NDArray[np.object_]:
         """Read the outlines of some rows; None for points and without files."""
@@ -121,18 +108,8 @@ class FoundCells:
         shapes[shapely.get_type_id(shapes) == shapely.GeometryType.POINT] = None
         return shapes
 
-    def counts(self, *, threshold: float) -> dict[str, int]:
-        """Return the number of cells of each class and at least a score."""
-        numbers = [len(each) - int(np.searchsorted(each, threshold)) for each in self._sorted_scores]
-        return dict(zip(self.classes, numbers, strict=True))
-
-    def counts_of(self, rows: NDArray[np.intp]) -> dict[str, int]:
-        """Return the number of cells of each class among some rows."""
-        numbers = np.bincount(self.label[rows], minlength=len(self.classes)).tolist()
-        return dict(zip(self.classes, numbers, strict=True))
-
-
-def _by_class(
-    score: NDArray[np.float32], label: NDArray[np.int16], classes: int
-) -> tuple[NDArray[np.float32], ...]:
-    return tuple(np.sort(score[label == k]) for k in range(classes))
+    def counts(self, area: Area | shapely.Geometry | None = None, *, threshold: float) -> dict[str, int]:
+        """Return the number of cells of each class and at least a score, in an area or in all."""
+        rows = self.score >= threshold if area is None else self.rows_in(area, threshold=threshold)
+        numbers = np.bincount(self.cells.label[rows], minlength=len(self.cells.classes)).tolist()
+        return dict(zip(self.cells.classes, numbers, strict=True))

@@ -32,7 +32,6 @@ class Journal:
     Attributes:
         path: the file; created with the first event.
         generation: changes when the file was written anew.
-        events: number of events read so far.
         damaged: reasons why lines were set aside, by their numbers.
     """
 
@@ -44,7 +43,7 @@ class Journal:
             fold: called with every event, in order; raises ValueError for what is none, and changes nothing.
             clear: called before the journal is read anew, because another process set lines aside.
         """
-        self.path, self.generation, self.events = path, "", 0
+        self.path, self.generation = path, ""
         self._fold, self._clear = fold, clear
         self._offset, self._inode = 0, -1
         self.damaged: dict[int, str] = {}
@@ -97,7 +96,7 @@ class Journal:
         """Fold the whole lines after those that are known."""
         if self._is_another(file):
             self._clear()
-            self._offset, self.events, self._lines = 0, 0, 0
+            self._offset, self._lines = 0, 0
             self._inode = os.fstat(file.fileno()).st_ino
         file.seek(self._offset)
         lines = file.read()
@@ -109,7 +108,6 @@ class Journal:
                     self.generation = self._generation(event)
                 else:
                     self._fold(event)
-                    self.events += 1
             except ValueError as error:
                 reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
                 self.damaged[self._lines] = " ".join(reason.split())[:200]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import shapely
@@ -235,13 +235,13 @@ class MarkBook:
             self._journal.follow()
             return list(self._slides[slide].items.values())
 
-    def count(self, slides: Iterable[str]) -> int:
-        """Return the number of marks of some slides, without regions."""
-        return sum("class" in item for slide in slides for item in self.items(slide))
+    def count(self, slides: Iterable[str], what: Literal["class", "region"] = "class") -> int:
+        """Return the number of marks of some slides, or of regions in which every cell is marked."""
+        return sum(what in item for slide in slides for item in self.items(slide))
 
-    def regions(self, slides: Iterable[str]) -> int:
-        """Return the number of regions of some slides in which every cell is marked."""
-        return sum("region" in item for slide in slides for item in self.items(slide))
+    def version(self, slide: str) -> str:
+        """Return what changes with every change of the marks of a slide."""
+        return self.since(slide, "")[0]
 
     def since(self, slide: str, version: str) -> tuple[str, list[Delta] | None]:
         """Return the current version, and the changes after another one; None if that is unknown."""

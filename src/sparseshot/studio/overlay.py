@@ -6,6 +6,7 @@ from functools import cache
 from typing import Literal
 
 import numpy as np
+from matplotlib import colormaps
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import gaussian_filter, zoom
@@ -21,9 +22,6 @@ RADIUS_UM = 4.0
 _LEAST_RADIUS_PX = 0.8
 _CROWD = 30_000
 """Of more cells than this in a tile, each is one pixel: the picture is their density."""
-_RAMP = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
-"""Viridis: even in lightness, and readable with every kind of colour vision."""
-
 _DENSITY_BINS = 32
 _BLUR_BINS = 1.5
 _DOUBT_GAIN = 5.0
@@ -45,84 +43,50 @@ def overlay_png(
     """
     if paint in {"density", "doubt"}:
         return _png(_density(cells, z, x, y, threshold, of_doubt=paint == "doubt"))
-    side, scale = float(TILE_PX * 2**z), 2.0**-z
+    scale, corner = 2.0**-z, np.array([x, y]) * TILE_PX * 2.0**z
     radius = max(_LEAST_RADIUS_PX, RADIUS_UM / cells.mpp * scale)
-    reach = (radius + 2) / scale
-    x0, y0 = x * side, y * side
-    starts, ends = cells.ranges((x0 - reach, y0 - reach, x0 + side + reach, y0 + side + reach))
-    if (ends - starts).sum() > _CROWD:
-        radius = 0.0
+    (x0, y0), (x1, y1) = corner - (radius + 2) / scale, corner + (TILE_PX + radius + 2) / scale
+    rows = cells.rows_in((x0, y0, x1, y1), threshold=threshold)
+    if paint == "score":
+        colors = ramp()[(cells.score[rows] * 255).astype(np.intp)]
+    else:
+        colors = np.array(cells.cells.colors, np.uint8)[cells.cells.label[rows]]
     out = np.zeros((TILE_PX, TILE_PX, 4), np.float32)
-    colors, by_score = (ramp(), True) if paint == "score" else (cells.colors, False)
-    drawn = _draw(
-        out,
-        cells.xy,
-        cells.label,
-        cells.score,
-        starts,
-        ends,
-        colors,
-        by_score,
-        x0,
-        y0,
-        scale,
-        radius,
-        threshold,
-    )
-    return _png(_bytes(out)) if drawn else _nothing()
+    xy = (cells.cells.xy[rows] - corner) * scale - 0.5
+    _draw(out, xy, colors, 0.0 if len(rows) > _CROWD else radius)
+    return _png(_bytes(out))
 
 
 @cache
 def ramp() -> NDArray[np.uint8]:
-    """Return 256 colours from the lowest to the highest score."""
-    stops = np.array(_RAMP, float)
-    at = np.linspace(0, len(stops) - 1, 256)
-    return np.stack([np.interp(at, range(len(stops)), each) for each in stops.T], axis=1).astype(np.uint8)
+    """Return 256 colours from the lowest to the highest score: even in lightness, for every colour vision."""
+    return (np.array(colormaps["viridis"].colors) * 255).astype(np.uint8)  # type: ignore[attr-defined]
 
 
 @compiled
-def _draw(  # noqa: PLR0917  compiled code takes arrays one by one
-    out: NDArray[np.float32],
-    xy: NDArray[np.float32],
-    label: NDArray[np.int16],
-    score: NDArray[np.float32],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    colors: NDArray[np.uint8],
-    by_score: bool,
-    x0: float,
-    y0: float,
-    scale: float,
-    radius: float,
-    threshold: float,
-) -> int:
-    """Blend a disc, or a ring where it is large, over ``out`` for each cell."""
+def _draw(
+    out: NDArray[np.float32], xy: NDArray[np.float64], colors: NDArray[np.uint8], radius: float
+) -> None:
+    """Blend a disc, or a ring where it is large, over ``out`` for each cell, in pixels of it."""
     height, width = out.shape[:2]
-    drawn = 0
-    for k in range(len(starts)):
-        for i in range(starts[k], ends[k]):
-            if score[i] < threshold:
-                continue
-            cx, cy = (xy[i, 0] - x0) * scale - 0.5, (xy[i, 1] - y0) * scale - 0.5
-            beyond = 1 if radius > 0 else 0
-            left, right = max(0, int(cx - radius)), min(width - 1, int(cx + radius + beyond))
-            top, bottom = max(0, int(cy - radius)), min(height - 1, int(cy + radius + beyond))
-            if cx < -radius - beyond or cy < -radius - beyond or left > right or top > bottom:
-                continue
-            drawn += 1
-            color = int(score[i] * 255) if by_score else label[i]
-            for row in range(top, bottom + 1):
-                for col in range(left, right + 1):
-                    distance = np.sqrt((col - cx) ** 2 + (row - cy) ** 2)
-                    cover = 0.5 if radius == 0 else min(1.0, max(0.0, radius + 0.5 - distance))
-                    if radius > 3:
-                        ring = min(1.0, max(0.0, 1.5 - abs(distance - radius + 1)))
-                        cover = 0.95 * ring  # what is inside is seen as it is
-                    if cover > 0:
-                        for c in range(3):
-                            out[row, col, c] += cover * (colors[color, c] - out[row, col, c])
-                        out[row, col, 3] += cover * (1 - out[row, col, 3])
-    return drawn
+    for i in range(len(xy)):
+        cx, cy = xy[i]
+        beyond = 1 if radius > 0 else 0
+        left, right = max(0, int(cx - radius)), min(width - 1, int(cx + radius + beyond))
+        top, bottom = max(0, int(cy - radius)), min(height - 1, int(cy + radius + beyond))
+        if cx < -radius - beyond or cy < -radius - beyond or left > right or top > bottom:
+            continue
+        for row in range(top, bottom + 1):
+            for col in range(left, right + 1):
+                distance = np.sqrt((col - cx) ** 2 + (row - cy) ** 2)
+                cover = 0.5 if radius == 0 else min(1.0, max(0.0, radius + 0.5 - distance))
+                if radius > 3:
+                    ring = min(1.0, max(0.0, 1.5 - abs(distance - radius + 1)))
+                    cover = 0.95 * ring  # what is inside is seen as it is
+                if cover > 0:
+                    for c in range(3):
+                        out[row, col, c] += cover * (colors[i, c] - out[row, col, c])
+                    out[row, col, 3] += cover * (1 - out[row, col, 3])
 
 
 def _bytes(blended: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -149,7 +113,7 @@ def _density(
         (x0, y0, x0 + count * step, y0 + count * step), threshold=0 if of_doubt else threshold
     )
     weights = decision_doubts(cells.score[rows], threshold) if of_doubt else None
-    place = ((cells.xy[rows] - (x0, y0)) / step).astype(np.intp).clip(0, count - 1)
+    place = ((cells.cells.xy[rows] - (x0, y0)) / step).astype(np.intp).clip(0, count - 1)
     counts = np.bincount(place[:, 1] * count + place[:, 0], weights, minlength=count**2)
     counts = counts.reshape(count, count)
     smooth = gaussian_filter(counts.astype(np.float32), blur, mode="nearest", truncate=3)
@@ -166,8 +130,3 @@ def _png(rgba: NDArray[np.uint8]) -> bytes:
     file = io.BytesIO()
     Image.fromarray(rgba, "RGBA").save(file, "png", compress_level=1)
     return file.getvalue()
-
-
-@cache
-def _nothing() -> bytes:
-    return _png(np.zeros((TILE_PX, TILE_PX, 4), np.uint8))

@@ -11,8 +11,10 @@ import shapely
 from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 
+from sparseshot.active import suggest_regions
 from sparseshot.cells import Cells, read_cells
 from sparseshot.errors import SparseshotError
+from sparseshot.files import write_json
 from sparseshot.images import Box, Slide, tissue_mask
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.models.config import STARTER, TrainConfig
@@ -24,9 +26,8 @@ from sparseshot.prediction import Model, Throughput, predict_slide
 from sparseshot.studio.found_cells import Area
 from sparseshot.studio.marks import NEGATIVE
 from sparseshot.studio.project import Project
-from sparseshot.studio.project_runs import FEW_MARKS_THRESHOLD, MARKS, RUN, RunRecipe
-from sparseshot.studio.slide_results import SlideResult
-from sparseshot.studio.suggesting import write_next
+from sparseshot.studio.project_runs import FOUND, MARKS, RUN, SUGGESTIONS, NextRegions, RunRecipe
+from sparseshot.studio.slide_results import SlideResult, is_finished
 from sparseshot.training.annotated import TrainingData
 from sparseshot.training.mark_checks import task_of_marks
 from sparseshot.training.recipe import run_data
@@ -34,6 +35,7 @@ from sparseshot.training.runs import train_run
 from sparseshot.work import Event, Report, ignore
 
 _LOG_STEPS = 5
+_REGIONS, _CANDIDATES = 12, 120
 _TILE_PX = 512
 _MOST_VIEW_PX = 1280
 """Largest side of a part that is predicted at once because it is in view: about two seconds on two cores."""
@@ -145,17 +147,44 @@ def find_cells(
     )
 
 
+class Superseded(Exception):  # noqa: N818  nothing went wrong
+    """A newer run began, so that this one is no longer wanted."""
+
+
 def suggest(
-    folder: Path,
-    checkpoint: Checkpoint,
-    slides: Mapping[str, Slide],
-    found: Mapping[str, Path],
-    is_wanted: Callable[[], bool],
+    folder: Path, model: Model, slides: Mapping[str, Slide], *, is_wanted: Callable[[], bool] = lambda: True
 ) -> None:
-    """Look for regions to mark after a run, and write them into its folder, see :func:`write_next`."""
-    learned = run_data(folder / RUN) if (folder / RUN).is_dir() else None
-    model = Model.load(checkpoint, threshold=checkpoint.threshold or FEW_MARKS_THRESHOLD, device="cpu")
-    write_next(folder, model, slides, learned, found=found, is_wanted=is_wanted)
+    """Look for regions to mark after a run, and write them into its folder.
+
+    Args:
+        folder: of the run.
+        model: of the run.
+        slides: by id; the one in view first. Of two slides with one name only the first is looked at.
+        is_wanted: asked now and then; False ends the search.
+    """
+    names = {slide.name: each for each, slide in reversed(list(slides.items()))}
+    found = {name: folder / FOUND / each for name, each in names.items()}
+
+    def report(_: Event) -> None:
+        if not is_wanted():
+            raise Superseded
+
+    try:
+        suggestions = suggest_regions(
+            model,
+            [slides[each] for each in names.values()],
+            regions=_REGIONS,
+            candidates=_CANDIDATES,
+            learned=run_data(folder / RUN).load()[0] if (folder / RUN).is_dir() else (),
+            found={name: path for name, path in found.items() if is_finished(path)},
+            report=report,
+        )
+        known = NextRegions(tuple(replace(each, slide=names[each.slide]) for each in suggestions))
+    except SparseshotError as error:
+        known = NextRegions(problem=str(error))
+    except Superseded:
+        return
+    write_json(folder / SUGGESTIONS, known)
 
 
 def rehearse(project: Project, *, is_wanted: Callable[[], bool]) -> None:

@@ -1,6 +1,6 @@
 """Requests of the page: every value is bounded and checked before use."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import shapely
 from fastapi import Path as InPath
@@ -144,28 +144,11 @@ class Review(_Strict):
 
 
 class Seen(_Strict):
-    """What is in view."""
+    """What is in view, what to find, and the run that a training continues."""
 
-    view: Annotated[list[Coordinate], Field(min_length=4, max_length=4)] | None = None
-
-    def area_on(self, size: tuple[int, int]) -> Area | None:
-        """Return the part of a slide that is in view."""
-        if self.view is None:
-            return None
-        (x0, y0, x1, y1), (width, height) = self.view, size
-        return max(0.0, x0), max(0.0, y0), min(float(width), x1), min(float(height), y1)
-
-
-class Training(Seen):
-    """A run to begin: what is in view, and the run to continue."""
-
+    view: tuple[Coordinate, Coordinate, Coordinate, Coordinate] | None = None
+    find: Literal["slide", "all"] | None = None
     start: Annotated[int, Field(ge=0, lt=10**9)] | None = None
-
-
-class Opened(Seen):
-    """A slide that was opened: find its cells, or those of all slides."""
-
-    everything: bool = False
 
 
 class ChosenFile(_Strict):

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator, Sequence
@@ -27,13 +28,12 @@ from sparseshot.studio.marks import MarkBook
 PROJECT = "project.json"
 SUFFIX = ".studio"
 _JOURNAL = "marks.jsonl"
-_FORMAT = "sparseshot studio"
+_FORMAT, _VERSION = "sparseshot studio", 1
 _REPAIR = (
     "restore it from a backup, or write it anew with the slides in the order in which they were added, as "
     f'{{"format": "{_FORMAT}", "version": 1, "slides": [{{"id": "1", "path": "/folder/biopsy.svs"}}]}}; '
     "marks and runs belong to these ids and are not lost"
 )
-_LONGEST_ID = 9
 _LONGEST_WAIT_S = 30
 """For another process that writes the project file, which takes it milliseconds."""
 
@@ -53,13 +53,6 @@ class SlideEntry:
     path: str
     mpp: float | None = None
     found: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _ProjectFile:
-    format: str = _FORMAT
-    version: int = 1
-    slides: tuple[SlideEntry, ...] = ()
 
 
 @dataclass
@@ -99,24 +92,30 @@ class Project:
         folder, paths = folder.absolute(), list(_unfolded(paths))
         while True:
             known = _read(folder)
-            project = cls(folder, {entry.id: entry for entry in known.slides})
+            project = cls(folder, dict(known))
             project._add(paths, mpp)
-            if tuple(project.slides.values()) == known.slides and (folder / PROJECT).is_file():
+            if project.slides == known and (folder / PROJECT).is_file():
                 return project
+            # A process that wrote in the meantime may have given the same ids to other slides.
             with _writable(folder), locked(folder, wait_s=_LONGEST_WAIT_S):
-                # A process that wrote in the meantime may have given the same ids to other slides.
                 if _read(folder) == known:
                     project._save()
                     return project
 
     def add(self, path: Path) -> str:
         """Add a slide; return its id."""
-        with locked(self.folder, wait_s=_LONGEST_WAIT_S):
-            self.slides = {entry.id: entry for entry in _read(self.folder).slides}
+        with self._changing():
             entry = self._with_slide(path.absolute(), None)
             self.slides[entry.id] = entry
-            self._save()
         return entry.id
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Read what other processes wrote, and write what the block changes."""
+        with locked(self.folder, wait_s=_LONGEST_WAIT_S):
+            self.slides = _read(self.folder)
+            yield
+            self._save()
 
     def _add(self, paths: Sequence[Path], mpp: float | None) -> None:
         entry: SlideEntry | None = None
@@ -172,7 +171,8 @@ class Project:
         return set(MarkBook(self.journal).slides)
 
     def _save(self) -> None:
-        write_json(self.folder / PROJECT, _ProjectFile(slides=tuple(self.slides.values())))
+        content = {"format": _FORMAT, "version": _VERSION, "slides": list(self.slides.values())}
+        write_json(self.folder / PROJECT, content)
 
     def entry(self, slide: str) -> SlideEntry:
         """Return a slide by its id."""
@@ -200,10 +200,8 @@ class Project:
     def set_mpp(self, slide: str, mpp: float) -> None:
         """Store the pixel size that a person gave for a slide."""
         check_mpp(mpp)
-        with locked(self.folder, wait_s=_LONGEST_WAIT_S):
-            self.slides = {entry.id: entry for entry in _read(self.folder).slides}
+        with self._changing():
             self.slides[slide] = replace(self.entry(slide), mpp=mpp)
-            self._save()
         with self._mutex:
             if slide in self._open:
                 self._open[slide].mpp = mpp
@@ -244,7 +242,7 @@ def _unfolded(paths: Sequence[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _read(folder: Path) -> _ProjectFile:
+def _read(folder: Path) -> dict[str, SlideEntry]:
     path = folder / PROJECT
     # Listed once: between two looks another process may write the project file.
     names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
@@ -254,21 +252,21 @@ def _read(folder: Path) -> _ProjectFile:
         # A name with a dot is the lock of a process that is about to write the project file.
         if any(not name.startswith(".") for name in names):
             raise OutputError(folder, f"holds other files and no {PROJECT}; give another --project")
-        return _ProjectFile()
+        return {}
     try:
         content = read_json(path)
     except FormatError as error:
         raise FormatError(path, f"{error.problem}; {_REPAIR}") from error
     if not isinstance(content, dict) or not isinstance(content.get("slides"), list):
         raise FormatError(path, f"has no list of slides; {_REPAIR}")
-    if content.get("format") != _FORMAT or content.get("version") != 1:
+    if content.get("format") != _FORMAT or content.get("version") != _VERSION:
         raise FormatError(path, "is not a project of this sparseshot")
     entries: dict[str, SlideEntry] = {}
     damaged = []
     for number, each in enumerate(content["slides"], 1):
         try:
             entry = _ENTRY.validate_python(each, strict=False, extra="forbid")
-            if entry.id in entries or not _is_id(entry.id):
+            if entry.id in entries or not re.fullmatch("[0-9]{1,9}", entry.id):
                 raise ValueError(f"its id is {entry.id[:20]!r}; ids are numbers, each once")
             if entry.mpp is not None:
                 check_mpp(entry.mpp)
@@ -285,14 +283,10 @@ def _read(folder: Path) -> _ProjectFile:
             RepairWarning,
             stacklevel=2,
         )
-    return _ProjectFile(slides=tuple(entries.values()))
+    return entries
 
 
 _ENTRY = TypeAdapter(SlideEntry)
-
-
-def _is_id(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_ID
 
 
 def _set_aside(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from sparseshot.active import Suggestion
 from sparseshot.errors import FormatError, InputError, SparseshotError
 from sparseshot.files import read_as, read_json, write_json
 from sparseshot.studio.found_cells import Area
@@ -24,6 +25,7 @@ FEW_MARKS_THRESHOLD = 0.5
 """Threshold of a run whose marks are too few to calibrate one."""
 
 RUNS, RUN, FOUND, MARKS, STOP, LOOK = "runs", "model", "found", "marks", "stop", "look.json"
+SUGGESTIONS = "suggestions.json"
 UNTRAINED = 0
 """Number of the run that finds cells with the starter, before anybody has trained."""
 
@@ -109,6 +111,25 @@ class StudioRun(NamedTuple):
 
     recipe: RunRecipe
     progress: RunProgress
+
+
+@dataclass(frozen=True)
+class NextRegions:
+    """Regions to mark after a run.
+
+    Attributes:
+        regions: the most useful first; ``slide`` is the id of the slide.
+        problem: why there are none.
+    """
+
+    regions: tuple[Suggestion, ...] = ()
+    problem: str = ""
+
+
+def read_next(folder: Path) -> NextRegions | None:
+    """Return the suggestions of a run; None while they are not there."""
+    path = folder / SUGGESTIONS
+    return read_as(path, NextRegions) if path.is_file() else None
 
 
 def numbers_of_runs(project: Path) -> list[int]:
@@ -235,10 +256,8 @@ class Runs:
         with self._mutex:
             if self.is_learning():
                 raise InputError("a training is under way; wait for it, or stop it")
-            known = numbers_of_runs(self.project.folder)
-            folder = self.folder(1 + max(known, default=UNTRAINED))
-            marked = self._write_marks(folder / MARKS)
-            learned = [each for each in known if (self.folder(each) / RUN / MODEL).is_file()]
+            folder = self.folder(1 + max(numbers_of_runs(self.project.folder), default=UNTRAINED))
+            marked, learned = self._write_marks(folder / MARKS), self._trained()
             if start not in {UNTRAINED, *learned}:
                 start = learned[0] if learned else UNTRAINED
             recipe = RunRecipe(
@@ -250,9 +269,13 @@ class Runs:
                 steps=self.steps,
                 everywhere=self.everywhere,
             )
-            write_json(folder / RECIPE, as_json(recipe))
-            self.warm_up()
+            self._begin(recipe)
             return recipe
+
+    def _trained(self) -> list[int]:
+        """Return the runs with a finished model, the latest first."""
+        known = numbers_of_runs(self.project.folder)
+        return [each for each in known if (self.folder(each) / RUN / MODEL).is_file()]
 
     def is_learning(self) -> bool:
         """Return whether a run trains, or is about to."""
@@ -272,27 +295,20 @@ class Runs:
         with self._mutex:
             if self.is_learning():
                 return
-            known = numbers_of_runs(self.project.folder)
-            number = next((each for each in known if (self.folder(each) / RUN / MODEL).is_file()), UNTRAINED)
-            if number not in known:
-                if self.project.entry(slide).found and not everything:
-                    return  # it was opened with cells
-                others: tuple[str, ...] | None = None if everything else ()
-                recipe = RunRecipe(number, slide, view, everywhere=self.everywhere, others=others)
-                self.folder(number).mkdir(parents=True, exist_ok=True)
-                write_json(self.folder(number) / RECIPE, as_json(recipe))
-                self.warm_up()
-                return
-            recipe = read_run_recipe(self.folder(number))
-            wanted = self.project.slides if everything else [slide]
-            is_included = set(wanted) <= set(recipe.slides_of(self.project))
-            has_ended = self.progress(number).stage in {"done", "failed"} and not self.is_active(number)
-            if is_included and not (has_ended and self._lacks(number, wanted)):
-                return
+            number = next(iter(self._trained()), UNTRAINED)
+            if number in numbers_of_runs(self.project.folder):
+                recipe = read_run_recipe(self.folder(number))
+                wanted = self.project.slides if everything else [slide]
+                is_included = set(wanted) <= set(recipe.slides_of(self.project))
+                has_ended = self.progress(number).stage in {"done", "failed"} and not self.is_active(number)
+                if is_included and not (has_ended and self._lacks(number, wanted)):
+                    return
+            elif self.project.entry(slide).found and not everything:
+                return  # it was opened with cells
+            else:
+                recipe = RunRecipe(number, slide, everywhere=self.everywhere, others=())
             others = None if everything else (*recipe.slides_of(self.project),)
-            recipe = replace(recipe, slide=slide, view=view, others=others)
-            write_json(self.folder(number) / RECIPE, as_json(recipe))
-            self._begin_again(number)
+            self._begin(replace(recipe, slide=slide, view=view, others=others))
 
     def look(self, slide: str, view: Area) -> None:
         """Tell the process what is in view, so that it finds the cells there next."""
@@ -320,13 +336,16 @@ class Runs:
                 raise InputError("a training is under way; wait for it, or stop it")
             if number not in numbers_of_runs(self.project.folder):
                 raise InputError("there is no such run")
-            self._begin_again(number)
+            self._begin(read_run_recipe(self.folder(number)))
 
-    def _begin_again(self, number: int) -> None:
-        """Let the process perform a run once more; what is done is not done again."""
-        (self.folder(number) / STOP).unlink(missing_ok=True)
-        if not self.is_active(number):  # who is at work there sees that its recipe has changed
-            (self.folder(number) / STATE).unlink(missing_ok=True)
+    def _begin(self, recipe: RunRecipe) -> None:
+        """Let the process perform a run, perhaps once more; what is done is not done again."""
+        folder = self.folder(recipe.number)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / STOP).unlink(missing_ok=True)
+        write_json(folder / RECIPE, as_json(recipe))
+        if not self.is_active(recipe.number):  # who is at work there sees that its recipe has changed
+            (folder / STATE).unlink(missing_ok=True)
         self.warm_up()
 
     def stop(self, number: int) -> None:

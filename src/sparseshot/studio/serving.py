@@ -7,15 +7,18 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
+from getpass import getuser
 from pathlib import Path
 
 import uvicorn
 from nicegui import ui
+from nicegui.elements.leaflet import leaflet  # the page then knows the module nicegui-leaflet
 
 from sparseshot.errors import InputError
 from sparseshot.studio.api import make_api
 from sparseshot.studio.guard import Guard
-from sparseshot.studio.page import StudioPage
+from sparseshot.studio.project import Project
 from sparseshot.studio.studio import Studio
 from sparseshot.terminal import printable
 
@@ -23,6 +26,21 @@ FIRST_PORT = 8686
 _MOST_MESSAGE_BYTES = 2**20
 _LOCAL = {"127.0.0.1", "localhost", "::1"}
 _EVERYWHERE = {"0.0.0.0", "::"}
+
+
+class StudioPage(ui.element, component="studio_page.js", esm={"sparseshot-studio": "browser"}):
+    """The whole page; ``studio_page.js`` and ``browser`` are its part in the browser.
+
+    It learns and says everything by HTTP, and nothing through NiceGUI's own connection.
+    """
+
+    def __init__(self, project: Project, slide: str) -> None:
+        super().__init__()
+        self.add_resource(Path(leaflet.__file__).with_name("dist"))
+        person = ""
+        with suppress(OSError, KeyError):
+            person = getuser()
+        self._props |= {"wanted": slide, "project": project.identity, "person": person}
 
 
 def serve(

@@ -2,11 +2,12 @@
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import shapely
@@ -24,30 +25,19 @@ VIEWS = ".views"
 """Ending of the folder with the cells of parts that were in view, which are predicted before the rest."""
 
 RESULT_ID = "^[rf][0-9]{1,9}$"
-"""How the page names a result; only :class:`ResultId` takes such a name apart."""
+"""How the page names a result: of a run by its number, or of an opened folder by its place among them."""
 
-_MOST_INDEXES = 3
 _REST = 10.0
 T = TypeVar("T")
 
 
-class ResultId(NamedTuple):
-    """The name of a result: of a run by its number, or of an opened folder by its place among them.
+def run_of(name: str) -> int | None:
+    """Return the number of the run that a result is of; None for a folder that was opened with its slide.
 
-    >>> ResultId.of("r3"), str(ResultId(is_run=False, number=0))
-    (ResultId(is_run=True, number=3), 'f0')
+    >>> run_of("r3"), run_of("f0")
+    (3, None)
     """
-
-    is_run: bool
-    number: int
-
-    @classmethod
-    def of(cls, name: str) -> "ResultId":
-        """Take a name apart that matches :data:`RESULT_ID`."""
-        return cls(name.startswith("r"), int(name[1:]))
-
-    def __str__(self) -> str:
-        return f"{'r' if self.is_run else 'f'}{self.number}"
+    return int(name[1:]) if name.startswith("r") else None
 
 
 @dataclass(frozen=True)
@@ -92,6 +82,12 @@ class SlideResult:
         """Return the manifest; None before the first shard."""
         return Manifest.load(self.folder)
 
+    @property
+    def model(self) -> Mapping[str, Any]:
+        """What the result says about its model; empty before the first shard."""
+        manifest = self.manifest()
+        return {} if manifest is None else manifest.identity.get("model", {})
+
     def parts(self) -> list[Path]:
         """Return the tables that make up the result: parts in view, unless all is done, and shards.
 
@@ -105,24 +101,45 @@ class SlideResult:
         return [*self.areas_in_view(), *shards] if is_partial else shards
 
     def index(self) -> FoundCells:
-        """Read all there is and sort it by place."""
-        files = self.parts()
-        cells, rows = self._joined(files, read_places)
-        found = FoundCells.of(cells, mpp=self.mpp)
-        features = self._features(files, rows)
+        """Read all there is and sort it by place.
+
+        Raises:
+            DataNotFoundError: there is nothing yet.
+        """
+        begun, version = time.monotonic(), self.version
+        if not version:
+            raise DataNotFoundError(self.folder, "nothing has been found yet")
+        try:
+            files = self.parts()
+            cells, rows, features = self._joined(files, partial(read_places, measurements=False))
+            found = FoundCells.of(cells, mpp=self.mpp)
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise FormatError(self.folder, f"cannot be read ({error})") from error
+        now = time.monotonic()
         return replace(
             found,
             files=tuple(files),
             source=rows[found.source],
             features=None if features is None else features[found.source],
+            version=version,
+            until=now + _REST * (now - begun),
+        )
+
+    def is_shown_by(self, found: FoundCells) -> bool:
+        """Return whether an index shows the present state, or is too new to be made again.
+
+        A growing result is read again only after ten times its reading time: otherwise millions of cells
+        would be read for every shard.
+        """
+        return found.version == self.version or (
+            time.monotonic() < found.until and not is_finished(self.folder)
         )
 
     def _features(self, files: list[Path], rows: NDArray[np.int32]) -> NDArray[np.float16] | None:
         """Read the features of some rows of tables; None if they were not kept."""
-        kept = {}
         manifest = self.manifest()
-        for each in manifest.done.kept if manifest else ():
-            kept[self.folder / each.file.name] = self.folder / each.features.name
+        own = manifest.done.kept if manifest else ()
+        kept = {self.folder / each.file.name: self.folder / each.features.name for each in own}
         try:
             parts = [np.load(kept.get(file, file.with_suffix(".npy")), allow_pickle=False) for file in files]
             features: NDArray[np.float16] = np.concatenate(parts)
@@ -130,8 +147,13 @@ class SlideResult:
         except (OSError, ValueError, IndexError):
             return None
 
-    def _joined(self, files: list[Path], read: Callable[[Path], Cells]) -> tuple[Cells, NDArray[np.int32]]:
-        """Read tables; a later part in view replaces earlier ones, and shards. Return the rows that stay."""
+    def _joined(
+        self, files: list[Path], read: Callable[[Path], Cells]
+    ) -> tuple[Cells, NDArray[np.int32], NDArray[np.float16] | None]:
+        """Read tables; a later part in view replaces earlier ones, and shards.
+
+        Return the cells that stay, their rows, and their features.
+        """
         parts, areas = [read(file) for file in files], self.areas_in_view()
         kept = [np.ones(len(part), bool) for part in parts]
         for number, file in enumerate(files):
@@ -141,7 +163,7 @@ class SlideResult:
                     kept[other] &= ((parts[other].xy < low) | (parts[other].xy > high)).any(axis=1)
         cells = Cells.concatenate(parts)
         rows = np.flatnonzero(np.concatenate([*kept, np.empty(0, bool)])).astype(np.int32)
-        return (cells if len(rows) == len(cells) else cells[rows]), rows
+        return (cells if len(rows) == len(cells) else cells[rows]), rows, self._features(files, rows)
 
     def areas_in_view(self) -> dict[Path, Area]:
         """Return the areas that were predicted because they were in view, by their tables."""
@@ -161,8 +183,8 @@ class SlideResult:
         files = self.parts()
         if not files:
             raise DataNotFoundError(self.folder, "nothing has been found yet")
-        cells, rows = self._joined(files, read_cells)
-        return cells, self._features(files, rows)
+        cells, _, features = self._joined(files, read_cells)
+        return cells, features
 
 
 def is_finished(folder: Path) -> bool:
@@ -175,8 +197,8 @@ class Kept(Generic[T]):
     """The most recently used values; only who asks for the same one waits while it is made.
 
     >>> kept = Kept[int](1)
-    >>> kept.get("a", lambda old: 1), kept.get("a", lambda old: 2 if old is None else old), len(kept)
-    (1, 1, 1)
+    >>> kept.get("a", lambda: 1), kept.get("a", lambda: 2), kept.get("a", lambda: 2, lambda old: old > 1)
+    (1, 1, 2)
     """
 
     def __init__(self, most: int) -> None:
@@ -184,70 +206,19 @@ class Kept(Generic[T]):
         self._values: OrderedDict[Hashable, tuple[Lock, list[T]]] = OrderedDict()
         self._mutex = Lock()
 
-    def __len__(self) -> int:
-        return len(self._values)
-
     def clear(self) -> None:
         """Forget all values."""
         with self._mutex:
             self._values.clear()
 
-    def get(self, key: Hashable, make: Callable[[T | None], T]) -> T:
-        """Return the value of a key: what ``make`` returns for the one that is kept, or for None."""
+    def get(self, key: Hashable, make: Callable[[], T], is_valid: Callable[[T], bool] = lambda _: True) -> T:
+        """Return the value of a key, made by ``make`` if none is kept that is valid."""
         with self._mutex:
             lock, value = self._values.setdefault(key, (Lock(), []))
             self._values.move_to_end(key)
             while len(self._values) > self._most:
                 self._values.popitem(last=False)
         with lock:
-            value[:] = [make(value[0] if value else None)]
+            if not (value and is_valid(value[0])):
+                value[:] = [make()]
             return value[0]
-
-
-@dataclass(frozen=True, eq=False)
-class _Index:
-    version: str
-    cells: FoundCells
-    made: float
-    took: float
-
-
-@dataclass
-class FoundIndexes:
-    """The most recently used indexes."""
-
-    _kept: Kept[_Index] = field(default_factory=lambda: Kept(_MOST_INDEXES))
-
-    def clear(self) -> None:
-        """Forget all indexes."""
-        self._kept.clear()
-
-    def of(self, result: SlideResult) -> tuple[str, FoundCells]:
-        """Return the version of a result and its index, read anew if the result has grown.
-
-        A growing result is read again only after ten times its reading time: otherwise millions of cells
-        would be read for every shard.
-
-        Raises:
-            DataNotFoundError: there is nothing yet.
-        """
-        version = result.version
-        if not version:
-            raise DataNotFoundError(result.folder, "nothing has been found yet")
-
-        def read(kept: _Index | None) -> _Index:
-            if kept is not None and (kept.version == version or not _is_due(kept, result)):
-                return kept
-            begun = time.monotonic()
-            cells = result.index()
-            return _Index(version, cells, time.monotonic(), time.monotonic() - begun)
-
-        try:
-            index = self._kept.get(result.folder, read)
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            raise FormatError(result.folder, f"cannot be read ({error})") from error
-        return index.version, index.cells
-
-
-def _is_due(kept: _Index, result: SlideResult) -> bool:
-    return time.monotonic() - kept.made >= _REST * kept.took or is_finished(result.folder)

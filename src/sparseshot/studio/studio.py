@@ -1,14 +1,15 @@
 """A project with everything that its page needs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import shapely
 
+from sparseshot.active import Suggestion
 from sparseshot.cells import Cells, read_cells
 from sparseshot.cells.table import KINDS
 from sparseshot.errors import DataNotFoundError, InputError, SparseshotError, counted
@@ -21,13 +22,12 @@ from sparseshot.models.model_files import load_model
 from sparseshot.pages import to_html
 from sparseshot.studio.choosing import FileRoots
 from sparseshot.studio.counting import RegionCount, positive_cells
-from sparseshot.studio.decided import Decisions, decided_cells, is_cell, region_evidence, with_neighbours
+from sparseshot.studio.decided import counted_cells, decided_cells, region_evidence, with_neighbours
 from sparseshot.studio.derived import compared, excluded, exclusion
-from sparseshot.studio.found_cells import Area, FoundCells
+from sparseshot.studio.found_cells import FoundCells
 from sparseshot.studio.kinds_of_found import (
-    KindEvidence,
-    assigned,
     faint,
+    index_with_kinds,
     kinds_of,
     learned,
     says_kind,
@@ -42,19 +42,20 @@ from sparseshot.studio.project_runs import (
     RUN,
     UNTRAINED,
     Runs,
+    read_next,
     read_run_recipe,
 )
 from sparseshot.studio.report import make_cohort_report, make_report
-from sparseshot.studio.slide_results import FoundIndexes, Kept, ResultId, SlideResult, is_finished
-from sparseshot.studio.slide_tiles import ByteCache, SlideTiles, levels_of
-from sparseshot.studio.suggesting import NextRegions, read_next
+from sparseshot.studio.slide_results import Kept, SlideResult, is_finished, run_of
+from sparseshot.studio.slide_tiles import levels_of
 from sparseshot.work.folder import MODEL
 
-_OVERLAY_BYTES = 32 * 2**20
-_THUMBNAIL_BYTES = 8 * 2**20
-_MOST_DERIVED = 2
+_MOST_PICTURES = 3000
+_MOST_VIEWS = 6
+_MOST_LEARNED = 2
 _MOST_JUDGED = 20_000
 _SLIVER = 0.01
+_GREY = "#808080"
 
 
 @dataclass
@@ -65,25 +66,19 @@ class Studio:
         project: slides.
         book: marks.
         runs: training and prediction.
-        tiles: of slides.
-        overlays: drawn tiles of found cells.
-        thumbnails: of slides.
+        pictures: tiles and thumbnails of slides.
         files: where slides may be chosen.
     """
 
     project: Project
     book: MarkBook
     runs: Runs
-    tiles: SlideTiles = field(default_factory=SlideTiles)
-    overlays: ByteCache = field(default_factory=lambda: ByteCache(_OVERLAY_BYTES))
-    thumbnails: ByteCache = field(default_factory=lambda: ByteCache(_THUMBNAIL_BYTES))
+    pictures: Kept[bytes] = field(default_factory=lambda: Kept(_MOST_PICTURES))
     files: FileRoots = field(default_factory=lambda: FileRoots(()))
-    _indexes: FoundIndexes = field(default_factory=FoundIndexes)
-    _derived: Kept[FoundCells] = field(default_factory=lambda: Kept(_MOST_DERIVED))
-    _decisions: Kept[Decisions] = field(default_factory=lambda: Kept(_MOST_DERIVED))
-    _heads: Kept[tuple[str, KindHead | None]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
-    _kinded: Kept[tuple[str, FoundCells]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
-    _expected: Kept[tuple[object, Evidence]] = field(default_factory=lambda: Kept(_MOST_DERIVED))
+    _views: Kept[FoundCells] = field(default_factory=lambda: Kept(_MOST_VIEWS))
+    _heads: Kept[tuple[str, KindHead | None]] = field(default_factory=lambda: Kept(_MOST_LEARNED))
+    _learning: Lock = field(default_factory=Lock)
+    _evidence: Kept[tuple[object, Evidence]] = field(default_factory=lambda: Kept(_MOST_LEARNED))
     _tissue: Kept[TissueMask] = field(default_factory=lambda: Kept(100))
 
     @classmethod
@@ -96,17 +91,14 @@ class Studio:
         """Start the process that finds cells; it begins with the slide if there is but one."""
         (self.project.folder / LOOK).unlink(missing_ok=True)
         slides = list(self.project.slides)
-        if len(slides) == 1 and "size" in self._card(slides[0]):
+        if len(slides) == 1 and "size" in self.card(slides[0]):
             self.runs.find(slides[0])
         self.runs.warm_up()
 
     # ---- slides
 
-    def cards(self) -> list[dict[str, Any]]:
-        """Return what there is to say about each slide, or why it cannot be shown."""
-        return [self._card(slide) for slide in self.project.slides]
-
-    def _card(self, slide: str) -> dict[str, Any]:
+    def card(self, slide: str) -> dict[str, Any]:
+        """Return what there is to say about a slide, or why it cannot be shown."""
         path = self.project.path(slide)
         card: dict[str, Any] = {"id": slide, "name": path.name, "marks": self.book.count([slide])}
         try:
@@ -124,14 +116,14 @@ class Studio:
         if not needs_mpp(self.project, slide) and self.project.slide(slide).mpp != mpp:
             self.runs.forget(slide)
         self.project.set_mpp(slide, mpp)
-        for kept in (self._indexes, self._tissue, self._derived, self._decisions, self._kinded):
-            kept.clear()
+        self._views.clear()
+        self._tissue.clear()
 
     def tissue(self, slide: str) -> TissueMask:
         """Return the tissue of a slide; all of it in a studio that looks everywhere."""
         opened = self.project.slide(slide)
         find = TissueMask.everywhere if self.runs.everywhere else tissue_mask
-        return self._tissue.get(slide, lambda kept: kept or find(opened))
+        return self._tissue.get(slide, lambda: find(opened))
 
     # ---- what the page learns again and again
 
@@ -139,40 +131,30 @@ class Studio:
         """Return marks that are new since a version, runs and results, as JSON holds them."""
         history = self.runs.history()
         runs = [
-            {
-                "number": recipe.number,
-                "marks": recipe.marks,
-                "stage": progress.stage,
-                "message": progress.message,
-                "share": progress.share,
-                "begun": progress.begun,
-                "notes": progress.notes,
-                "loss": progress.loss if not place and not progress.has_ended else (),
-            }
+            {"number": recipe.number, "marks": recipe.marks, **asdict(progress)}
+            | ({} if not place and not progress.has_ended else {"loss": ()})
             for place, (recipe, progress) in enumerate(history)
         ]
+        begun = {f"r{run['number']}": run["begun"] for run in runs}
+        opened = dict.fromkeys(f"f{n}" for n in range(len(self.project.entry(slide).found)))
         return self.marks_since(slide, since) | {
             "runs": runs,
-            "results": self._results(slide, runs),
+            "results": [
+                {
+                    "id": name,
+                    "name": self._title(slide, name),
+                    "version": self.result(slide, name).version,
+                    "whole": is_finished(self.result(slide, name).folder),
+                    "run": run_of(name),
+                    "begun": time,
+                    "threshold": self.threshold(slide, name),
+                }
+                for name, time in (begun | opened).items()
+                if self.result(slide, name).version
+            ],
             "total_marks": self.book.count(self.project.slides),  # a run learns from all slides
-            "regions": self.book.regions(self.project.slides),
+            "regions": self.book.count(self.project.slides, "region"),
         }
-
-    def _results(self, slide: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return what was found on a slide, the latest run first."""
-        named = {ResultId(is_run=True, number=run["number"]): _name(run) for run in runs}
-        opened = self.project.entry(slide).found
-        named |= {ResultId(is_run=False, number=n): Path(path).name for n, path in enumerate(opened)}
-        begun = {run["number"]: run["begun"] for run in runs}
-        results = []
-        for each, name in named.items():
-            version = self.result(slide, str(each)).version
-            if version:
-                run = {"run": each.number, "begun": begun[each.number]} if each.is_run else {"run": None}
-                is_whole = is_finished(self.result(slide, str(each)).folder)
-                about = {"id": str(each), "name": name, "version": version, "whole": is_whole}
-                results.append(about | run | {"threshold": self.threshold(slide, str(each))})
-        return results
 
     def marks_since(self, slide: str, version: str) -> dict[str, Any]:
         """Return what changed after a version of the marks, or all of them, as JSON holds it."""
@@ -191,17 +173,24 @@ class Studio:
 
     def result(self, slide: str, name: str) -> SlideResult:
         """Return a result by its id."""
-        wanted = ResultId.of(name)
-        if wanted.is_run:
-            return self.runs.result(wanted.number, slide)
-        opened = self.project.entry(slide).found
-        if wanted.number >= len(opened):
+        if (number := run_of(name)) is not None:
+            return self.runs.result(number, slide)
+        opened = dict(enumerate(self.project.entry(slide).found))
+        if int(name[1:]) not in opened:
             raise DataNotFoundError(self.project.folder, "there is no such result")
-        return SlideResult(Path(opened[wanted.number]), self.project.slide(slide).mpp)
+        return SlideResult(Path(opened[int(name[1:])]), self.project.slide(slide).mpp)
 
-    def found(self, slide: str, name: str) -> tuple[str, FoundCells]:
-        """Return the version of a result and its cells by place."""
-        return self._indexes.of(self.result(slide, name))
+    def _title(self, slide: str, name: str) -> str:
+        """Return how the page calls a result."""
+        if (number := run_of(name)) is None:
+            return self.result(slide, name).folder.name
+        marks = read_run_recipe(self.runs.folder(number)).marks
+        return f"Run {number}, {counted(marks, 'mark')}" if number else "Starter, no marks"
+
+    def found(self, slide: str, name: str) -> FoundCells:
+        """Return the cells of a result by place."""
+        result = self.result(slide, name)
+        return self._views.get(result.folder, result.index, result.is_shown_by)
 
     def kinds(self, name: str) -> tuple[str, KindHead | None]:
         """Return the kinds that the marks of all slides teach for a result, and a version of them.
@@ -209,9 +198,10 @@ class Studio:
         Who asks while they are learned waits, and hears of the latest marks: of quick clicks, not every one
         is learned from alone.
         """
-        return self._heads.get(name, lambda kept: self._learned(name, kept))
+        with self._learning:
+            return self._learned(name)
 
-    def _learned(self, name: str, kept: tuple[str, KindHead | None] | None) -> tuple[str, KindHead | None]:
+    def _learned(self, name: str) -> tuple[str, KindHead | None]:
         items = {slide: self.book.items(slide) for slide in self.project.slides}
         kinds = kinds_of([item for own in items.values() for item in own])
         sources: list[tuple[FoundCells, list[Item], float]] = []
@@ -221,16 +211,21 @@ class Studio:
             if not any(item["class"] in kinds for item in marks):
                 continue
             try:
-                version, found = self.found(slide, name)
+                found = self.found(slide, name)
             except SparseshotError:
                 continue  # nothing has been found there yet
-            versions.append((slide, version, *((item["id"], item["class"]) for item in marks)))
+            versions.append((slide, found.version, *((item["id"], item["class"]) for item in marks)))
             sources.append((found, marks, self.threshold(slide, name)))
-        version = f"{hash((kinds, *versions)) & 0xFFFFFFFF:x}" if sources else ""
-        if kept is not None and kept[0] == version:
-            return kept
-        evidence = [KindEvidence.of(found, marks, kinds, threshold=least) for found, marks, least in sources]
-        return version, learned([each for each in evidence if each is not None], kinds)
+        colors = self.book.classes
+        version = f"{hash((*colors.items(), kinds, *versions)) & 0xFFFFFFFF:x}" if sources else ""
+
+        def learn() -> tuple[str, KindHead | None]:
+            head = learned(sources, kinds)
+            if head is None:
+                return version, None
+            return version, replace(head, colors=tuple(colors.get(each, _GREY) for each in head.names))
+
+        return self._heads.get(name, learn, lambda kept: kept[0] == version)
 
     def recognised(self, name: str) -> dict[str, list[float]]:
         """Return which share of the cells of each kind is recognised, its interval, and the number of marks.
@@ -243,149 +238,123 @@ class Studio:
         marks = head.evidence.marks
         return {kind: [*share, marks[kind]] for kind, share in head.evidence.recall().items() if marks[kind]}
 
-    def kinded(self, slide: str, name: str) -> tuple[str, FoundCells]:
-        """Return the version of a result, and its cells by place with the kinds that marks teach."""
+    def shown(self, slide: str, name: str, what: str = "kinds", against: str | None = None) -> FoundCells:
+        """Return the cells of a result as they are shown.
 
-        def tell(kept: tuple[str, FoundCells] | None) -> tuple[str, FoundCells]:
-            version, found = self.found(slide, name)
+        Args:
+            slide: id of the slide.
+            name: id of the result.
+            what: ``kinds`` that marks teach; ``likely`` kinds that the starter believes in; what the loss
+                ``excluded``; or what is ``counted``, as people decided.
+            against: another result, to show in what the two differ.
+        """
+        found, threshold = self.found(slide, name), self.threshold(slide, name)
+        version = found.version
+        if against is not None:
+            other, thresholds = self.found(slide, against), (threshold, self.threshold(slide, against))
+            version += f"/{other.version}"
+            make = partial(compared, found, other, thresholds=thresholds)
+        elif what == "counted":
+            kinded = self.shown(slide, name)
+            version = f"{kinded.version}+{self.book.version(slide)}"
+            make = partial(self._counted, kinded, slide)
+        elif what == "likely":
+            make = partial(self._likely, found, name, threshold)
+        elif what == "excluded":
+            make = partial(self._excluded, found, slide, name)
+        else:
             of_kinds, head = self.kinds(name)
             if head is None or found.features is None:
-                return version, found
-            colors = self.book.classes
-            version += f"~{of_kinds}{hash(tuple(colors.items())) & 0xFFFF:x}"
-            if kept is not None and kept[0] == version:
-                return kept
-            return version, with_kinds(found, head, colors, threshold=self.threshold(slide, name))
+                return found
+            what, version = "kinds", f"{version}~{of_kinds}"
+            make = partial(index_with_kinds, found, head, threshold=threshold)
+        return self._views.get(
+            (slide, name, against or what),
+            lambda: replace(make(), version=version),
+            lambda kept: kept.version == version,
+        )
 
-        return self._kinded.get((slide, name), tell)
+    def _counted(self, kinded: FoundCells, slide: str) -> FoundCells:
+        return counted_cells(kinded, self.book.cells(slide, mpp=kinded.mpp))
 
-    def _likely_kinds(self, name: str) -> KindHead | None:
-        """Return the kinds that the starter tells apart by itself; None for another model."""
-        number = ResultId.of(name)
-        if not number.is_run or number.number != UNTRAINED:
-            return None
-        return _start(read_run_recipe(self.runs.folder(UNTRAINED)).start).own_kinds
-
-    def likely(self, slide: str, name: str) -> tuple[str, FoundCells]:
+    def _likely(self, found: FoundCells, name: str, threshold: float) -> FoundCells:
         """Return the cells of the starter with the kinds that it believes in, in faint colours."""
-        version, found = self.found(slide, name)
         head = self._likely_kinds(name)
         if head is None or found.features is None:
             raise InputError("Only the starter tells likely kinds by itself; choose it on the page Runs.")
-        key, threshold = (slide, name, "likely", version), self.threshold(slide, name)
-        return version, self._derived.get(
-            key, lambda kept: kept or with_kinds(found, head, faint(head.names), threshold=threshold)
-        )
+        return index_with_kinds(found, faint(head), threshold=threshold)
 
-    def compared(self, slide: str, name: str, other: str) -> tuple[str, FoundCells]:
-        """Return in what two results differ."""
-        (one, a), (two, b) = self.found(slide, name), self.found(slide, other)
-        thresholds = self.threshold(slide, name), self.threshold(slide, other)
-        version = f"{one}/{two}"
-        return version, self._derived.get(
-            (slide, name, other, version), lambda kept: kept or compared(a, b, thresholds=thresholds)
-        )
+    def _likely_kinds(self, name: str) -> KindHead | None:
+        """Return the kinds that the starter tells apart by itself; None for another model."""
+        return self._start().own_kinds if run_of(name) == UNTRAINED else None
 
-    def excluded(self, slide: str, name: str) -> tuple[str, FoundCells]:
+    def _start(self) -> Checkpoint:
+        return load_model(read_run_recipe(self.runs.folder(UNTRAINED)).start)
+
+    def _excluded(self, found: FoundCells, slide: str, name: str) -> FoundCells:
         """Return what the loss of a run has excluded."""
-        version, cells = self.found(slide, name)
         checkpoint = self.checkpoint(name)
         rho = None if checkpoint is None else exclusion(checkpoint)
         if rho is None:
             raise InputError("What the loss has left out is known of finished runs only.")
-        file = self.runs.folder(ResultId.of(name).number) / MARKS / f"{slide}.parquet"
-        marks = read_cells(file) if file.is_file() else Cells([])
-        key = slide, name, "excluded", version
-        return version, self._derived.get(key, lambda kept: kept or excluded(cells, marks, rho=rho))
+        return excluded(found, self._learned_from(slide, name), rho=rho)
+
+    def _learned_from(self, slide: str, name: str) -> Cells:
+        """Return the marks of a slide from which a run has learned."""
+        number = run_of(name)
+        file = self.runs.folder(number or 0) / MARKS / f"{slide}.parquet"
+        return read_cells(file) if number is not None and file.is_file() else Cells([])
 
     def threshold(self, slide: str, name: str) -> float:
         """Return the threshold that was calibrated for a result."""
-        wanted = ResultId.of(name)
-        if wanted.is_run:
-            return self.runs.progress(wanted.number).threshold
+        if (number := run_of(name)) is not None:
+            return self.runs.progress(number).threshold
         manifest = self.result(slide, name).manifest()
-        known = FEW_MARKS_THRESHOLD if manifest is None else manifest.identity.get("threshold")
+        known = None if manifest is None else manifest.identity.get("threshold")
         return FEW_MARKS_THRESHOLD if known is None else float(known)
 
+    def _model(self, name: str) -> Path | None:
+        """Return the file of a run's finished model; None for a result that is not finished or not ours."""
+        number = run_of(name)
+        file = self.runs.folder(number or 0) / RUN / MODEL
+        return file if number is not None and file.is_file() else None
+
     def checkpoint(self, name: str) -> Checkpoint | None:
-        """Return the finished model of a result; None for one that is not finished or not ours."""
-        version = self._model(name)
-        return None if version is None else _loaded(*version)
+        """Return the finished model of a result; None for one that is damaged, not finished or not ours."""
+        try:
+            return None if (file := self._model(name)) is None else Checkpoint.load(file)
+        except SparseshotError:
+            return None
 
-    def _model(self, name: str) -> tuple[Path, int] | None:
-        """Return the file of a run's model, and which version of it."""
-        wanted = ResultId.of(name)
-        file = self.runs.folder(wanted.number) / RUN / MODEL
-        return (file, file.stat().st_mtime_ns) if wanted.is_run and file.is_file() else None
-
-    def quality(self, name: str, threshold: float) -> dict[str, Any] | None:
+    def expected(self, name: str, threshold: float) -> ExpectedQuality | None:
         """Return the expected quality of a result at a threshold; None if it is unknown.
 
         It rests on the marks that a training held out, and on regions that were reviewed since.
         """
-        quality = self.expected(name, threshold)
-        if quality is None:
-            return None
-        return {
-            "recall": quality.recall,
-            "precision": quality.precision,
-            "cells_per_found": quality.cells_per_found,
-            "marks": quality.marks,
-            "certain": quality.certain,
-        }
-
-    def expected(self, name: str, threshold: float) -> ExpectedQuality | None:
-        """Return what is expected of a result at a threshold; None if it is unknown."""
-        version, new = self._model(name), {}
-        learned_from = self._learned_regions(name)
-        for slide in self.project.slides:
-            items = self.book.items(slide)
-            regions = [
-                item for item in items if "region" in item and not _is_known(item, learned_from.get(slide))
-            ]
-            if regions:
-                new[slide] = [*regions, *(item for item in items if is_cell(item))]
-
-        def gathered(kept: tuple[object, Evidence] | None) -> tuple[object, Evidence]:
-            found = {slide: self.found(slide, name) for slide in new}
-            key = (
-                version,
-                [(slide, found[slide][0], [item["id"] for item in own]) for slide, own in new.items()],
-            )
-            if kept is not None and kept[0] == key:
-                return kept
-            model = None if version is None else _loaded(*version)
-            evidence = model.evidence if model is not None and model.evidence is not None else Evidence()
-            for slide, own in new.items():
-                evidence += region_evidence(found[slide][1], own)
-            return key, evidence
-
+        file = self._model(name)
+        reviewed = [slide for slide in self.project.slides if self.book.count([slide], "region")]
         try:
-            _, evidence = self._expected.get(name, gathered)
-        except DataNotFoundError:
-            return None  # a slide with reviewed regions on which nothing has been found
+            of_slides = [(self.book.version(each), self.result(each, name).version) for each in reviewed]
+            version = (file and file.stat().st_mtime_ns, reviewed, of_slides)
+            _, evidence = self._evidence.get(
+                name, lambda: (version, self._gathered(name, reviewed)), lambda kept: kept[0] == version
+            )
+        except SparseshotError:
+            return None  # a slide with reviewed regions is gone, or nothing has been found on it
         return expected_quality(evidence, round(threshold, 2))
 
-    def _learned_regions(self, name: str) -> dict[str, shapely.Geometry]:
-        """Return the regions of each slide from which a run has learned."""
-        wanted = ResultId.of(name)
-        if not wanted.is_run:
-            return {}
-        files = sorted((self.runs.folder(wanted.number) / MARKS).glob("*.parquet"))
-        return {file.stem: _regions_in(file, file.stat().st_mtime_ns) for file in files}
-
-    def counts(self, slide: str, name: str, area: Area, threshold: float) -> dict[str, dict[str, int]]:
-        """Return the cells of each class in an area and in the slide: found, and as people decided."""
-        _, found = self.found(slide, name)
-        _, kinds = self.kinded(slide, name)
-        decisions = self._decisions.get((slide, name), lambda kept: _of(kept, found))
-        items, rows = self.book.items(slide), found.rows_in(area, threshold=threshold)
-        return {
-            "in_view": decisions.counts(
-                items, rows, threshold=threshold, area=shapely.box(*area), kinds=kinds
-            ),
-            "in_slide": decisions.counts(items, threshold=threshold, area=None, kinds=kinds),
-        }
+    def _gathered(self, name: str, reviewed: list[str]) -> Evidence:
+        """Return what a training held out, and what regions say from which it has not learned."""
+        model = self.checkpoint(name)
+        evidence = model.evidence if model is not None and model.evidence is not None else Evidence()
+        for slide in reviewed:
+            marks = self.book.cells(slide, mpp=self.project.slide(slide).mpp)
+            known = shapely.union_all(self._learned_from(slide, name).regions)
+            # More than to touch a region from which it has learned.
+            new = [each for each in marks.regions if known.intersection(each).area <= _SLIVER * each.area]
+            if new:
+                evidence += region_evidence(self.found(slide, name), marks, new)
+        return evidence
 
     def counted_regions(
         self, slide: str, name: str, threshold: float, positive_od: float | None = None
@@ -394,20 +363,15 @@ class Studio:
 
         With an optical density, the cells of each region that are positive by DAB, too.
         """
-        _, found = self.found(slide, name)
-        _, kinds = self.kinded(slide, name)
-        decisions = self._decisions.get((slide, name), lambda kept: _of(kept, found))
-        items = self.book.items(slide)
-        whole = decisions.counts(items, threshold=threshold, area=None, kinds=kinds)
+        cells = self.shown(slide, name, "counted")
+        whole = cells.counts(threshold=threshold)
         regions = [RegionCount("", "Whole slide", self.tissue(slide).area_mm2, whole)]
-        for item in items:
+        for item in self.book.items(slide):
             if "count" not in item:
                 continue
             area = polygon_of(item["count"])
-            rows = found.rows_in(area.bounds, threshold=threshold)
-            rows = rows[shapely.contains_xy(area, found.xy[rows].astype(np.float64))]
-            counts = decisions.counts(items, rows, threshold=threshold, area=area, kinds=kinds)
-            mm2 = area.area * (found.mpp / 1000) ** 2
+            counts = cells.counts(area, threshold=threshold)
+            mm2 = area.area * (cells.mpp / 1000) ** 2
             positive = (
                 None if positive_od is None else self._positive(slide, name, area, threshold, positive_od)
             )
@@ -418,13 +382,13 @@ class Studio:
         self, slide: str, name: str, area: shapely.Polygon, threshold: float, least_od: float
     ) -> int | None:
         """Return how many cells of an area are positive by DAB; None in one that is too large to measure."""
-        manifest, opened = self.result(slide, name).manifest(), self.project.slide(slide)
-        model = {} if manifest is None else manifest.identity.get("model", {})
+        opened = self.project.slide(slide)
         try:
             found = self.cells_in(slide, name, area, threshold=threshold)
             cells = decided_cells(found, self.book.cells(slide, mpp=found.mpp))
             cells = cells[shapely.contains_xy(area, cells.xy)]
-            return positive_cells(opened, cells, area, mpp=model.get("mpp", opened.mpp), least_od=least_od)
+            mpp = self.result(slide, name).model.get("mpp", opened.mpp)
+            return positive_cells(opened, cells, area, mpp=mpp, least_od=least_od)
         except InputError:
             return None
 
@@ -432,14 +396,14 @@ class Studio:
         """Return the found cells of a slide as people corrected them."""
         cells, features = self.result(slide, name).cells()
         _, head = self.kinds(name)
+        mpp = self.project.slide(slide).mpp
         if features is not None and head is not None:
-            mpp, least = self.project.slide(slide).mpp, self.threshold(slide, name)
-            cells = assigned(cells, features, head, self.book.classes, mpp=mpp, threshold=least)
+            least = self.threshold(slide, name)
+            cells = with_kinds(replace(cells, mpp=mpp), features, head, threshold=least)
         elif features is not None and (guess := self._likely_kinds(name)) is not None:
             cells = guess.assign(cells, features)
         cells = cells if cells.score is None else cells[cells.score >= threshold]
-        cells = decided_cells(cells, self.book.cells(slide, mpp=cells.mpp))
-        return with_neighbours(cells, mpp=self.project.slide(slide).mpp)
+        return with_neighbours(decided_cells(cells, self.book.cells(slide, mpp=cells.mpp)), mpp=mpp)
 
     def marks_of(self, slide: str) -> Cells:
         """Return the marks of a slide as a table of annotations."""
@@ -448,15 +412,11 @@ class Studio:
 
     def report(self, slide: str, name: str, threshold: float) -> str:
         """Return the report of a slide as one HTML page."""
-        opened = self.project.slide(slide)
-        quality = self.expected(name, threshold)
-        manifest = self.result(slide, name).manifest()
-        model = {} if manifest is None else manifest.identity.get("model", {})
-        shown = next((each["name"] for each in self.state(slide, "")["results"] if each["id"] == name), name)
-        marks = self.book.cells(slide)
+        result, quality = self.result(slide, name), self.expected(name, threshold)
+        marks, model = self.book.cells(slide), result.model
         counts = ", ".join(f"{count:,} {each}" for each, count in marks.counts().items() if count)
         facts = {
-            "found by": shown,
+            "found by": self._title(slide, name),
             "model": f"{model.get('task', '')} at {model.get('mpp', 0):g} µm, "
             f"fingerprint {str(model.get('fingerprint', ''))[:12]}"
             if model
@@ -466,12 +426,10 @@ class Studio:
             "expected": "unknown: no region was reviewed, and no marks were held out"
             if quality is None
             else quality.sentence(),
-            "unfinished": ""
-            if is_finished(self.result(slide, name).folder)
-            else "not all cells are found yet",
+            "unfinished": "" if is_finished(result.folder) else "not all cells are found yet",
         }
         regions = self.counted_regions(slide, name, threshold)
-        cells = self.decided(slide, name, threshold)
+        cells, opened = self.decided(slide, name, threshold), self.project.slide(slide)
         return to_html(make_report(opened, cells, regions, tissue=self.tissue(slide), facts=facts))
 
     def cohort(self, name: str) -> list[dict[str, Any]]:
@@ -480,90 +438,80 @@ class Studio:
         for slide in self.project.slides:
             row: dict[str, Any] = {"id": slide, "name": self.project.path(slide).name}
             try:
-                if not self.result(slide, name).version:
-                    rows.append(row)
-                    continue
-                whole = self.counted_regions(slide, name, self.threshold(slide, name))[0]
-                rows.append(
-                    row | whole.as_json() | row | {"whole": is_finished(self.result(slide, name).folder)}
-                )
+                if self.result(slide, name).version:
+                    is_whole = is_finished(self.result(slide, name).folder)
+                    whole = self.counted_regions(slide, name, self.threshold(slide, name))[0]
+                    row = whole.as_json() | row | {"whole": is_whole}
             except (SparseshotError, OSError) as error:
-                rows.append(row | {"problem": getattr(error, "problem", str(error))})
+                row["problem"] = getattr(error, "problem", str(error))
+            rows.append(row)
         return rows
 
     def cohort_counts(self, name: str) -> list[RegionCount]:
         """Return what a run has found on each slide that it has finished."""
-        done = [slide for slide in self.project.slides if is_finished(self.result(slide, name).folder)]
-        whole = {slide: self.counted_regions(slide, name, self.threshold(slide, name))[0] for slide in done}
-        return [replace(each, name=self.project.path(slide).name) for slide, each in whole.items()]
+        counts = []
+        for slide in self.project.slides:
+            if is_finished(self.result(slide, name).folder):
+                whole = self.counted_regions(slide, name, self.threshold(slide, name))[0]
+                counts.append(replace(whole, name=self.project.path(slide).name))
+        return counts
 
     def cohort_report(self, name: str) -> str:
         """Return the report of all slides as one HTML page."""
-        return to_html(make_cohort_report(self._shown(name), self.cohort_counts(name)))
-
-    def _shown(self, name: str) -> str:
-        """Return how the page calls a result."""
-        wanted = ResultId.of(name)
-        if not wanted.is_run or wanted.number == UNTRAINED:
-            return "Starter, no marks" if wanted.is_run else name
-        return f"Run {wanted.number}"
+        title = self._title(next(iter(self.project.slides), ""), name)
+        return to_html(make_cohort_report(title, self.cohort_counts(name)))
 
     def model_file(self, name: str) -> Checkpoint:
         """Return the model of a result, with the kinds that marks teach, to keep and use elsewhere."""
-        number = ResultId.of(name).number
-        checkpoint = self.checkpoint(name) if number else _start(read_run_recipe(self.runs.folder(0)).start)
+        checkpoint = self._start() if run_of(name) == UNTRAINED else self.checkpoint(name)
         if checkpoint is None:
             raise DataNotFoundError(self.project.folder, "this run has no finished model")
         _, head = self.kinds(name)
         if head is None:
             return checkpoint
-        colors = tuple(self.book.classes.get(each, "#808080") for each in head.names[1:])
-        settings = replace(checkpoint.config, classes=head.names[1:], colors=colors)
+        settings = replace(checkpoint.config, classes=head.names[1:], colors=head.colors[1:])
         return replace(checkpoint, kinds=head, config=settings)
 
-    def cells_in(self, slide: str, name: str, region: shapely.Polygon, *, threshold: float) -> Cells:
+    def cells_in(self, slide: str, name: str, region: shapely.Geometry, *, threshold: float) -> Cells:
         """Return the found cells in a region as a table, outlines included.
 
         Raises:
             InputError: there are so many that nobody can have looked at them.
         """
-        _, found = self.found(slide, name)
-        x0, y0, x1, y1 = region.bounds
-        rows = found.rows_in((x0, y0, x1, y1), threshold=threshold)
-        rows = rows[shapely.contains_xy(region, found.xy[rows].astype(np.float64))]
+        found = self.found(slide, name)
+        rows = found.rows_in(region, threshold=threshold)
         if len(rows) > _MOST_JUDGED:
             raise InputError(f"{len(rows):,} cells in the area; choose one with at most {_MOST_JUDGED:,}")
         shapes = found.outlines(rows)
-        return Cells(
-            found.xy[rows],
-            classes=found.classes,
-            label=found.label[rows],
-            score=found.score[rows],
-            outline=shapes if any(shapes) else None,
-            mpp=self.project.slide(slide).mpp,
-        )
+        return replace(found.cells[rows], outline=shapes if any(shapes) else None)
 
     # ---- where to look next
 
-    def next_regions(self) -> tuple[int | None, NextRegions | None]:
-        """Return the number of the latest finished run with suggestions, and these; None without one.
+    def suggestions(self) -> dict[str, Any]:
+        """Return where to look next, by the latest run that knows; a region in an exhaustive one is done.
 
-        None while the latest run looks for them. If no run has any, the problem says why.
+        Nothing is ready while the latest run looks for them. If no run has any, the problem says why.
         """
-        latest, problem = None, ""
+        answer: dict[str, Any] = {"run": None, "ready": False, "problem": "", "regions": []}
         for recipe, progress in self.runs.history():
             if progress.stage != "done":
                 continue
+            number = recipe.number
             # Asked first: what the worker writes is there before it ends.
-            is_active = self.runs.is_active(recipe.number)
-            known = read_next(self.runs.folder(recipe.number))
+            is_active = self.runs.is_active(number)
+            known = read_next(self.runs.folder(number))
             if known is None and is_active:
-                return recipe.number, None
+                return {"run": number, "ready": False, "problem": "", "regions": []}
             if known is not None and not known.problem:
-                return recipe.number, known
-            latest = recipe.number if latest is None else latest
-            problem = problem or (known.problem if known else self._interruption(recipe.number))
-        return latest, None if latest is None else NextRegions(problem=problem)
+                regions = [
+                    {**asdict(each), "result": f"r{number}", "done": self._is_exhaustive(each)}
+                    for each in known.regions
+                ]
+                return {"run": number, "ready": True, "problem": "", "regions": regions}
+            if not answer["ready"]:
+                problem = known.problem if known else self._interruption(number)
+                answer |= {"run": number, "ready": True, "problem": problem}
+        return answer
 
     def _interruption(self, number: int) -> str:
         """Return why a finished run has no suggestions, and never will."""
@@ -571,40 +519,7 @@ class Studio:
             return f"a newer run began before run {number} had found any; wait until that one is finished"
         return f"run {number} was interrupted before it had found any; train again"
 
-    def is_exhaustive(self, slide: str, box: Area) -> bool:
-        """Return whether all cells in a box are marked, by a region that covers it."""
-        regions = self.book.cells(slide).regions
-        return len(regions) > 0 and bool(shapely.union_all(regions).covers(shapely.box(*box)))
-
-
-def _name(run: dict[str, Any]) -> str:
-    return f"Run {run['number']}, {counted(run['marks'], 'mark')}" if run["number"] else "Starter, no marks"
-
-
-def _of(kept: Decisions | None, found: FoundCells) -> Decisions:
-    return kept if kept is not None and kept.found is found else Decisions(found)
-
-
-@lru_cache(maxsize=2)
-def _start(name: str) -> Checkpoint:
-    return load_model(name)
-
-
-@lru_cache(maxsize=8)
-def _loaded(file: Path, _: int) -> Checkpoint | None:
-    """Load a model; the second argument distinguishes versions of the file."""
-    try:
-        return Checkpoint.load(file)
-    except SparseshotError:
-        return None
-
-
-@lru_cache(maxsize=64)
-def _regions_in(file: Path, _: int) -> shapely.Geometry:
-    return shapely.union_all(read_cells(file).regions)
-
-
-def _is_known(item: Item, learned_from: shapely.Geometry | None) -> bool:
-    """Return whether a model has learned from a part of a region, which is more than to touch one."""
-    region = polygon_of(item["region"])
-    return learned_from is not None and learned_from.intersection(region).area > _SLIVER * region.area
+    def _is_exhaustive(self, suggestion: Suggestion) -> bool:
+        """Return whether regions in which all cells are marked cover a suggested one."""
+        regions = self.book.cells(suggestion.slide).regions
+        return len(regions) > 0 and bool(shapely.union_all(regions).covers(suggestion.region))

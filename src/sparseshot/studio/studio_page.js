@@ -72,7 +72,7 @@ export default {
             @rename="(id, name) => map.renameRegion(id, name)" @remove="map.removeRegion($event)" @go="map.showRegion($event)"
             @save="(ending, query) => map.saveFile('/slides/' + slide.id + '/found/' + shown + '/regions.' + ending + query)"></count-panel>
           <layers-panel class="studio-panel" v-show="tab === 'layers'" v-model="layers"></layers-panel>
-          <runs-panel class="studio-panel" v-show="tab === 'runs'" :results="results" :shown="shown" :against="against" :compared="counted?.compared" :open="tab === 'runs'" :busy="runs.find((run) => !['done', 'stopped', 'failed'].includes(run.stage))" @show="show" @everything="say('/slides/' + slide.id + '/find', { view, everything: true })" @save="map.saveFile($event)"></runs-panel>
+          <runs-panel class="studio-panel" v-show="tab === 'runs'" :results="results" :shown="shown" :against="against" :compared="counted?.compared" :open="tab === 'runs'" :busy="runs.find((run) => !['done', 'stopped', 'failed'].includes(run.stage))" @show="show" @everything="say('/slides/' + slide.id + '/look', { view, find: 'all' })" @save="map.saveFile($event)"></runs-panel>
         </aside>
       </div>
       <q-dialog v-model="chooses"><div class="studio-sheet"><div class="text-lg">Slides</div><slide-cards :slides="slides" :shown="slide.id" :key="slides.length"></slide-cards>

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +19,10 @@ import torch
 
 from sparseshot.errors import OutputError, SlideError, SparseshotError, counted
 from sparseshot.files import is_locked, read_json
-from sparseshot.models.checkpoint import Checkpoint
+from sparseshot.prediction import Model
 from sparseshot.studio.found_cells import Area
 from sparseshot.studio.package_work import (
+    Superseded,
     find_cells,
     find_cells_in_view,
     finding_model,
@@ -45,7 +46,6 @@ from sparseshot.studio.project_runs import (
     save_progress,
 )
 from sparseshot.studio.slide_results import SlideResult, is_finished
-from sparseshot.studio.suggesting import Superseded
 from sparseshot.studio.telling import told
 from sparseshot.work import Event, WorkFolder
 from sparseshot.work.folder import OUTPUT, STATE
@@ -74,7 +74,11 @@ def perform(project: Project, recipe: RunRecipe, folder: WorkFolder) -> None:
         with told() as notes:
             teller.notes = notes
             checkpoint = learn(project, recipe, folder.path, teller.report)
-            left_out = _predict(project, recipe, folder.path, checkpoint, teller)
+            threshold = FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
+            teller.state = replace(teller.state, threshold=threshold)
+            teller.report(Event("view", message="finding cells in view"))
+            model = finding_model(checkpoint, threshold)
+            left_out = _predict(project, recipe, folder.path, model, teller)
         teller.say("done", "; ".join([marks, *left_out.values()]), share=1.0)
     except Stopped:
         teller.say("stopped", "stopped")
@@ -87,7 +91,12 @@ def perform(project: Project, recipe: RunRecipe, folder: WorkFolder) -> None:
         teller.say("failed", f"{type(error).__name__}: {error}")
     else:
         _rehearse(project)
-        _suggest(project, recipe, folder.path, checkpoint, without=left_out)
+        slides = {each: project.slide(each) for each in recipe.slides_of(project) if each not in left_out}
+        try:  # unless somebody trains again; the run is done without them
+            is_wanted = partial(_is_latest, folder.path, recipe)
+            suggest(folder.path, model, slides, is_wanted=is_wanted)
+        except Exception:
+            traceback.print_exc()
 
 
 class _Teller:
@@ -113,7 +122,7 @@ class _Teller:
             raise Stopped
         is_training = event.stage not in {"view", "slides"}
         if not is_training:
-            if is_superseded(self.folder.path, self.recipe):
+            if not _is_latest(self.folder.path, self.recipe):
                 raise Superseded
             self.look()
         if "loss" in event.values:
@@ -138,17 +147,13 @@ def _words(event: Event, begun: float) -> str:
 
 
 def _predict(
-    project: Project, recipe: RunRecipe, folder: Path, checkpoint: Checkpoint, teller: _Teller
+    project: Project, recipe: RunRecipe, folder: Path, model: Model, teller: _Teller
 ) -> dict[str, str]:
     """Predict all slides, the one in view first; return why some were left out, by id.
 
     Raises:
         SlideError: none could be predicted.
     """
-    threshold = FEW_MARKS_THRESHOLD if checkpoint.threshold is None else checkpoint.threshold
-    teller.state = replace(teller.state, threshold=threshold)
-    teller.report(Event("view", message="finding cells in view"))
-    model = finding_model(checkpoint, threshold)
     (folder / FOUND).mkdir(exist_ok=True)
     left_out: dict[str, str] = {}
     wanted = recipe.slides_of(project)
@@ -159,12 +164,13 @@ def _predict(
                 raise SlideError(path, _GONE)
             opened = project.slide(slide)
             result = SlideResult(folder / FOUND / slide, opened.mpp)
-            looked = _Looked(project, slide, partial(find_cells_in_view, opened, model, result))
+            find_in_view = partial(find_cells_in_view, opened, model, result)
+            look = _looking(project.folder / LOOK, slide, find_in_view)
             is_in_view = slide == recipe.slide and not is_finished(result.folder)
-            if is_in_view and (recipe.view is not None or not looked.again()):
-                looked.at(recipe.view)
+            if is_in_view and (recipe.view is not None or not look()):
+                find_in_view(recipe.view)
             teller.report(Event("slides", message=opened.name))
-            teller.look = looked.again
+            teller.look = look
             find_cells(
                 opened,
                 model,
@@ -182,46 +188,30 @@ def _predict(
     return left_out
 
 
-@dataclass
-class _Looked:
-    """Finds the cells in view when the page says that another part is in view."""
+def _looking(file: Path, slide: str, find: Callable[[Area | None], None]) -> Callable[[], bool]:
+    """Return what finds the cells in view when that is another part, and tells whether it is known."""
+    seen = 0
 
-    project: Project
-    slide: str
-    at: Callable[[Area | None], None]
-    _seen: int = 0
-
-    def again(self) -> bool:
-        """Look at what is in view, if that is another part; return whether it is known."""
-        file = self.project.folder / LOOK
+    def look() -> bool:
+        nonlocal seen
         with suppress(OSError, SparseshotError, LookupError, TypeError, ValueError):
             stamp = file.stat().st_mtime_ns
-            if stamp == self._seen:
+            if stamp == seen:
                 return True
             asked = read_json(file)
             x0, y0, x1, y1 = map(float, asked["view"])
-            if asked["slide"] == self.slide:
-                self._seen = stamp
-                self.at((x0, y0, x1, y1))
+            if asked["slide"] == slide:
+                seen = stamp
+                find((x0, y0, x1, y1))
                 return True
         return False
 
-
-def is_superseded(folder: Path, recipe: RunRecipe) -> bool:
-    """Return whether another run waits, or this one has to begin again with another recipe."""
-    return next_run(folder.parents[1]) not in {None, folder} or read_run_recipe(folder) != recipe
+    return look
 
 
-def _suggest(
-    project: Project, recipe: RunRecipe, folder: Path, checkpoint: Checkpoint, *, without: dict[str, str]
-) -> None:
-    """Look for regions to mark next, unless somebody trains again; the run is done without them."""
-    slides = {each: project.slide(each) for each in recipe.slides_of(project) if each not in without}
-    found = {each: folder / FOUND / each for each in slides}
-    try:
-        suggest(folder, checkpoint, slides, found, lambda: not is_superseded(folder, recipe))
-    except Exception:
-        traceback.print_exc()
+def _is_latest(folder: Path, recipe: RunRecipe) -> bool:
+    """Return whether no other run waits, and this one need not begin again with another recipe."""
+    return next_run(folder.parents[1]) in {None, folder} and read_run_recipe(folder) == recipe
 
 
 def _rehearse(project: Project) -> None:

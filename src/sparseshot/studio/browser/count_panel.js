@@ -38,7 +38,7 @@ export default {
     several(region) { return Object.keys(region.kinds).length > 1 ? region.kinds : {}; },
     async load() {
       if (!this.open || !this.result) return;
-      const answer = await fetch(`/slides/${this.slide}/found/${this.result}/regions${this.query}`).then((r) => r.json()).catch(() => null);
+      const answer = await fetch(`/slides/${this.slide}/found/${this.result}/regions.json${this.query}`).then((r) => r.json()).catch(() => null);
       if (Array.isArray(answer)) this.regions = answer;
     },
   },

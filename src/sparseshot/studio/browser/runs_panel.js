@@ -34,7 +34,7 @@ export default {
     async load() {
       if (!this.open || !this.shown.startsWith("r") || this.loading) return;
       this.loading = true;
-      const answer = await fetch(`/cohort/${this.shown}`).then((r) => r.json()).catch(() => null);
+      const answer = await fetch(`/cohort/${this.shown}.json`).then((r) => r.json()).catch(() => null);
       this.loading = false;
       if (Array.isArray(answer)) this.cohort = answer;
     },

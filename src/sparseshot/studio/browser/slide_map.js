@@ -192,7 +192,7 @@ export default {
       this.refresh();
       this.keep();
       this.flush();
-      send(`/slides/${id}/find`, { view: this.area() });
+      send(`/slides/${id}/look`, { view: this.area(), find: "slide" });
       const coming = JSON.parse(sessionStorage.getItem("studio-review") || "null");
       sessionStorage.removeItem("studio-review");
       if (coming?.slide === id) this.enter(coming, coming.result);
