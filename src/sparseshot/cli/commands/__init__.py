@@ -3,7 +3,7 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-_FIRST = ("demo", "studio", "train", "predict", "classify", "evaluate", "cells", "slide", "data")
+_FIRST = ("demo", "studio", "train", "predict", "classify", "evaluate", "files", "data")
 """The order of the help; other modules follow by name."""
 
 

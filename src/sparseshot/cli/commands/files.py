@@ -1,8 +1,10 @@
-"""``convert``, ``subset`` and ``cells``: files of cells."""
+"""``convert``, ``subset``, ``cells``, ``slide`` and ``qupath-script``: files of cells and slides."""
 
+import json
 import warnings
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -104,6 +106,87 @@ def cells(
     print_table((), _rows(content))
 
 
+@app.command("slide", rich_help_panel=options.FILES)
+def show_slide(
+    file: Annotated[Path, Argument(help="Whole slide, OME-TIFF or plain image.")],
+    mpp: options.Mpp = None,
+    force_mpp: options.ForceMpp = False,
+    picture: Annotated[Path | None, Option(help="Write a PNG of the slide with its tissue outlined.")] = None,
+) -> None:
+    """Show the size, resolution and levels of a slide, and how much of it is tissue.
+
+    Example: `sparseshot slide biopsy.svs --picture tissue.png`
+    """
+    from sparseshot.images import open_slide, tissue_mask
+
+    with open_slide(file, mpp=mpp, force_mpp=force_mpp) as slide:
+        tissue = tissue_mask(slide)
+        width, height = slide.size
+        levels = [
+            {"width": w, "height": h, "mpp": slide.mpp * downsample}
+            for (w, h), downsample in zip(slide.levels, slide.downsamples, strict=True)
+        ]
+    if picture is not None:
+        tissue.write_picture(picture)
+    properties = {
+        "file": file,
+        "vendor": slide.vendor,
+        "width": width,
+        "height": height,
+        "mpp": slide.mpp,
+        "levels": levels,
+        "tissue_share": tissue.share,
+        "tissue_mm2": tissue.area_mm2,
+    }
+    print_json(properties)
+    mm = slide.mpp / 1000
+    echo(f"{slide.name}  {slide.vendor}")
+    echo(f"size    {width:,} × {height:,} px, {width * mm:.2f} × {height * mm:.2f} mm at {slide.mpp:g} µm/px")
+    for number, level in enumerate(levels):
+        echo(f"level {number} {level['width']:,} × {level['height']:,} px at {level['mpp']:g} µm/px")
+    echo(f"tissue  {tissue.share:.1%} of the slide, {tissue.area_mm2:.2f} mm²")
+    if picture is not None:
+        echo(f"picture {picture}")
+
+
+@app.command("qupath-script", rich_help_panel=options.FILES)
+def qupath_script(
+    action: Annotated[
+        Literal["export", "train", "predict"],
+        Option(help="Export the annotations, learn from all that were exported, or find all cells."),
+    ] = "predict",
+    model: Annotated[
+        str, Option(help="Folder of the run, which train writes and predict reads; or starter.")
+    ] = "starter",
+    command: Annotated[
+        str | None, Option(help="How QuPath starts sparseshot; default: the program that runs now.")
+    ] = None,
+) -> None:
+    """Print a Groovy script that runs sparseshot on the image open in QuPath, or on all of a project.
+
+    Example: `sparseshot qupath-script --action predict --model run`
+
+    Save it to a file, such as predict.groovy. In QuPath: Automate, Script editor, open the file, then Run or
+    Run for project. The script exports the annotations, runs `train` or `predict`, and imports the cells. It
+    has not been tested in QuPath itself.
+    """
+    import shutil
+    import sys
+
+    if action == "train" and model in options.STARTERS:
+        raise InputError("--action train needs --model, the folder that it writes")
+    if model not in options.STARTERS:
+        model = str(Path(model).absolute())
+    beside = shutil.which("sparseshot", path=str(Path(sys.executable).parent))
+    command = command or beside or "sparseshot"
+    script = files("sparseshot.cli").joinpath("qupath.groovy").read_text(encoding="utf-8")
+    for name, value in (("COMMAND", command), ("ACTION", action), ("MODEL", model)):
+        script = script.replace(f"%{name}%", _groovy(value))
+    print_json({"script": script})
+    for line in script.splitlines():
+        echo(line)
+
+
 def _read(
     source: Path,
     *,
@@ -141,3 +224,12 @@ def _rows(content: dict[str, object]) -> list[tuple[str, object]]:
         elif value is not None:
             rows += [(name, each) for each in (value if isinstance(value, list) else [value])]
     return rows
+
+
+def _groovy(text: str) -> str:
+    r"""Return text as a string of Groovy, in which a dollar sign would begin a variable.
+
+    >>> print(_groovy("C:\\a$b"))
+    "C:\\a\$b"
+    """
+    return json.dumps(text).replace("$", "\\$")
