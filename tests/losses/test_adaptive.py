@@ -173,8 +173,8 @@ def test_extreme_logits_are_counted_in_the_outer_bins() -> None:
     logits = torch.tensor([torch.inf, 1e12, 3.0, -torch.inf, torch.nan]).unsqueeze(1)
     histograms = LogitHistograms()
     histograms.observe(Locations(logits, torch.ones(5).long()))
-    assert histograms.marked[0, [0, -1]].tolist() == [2.0, 2.0]
-    assert histograms.marked.sum() == histograms.everything.sum() == 5
+    assert histograms.counts[0][0, [0, -1]].tolist() == [2.0, 2.0]
+    assert histograms.counts[0].sum() == histograms.counts[1].sum() == 5
 
 
 def test_the_best_f1_of_many_thresholds() -> None:
@@ -254,7 +254,7 @@ def test_evaluation_leaves_the_estimate_alone() -> None:
     loss = AdaptiveExclusiveCrossEntropy(every=1, warm_up=0.0).eval()
     loss(torch.zeros(100, 1), torch.ones(100).long())
     assert loss.log_values() == {"alpha": 0.2}
-    assert loss.histograms.everything.sum() == 0
+    assert loss.histograms.counts[1].sum() == 0
 
 
 @pytest.mark.parametrize("classes", [1, 2])
@@ -291,7 +291,7 @@ def test_an_estimate_that_swings_late_warns_once() -> None:
         loss(logits, all_of_them, progress=0.7)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        loss.histograms.marked.zero_()
+        loss.histograms.counts[0].zero_()
         loss(logits, few, progress=0.8)  # swings back
 
 

@@ -94,7 +94,7 @@ def test_the_prior_is_found_while_training(prior: float) -> None:
         value.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     seen = loss.histograms
-    assert float(estimate_prior(seen.marked[0], seen.everything[0])) == pytest.approx(prior, abs=0.05)
+    assert float(estimate_prior(*seen.counts[:2, 0])) == pytest.approx(prior, abs=0.05)
     found = model(torch.tensor([[3.0, 0.0], [0.0, 0.0]])) > 0
     assert found.flatten().tolist() == [True, False]
 
@@ -104,7 +104,7 @@ def test_the_prior_of_several_classes_is_that_of_any() -> None:
     generator = torch.Generator().manual_seed(0)
     target = torch.randint(0, 4, (2, 16, 16), generator=generator)
     assert loss(torch.randn(2, 4, 16, 16, generator=generator), target, progress=0.5).isfinite()
-    assert int(loss.histograms.marked.sum()) == int((target > 0).sum())
+    assert int(loss.histograms.counts[0].sum()) == int((target > 0).sum())
 
 
 def test_the_prior_can_be_that_of_the_ground_truth() -> None:
@@ -121,7 +121,7 @@ def test_the_prior_can_be_that_of_the_ground_truth() -> None:
 def test_evaluation_does_not_touch_the_estimate() -> None:
     loss = NonNegativePU().eval()
     loss(torch.zeros(3, 1), torch.tensor([0, 1, 0]))
-    assert loss.histograms.everything.sum() == 0
+    assert loss.histograms.counts[1].sum() == 0
 
 
 @pytest.mark.parametrize(

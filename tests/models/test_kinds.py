@@ -212,7 +212,7 @@ def test_only_counted_cells_are_around_others() -> None:
     wanted = [
         values[(row & counted) | own].mean(axis=0) for row, own in zip(near, np.eye(300) > 0, strict=True)
     ]
-    assert np.allclose(mean_around(values, um, counted), wanted, atol=1e-5)
+    assert np.allclose(mean_around(values, um, counted=counted), wanted, atol=1e-5)
 
 
 def test_a_sample_of_the_unmarked_cells_gives_the_thresholds_of_all() -> None:

@@ -10,28 +10,24 @@ docs/losses.md explains which to use when.
 >>> ExclusiveCrossEntropy()(logits, target, progress=0.1).backward()
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy
-    from sparseshot.losses.base import Loss
-    from sparseshot.losses.baselines import (
-        AnnotatedOnly,
-        BackgroundRecalibration,
-        CrossEntropy,
-        FocalLoss,
-        HuberLoss,
-        Oracle,
-    )
-    from sparseshot.losses.exclusive import ExclusiveCrossEntropy, exclusive_cross_entropy
-    from sparseshot.losses.locations import Hints, Locations, foreground_logit
-    from sparseshot.losses.logit_histograms import estimate_marked_share
-    from sparseshot.losses.positive_unlabelled import NonNegativePU, estimate_prior
-    from sparseshot.losses.registry import LOSSES, SCHEDULES, make_loss
-    from sparseshot.losses.schedules import Constant, Linear, Logistic, Ramp, Schedule, Sigmoid
-    from sparseshot.losses.teacher import Distillation, EarlyLearningRegularisation, EmaTeacher
-    from sparseshot.losses.threshold import excluded_share, warn_of_runaway
+from sparseshot.losses.adaptive import AdaptiveExclusiveCrossEntropy
+from sparseshot.losses.base import Loss
+from sparseshot.losses.baselines import (
+    AnnotatedOnly,
+    BackgroundRecalibration,
+    CrossEntropy,
+    FocalLoss,
+    HuberLoss,
+    Oracle,
+)
+from sparseshot.losses.exclusive import ExclusiveCrossEntropy, exclusive_cross_entropy
+from sparseshot.losses.locations import Hints, Locations, foreground_logit
+from sparseshot.losses.logit_histograms import estimate_marked_share
+from sparseshot.losses.positive_unlabelled import NonNegativePU, estimate_prior
+from sparseshot.losses.registry import LOSSES, SCHEDULES, make_loss
+from sparseshot.losses.schedules import Constant, Linear, Logistic, Ramp, Schedule, Sigmoid
+from sparseshot.losses.teacher import Distillation, EarlyLearningRegularisation, EmaTeacher
+from sparseshot.losses.threshold import excluded_share, warn_of_runaway
 
 __all__ = [
     "LOSSES",
@@ -65,19 +61,3 @@ __all__ = [
     "make_loss",
     "warn_of_runaway",
 ]
-
-_MODULES = (
-    *("adaptive", "base", "baselines", "exclusive", "locations", "logit_histograms"),
-    *("positive_unlabelled", "registry", "schedules", "teacher", "threshold"),
-)
-
-if not TYPE_CHECKING:  # it would make every name valid for a type checker
-
-    def __getattr__(name: str) -> object:
-        """Load all losses when the first is used: a prediction needs none."""
-        if name in __all__:
-            for each in _MODULES:
-                found = vars(import_module(f"{__name__}.{each}"))
-                globals().update({own: found[own] for own in __all__ if own in found})
-            return globals()[name]
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -135,11 +135,14 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     teacher_from: Annotated[float, SHARE_OR_ZERO] = 1.0  # type: ignore[misc]  # of the class elsewhere
 
     teacher_decay = 0.98  # a short training from a starter has 150 steps
+    wants = frozenset({"centres", "exhaustive"})
     estimates = True
     changes_with_progress = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.teacher_from < 1:
+            self.wants |= {"teacher_logits"}
         self._reset(1)
         self.terms(NO_LOCATIONS)  # checks the other parameters
 
@@ -147,11 +150,6 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     def built_for(self) -> float | None:  # type: ignore[override]  # depends on the marks
         """One half, once there is an estimate."""
         return None if self.share.isnan().all() else 0.5
-
-    @property
-    def wants(self) -> frozenset[str]:  # type: ignore[override]  # depends on the parameters
-        """The hints; a teacher's predictions only if they are ever used."""
-        return frozenset({"centres", "exhaustive"} | ({"teacher_logits"} if self.teacher_from < 1 else set()))
 
     def _reset(self, classes: int) -> None:
         """Start without an estimate for this number of classes."""
@@ -286,7 +284,7 @@ class AdaptiveExclusiveCrossEntropy(ExclusiveLoss):
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         """Restore the estimates, for any number of classes."""
         if len(state["alpha"]) != len(self.alpha):
-            device = self.histograms.marked.device
+            device = self.histograms.counts.device
             self._reset(len(state["alpha"]))
             self.histograms.to(device)
         self.share, self.alpha, self.steps = state["share"].cpu(), state["alpha"].cpu(), state["steps"]

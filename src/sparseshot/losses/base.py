@@ -30,7 +30,7 @@ class Loss(nn.Module):
     reduction: Reduction = "mean"
     ignore_index: int = IGNORE_INDEX
 
-    wants: ClassVar[frozenset[str]] = frozenset()
+    wants = frozenset[str]()
     """The fields of :class:`Hints` that this loss uses, so that a loop need not compute the others."""
 
     teacher_from: ClassVar[float] = 0.0
@@ -42,10 +42,10 @@ class Loss(nn.Module):
     built_for: ClassVar[float | None] = None
     """The threshold that predictions of this loss are made for; None if it depends on the marks."""
 
-    estimates: ClassVar[bool] = False
+    estimates = False
     """Whether the loss estimates something from the values of a batch, which cannot be compiled."""
 
-    changes_with_progress: ClassVar[bool] = False
+    changes_with_progress = False
     """Whether the loss depends on the progress of training."""
 
     if TYPE_CHECKING:

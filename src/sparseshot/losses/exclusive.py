@@ -252,6 +252,7 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
         if self.confidence == "output" and self.max_excluded < 1:
             raise InputError("max_excluded bounds probabilities; it cannot go with confidence='output'")
         self.terms(NO_LOCATIONS)  # checks the parameters
+        self.changes_with_progress = any(map(callable, (self.rho, self.beta, self.sampling)))
         if self.sampling is not None:
             value_at(self.sampling, 1.0, name="sampling")
 
@@ -265,11 +266,6 @@ class ExclusiveCrossEntropy(ExclusiveLoss):
         if name not in PRESETS:
             raise InputError(unknown_name("preset", name, PRESETS))
         return cls(**{**PRESETS[name], **(options or {})})
-
-    @property
-    def changes_with_progress(self) -> bool:  # type: ignore[override]  # depends on the parameters
-        """Whether one of the parameters is a schedule."""
-        return callable(self.rho) or callable(self.beta) or callable(self.sampling)
 
     def terms(self, locations: Locations) -> Terms:
         """Return the parameters at this progress, without sampling."""

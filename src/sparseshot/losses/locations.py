@@ -116,29 +116,24 @@ class Locations:
 
     def truth(self) -> Tensor:
         """Return the complete target, for a loss that needs it."""
-        if self.hints.truth is None:
+        truth = self._hint("truth", like="target", cure="give one of the same shape")
+        if truth is None:
             raise InputError(
                 "this loss needs the ground truth; call it with hints=Hints(truth=…), a complete target, "
                 "which exists only where marks were left out on purpose"
             )
-        if self.hints.truth.shape != self.target.shape:
-            raise InputError(
-                f"truth has shape {tuple(self.hints.truth.shape)}, the target {tuple(self.target.shape)}; "
-                "give one of the same shape"
-            )
-        return self.hints.truth
+        return truth
 
     def teacher_logits(self) -> Tensor | None:
         """Return the logits of the teacher, widened and without gradient; None if there are none."""
-        logits = self.hints.teacher_logits
-        if logits is None:
-            return None
-        if logits.shape != self.logits.shape:
-            raise InputError(
-                f"teacher_logits have shape {tuple(logits.shape)}, the logits {tuple(self.logits.shape)}; "
-                "run the teacher on the same input"
-            )
-        return widened(logits.detach())
+        logits = self._hint("teacher_logits", like="logits", cure="run the teacher on the same input")
+        return None if logits is None else widened(logits.detach())
+
+    def _hint(self, name: str, *, like: str, cure: str) -> Tensor | None:
+        hint, wanted = getattr(self.hints, name), tuple(getattr(self, like).shape)
+        if hint is not None and hint.shape != wanted:
+            raise InputError(f"{name} has shape {tuple(hint.shape)}, the {like} {wanted}; {cure}")
+        return hint  # type: ignore[no-any-return]  # of any hint
 
     def _raise_wrong_class(self, place: tuple[int, ...]) -> None:
         classes = number_of_classes(self.logits)

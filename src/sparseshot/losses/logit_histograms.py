@@ -37,6 +37,8 @@ class LogitHistograms(nn.Module):
             are taken from the hints; without ``objects`` they do not count.
 
     Attributes:
+        counts: ``(3, classes, bins)`` of marks outside exhaustive regions, of everything outside them, marks
+            included, and of marks inside.
         points: whether marks are points; None until enough marks were seen.
         marks: ``(classes,)`` number of marks that are points, at a peak or not, outside exhaustive regions.
     """
@@ -51,20 +53,9 @@ class LogitHistograms(nn.Module):
         super().__init__()
         self.classes, self.objects = classes, objects
         self.points: bool | None = None if objects else False
-        # Of marks and of everything outside exhaustive regions, and of marks inside.
         self.register_buffer("counts", torch.zeros(3, classes, self.BINS))
         self.register_buffer("crowding", torch.zeros(2))  # of the first marks: their number and neighbours
         self.register_buffer("marks", torch.zeros(classes))
-
-    @property
-    def marked(self) -> Tensor:
-        """``(classes, bins)`` counts of marks outside exhaustive regions."""
-        return self.counts[0]
-
-    @property
-    def everything(self) -> Tensor:
-        """``(classes, bins)`` counts of everything outside exhaustive regions, marks included."""
-        return self.counts[1]
 
     @torch.no_grad()
     def observe(self, batch: Locations) -> None:

@@ -81,21 +81,8 @@ class NonNegativePU(Loss):
         elif self.prior not in ("truth", None):
             raise InputError(f"prior is {self.prior!r}; give a number between 0 and 1, or 'truth'")
         self.histograms = LogitHistograms()
-
-    @property
-    def wants(self) -> frozenset[str]:  # type: ignore[override]  # depends on the prior
-        """The ground truth, if the prior is taken from it."""
-        return frozenset({"truth"} if self.prior == "truth" else ())
-
-    @property
-    def estimates(self) -> bool:  # type: ignore[override]
-        """Whether the prior is estimated."""
-        return self.prior is None
-
-    @property
-    def changes_with_progress(self) -> bool:  # type: ignore[override]
-        """Whether the prior is estimated, which takes a warm-up."""
-        return self.prior is None
+        self.estimates = self.changes_with_progress = self.prior is None  # an estimate takes a warm-up
+        self.wants = frozenset({"truth"} if self.prior == "truth" else ())
 
     def losses(self, locations: Locations) -> Tensor:
         """Return the contribution of each location; in training, an estimated prior is updated first."""
@@ -104,7 +91,8 @@ class NonNegativePU(Loss):
                 self.histograms.observe(locations)
             if locations.progress < self.warm_up:
                 return label_loss(locations)
-            prior: float | Tensor = estimate_prior(self.histograms.marked[0], self.histograms.everything[0])
+            marked, everything, _ = self.histograms.counts[:, 0]
+            prior: float | Tensor = estimate_prior(marked, everything)
         elif self.prior == "truth":
             positive = (locations.counted & (locations.truth() > 0)).sum()
             prior = _inside(positive / locations.counted.sum().clamp(min=1))

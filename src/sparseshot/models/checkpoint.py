@@ -18,7 +18,6 @@ from sparseshot.cells.table import GREY, PALETTE
 from sparseshot.errors import CheckpointError, FormatError, OutputError
 from sparseshot.files import replacing
 from sparseshot.metrics import Evidence, Interval, ScoreHistogram
-from sparseshot.metrics.kind_quality import KindEvidence
 from sparseshot.metrics.threshold import BINS
 from sparseshot.models.config import SCRATCH, TrainSettings
 from sparseshot.models.kind_head import KindHead
@@ -245,30 +244,16 @@ def _unpacked(content: dict[str, Any]) -> Evidence:
 
 
 def _packed_kinds(kinds: KindHead) -> dict[str, Any]:
-    arrays = {"weight": torch.from_numpy(kinds.weight.copy()), "bias": torch.from_numpy(kinds.bias.copy())}
-    evidence = None if kinds.evidence is None else kinds.evidence.as_json()
-    facts = {"names": list(kinds.names), "looks_around": kinds.looks_around, "evidence": evidence}
-    return facts | arrays
+    facts = {name: fact for name, fact in kinds.as_json().items() if name != "colors"}
+    return facts | {name: torch.from_numpy(getattr(kinds, name).copy()) for name in ("weight", "bias")}
 
 
 def _unpacked_kinds(content: dict[str, Any], features: int) -> KindHead:
-    names, weight, bias = (
-        tuple(map(str, content["names"])),
-        content["weight"].numpy(),
-        content["bias"].numpy(),
-    )
-    looks_around = bool(content.get("looks_around"))
-    features *= 1 + looks_around
-    if weight.shape != (len(names), features) or bias.shape != (len(names),) or len(set(names)) != len(names):
+    arrays = {name: content[name].numpy() for name in ("weight", "bias")}
+    head = KindHead.from_json({"colors": (), **content, **arrays})
+    if head.weight.shape[1] != features * (1 + head.looks_around):
         raise ValueError("a head of another size")
-    held_out = content.get("evidence")
-    return KindHead(
-        names,
-        weight.astype(np.float32),
-        bias.astype(np.float32),
-        looks_around=looks_around,
-        evidence=None if held_out is None else KindEvidence.from_json(names, held_out),
-    )
+    return head
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from sparseshot.errors import FormatError, InputError, unknown_name
 from sparseshot.files import read_toml
@@ -17,30 +17,13 @@ from sparseshot.models.labelling import Labelling
 from sparseshot.models.segment import Segment
 from sparseshot.models.task import Task
 
-_RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "mpp": (0.01, 100),
-        "width": (1, 1024),
-        "depth": (1, 8),
-        "stride": (1, 64),
-        "mark_reach": (0, 0.5),
-        "kind_features": (0, 64),
-        "steps": (1, 10**9),
-        "batch": (1, 10**5),
-        "crop_px": (1, 2**14),
-        "learning_rate": (0, 1),
-        "weight_decay": (0, 10),
-        "near_marks": (0, 1),
-        "stain_jitter": (0, 10),
-        "mark_radius_um": (0.01, 1000),
-        "radius_um": (0, 1000),
-        "seed": (0, 2**31 - 1),  # training puts it into the upper half of a 64-bit seed
-        "validations": (1, 10**6),
-        "checkpoint_every": (1, 10**9),
-        "log_every": (1, 10**9),
-    }
-)
-"""Lowest and highest values that make sense."""
+
+class Within(NamedTuple):
+    """The lowest and the highest value of a setting that make sense."""
+
+    lowest: float
+    highest: float
+
 
 TaskName = Literal["segment", "detect"]
 
@@ -109,42 +92,38 @@ class TrainConfig:
     by_kind: bool | None = None
     negative_classes: tuple[str, ...] = ()
     colors: tuple[str, ...] | None = None
-    mpp: float | None = None
-    width: int = 16
-    depth: int = 3
-    stride: int | None = None
-    mark_reach: float = 0.5
+    mpp: Annotated[float | None, Within(0.01, 100)] = None
+    width: Annotated[int, Within(1, 1024)] = 16
+    depth: Annotated[int, Within(1, 8)] = 3
+    stride: Annotated[int | None, Within(1, 64)] = None
+    mark_reach: Annotated[float, Within(0, 0.5)] = 0.5
     network: str = ""
     sizes: bool = False
     context: bool | None = None
     heights: bool | None = None
-    kind_features: int | None = None
+    kind_features: Annotated[int | None, Within(0, 64)] = None
     kinds: tuple[str, ...] | None = None
-    steps: int | None = None
-    batch: int = 8
-    crop_px: int = 128
-    learning_rate: float | None = None
-    weight_decay: float = 1e-2
-    near_marks: float = 0.5
-    stain_jitter: float = 0.25
-    mark_radius_um: float = 3.0
-    radius_um: float | None = None
-    seed: int = 0
-    validations: int | None = None
-    checkpoint_every: int = 100
-    log_every: int = 10
+    steps: Annotated[int | None, Within(1, 10**9)] = None
+    batch: Annotated[int, Within(1, 10**5)] = 8
+    crop_px: Annotated[int, Within(1, 2**14)] = 128
+    learning_rate: Annotated[float | None, Within(0, 1)] = None
+    weight_decay: Annotated[float, Within(0, 10)] = 1e-2
+    near_marks: Annotated[float, Within(0, 1)] = 0.5
+    stain_jitter: Annotated[float, Within(0, 10)] = 0.25
+    mark_radius_um: Annotated[float, Within(0.01, 1000)] = 3.0
+    radius_um: Annotated[float | None, Within(0, 1000)] = None
+    seed: Annotated[int, Within(0, 2**31 - 1)] = 0  # it is the upper half of a 64-bit seed
+    validations: Annotated[int | None, Within(1, 10**6)] = None
+    checkpoint_every: Annotated[int, Within(1, 10**9)] = 100
+    log_every: Annotated[int, Within(1, 10**9)] = 10
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
-        self._check_types()
+        self._check_values()
         if self.task is not None and self.task not in TASKS:
             raise InputError(f"task is {self.task!r}; there are {', '.join(TASKS)}")
         if self.precision not in get_args(Precision):
             raise InputError(f"precision is {self.precision!r}; there are auto, 32, bf16")
-        for name, (lowest, highest) in _RANGES.items():
-            value = getattr(self, name)
-            if value is not None and not lowest <= value <= highest:
-                raise InputError(f"{name} is {value}; it must be at least {lowest:g}, at most {highest:g}")
         if self.start not in {None, SCRATCH, *STARTER_NAMES}:  # a run may be resumed from another folder
             object.__setattr__(self, "start", os.path.normpath(Path(str(self.start)).absolute()))
         # A model may name a loss of somebody's own, whose module is not imported because a file names it.
@@ -170,8 +149,8 @@ class TrainConfig:
                 f"take {self.crop_px // stride * stride}"
             )
 
-    def _check_types(self) -> None:
-        """Check settings that come from a TOML file or a checkpoint, against the types of the defaults."""
+    def _check_values(self) -> None:
+        """Check settings that come from a TOML file or a checkpoint: types as of the defaults, and ranges."""
         for item in fields(TrainSettings):
             value = getattr(self, item.name)
             if value is None and item.name in OPEN and type(self) is TrainConfig:
@@ -185,6 +164,12 @@ class TrainConfig:
                 isinstance(default, tuple) and not all(isinstance(each, str) for each in value)
             ):
                 raise InputError(f"{item.name} is {value!r}; the default is {default!r}")
+        for item in fields(TrainConfig):
+            value = getattr(self, item.name)
+            for lowest, highest in getattr(item.type, "__metadata__", ()) if value is not None else ():
+                if not lowest <= value <= highest:
+                    limits = f"at least {lowest:g}, at most {highest:g}"
+                    raise InputError(f"{item.name} is {value}; it must be {limits}")
 
     @property
     def labelling(self) -> Labelling:

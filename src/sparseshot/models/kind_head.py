@@ -6,12 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.spatial import cKDTree
 from scipy.special import softmax
 
 from sparseshot.cells import Cells
-from sparseshot.cells.buckets import Buckets
 from sparseshot.cells.table import GREY
-from sparseshot.compiled import compiled
 from sparseshot.metrics.kind_quality import KindEvidence
 
 OTHER = "Other"
@@ -21,27 +21,42 @@ PROBABILITY, GUESS = "Probability", "Starter probability"
 """Measurements of the probabilities of kinds: of those that were marked, and of the starter's own."""
 
 _AT_ONCE = 1 << 16
-"""Cells whose logits are computed at a time."""
-
+"""Cells that are computed at a time."""
 
 SURROUNDINGS_UM = 30.0
 """Cells this near to a cell are its surroundings."""
 
 
 def mean_around(
-    values: NDArray[np.floating], um: NDArray[np.float64], counted: NDArray[np.bool_] | None = None
+    values: NDArray[np.floating],
+    um: NDArray[np.float64],
+    rows: NDArray[np.intp] | None = None,
+    *,
+    counted: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
     """Return the mean of values ``(N, K)`` over the cells around each cell, itself included.
 
     Args:
         values: of all cells.
         um: ``(N, 2)`` their places in µm.
+        rows: the cells to return it of; None: all.
         counted: ``(N,)`` which cells count for others; None: all.
 
     >>> mean_around(np.array([[1.0], [3.0], [7.0]]), np.array([[0.0, 0.0], [20.0, 0.0], [90.0, 0.0]])).ravel()
     array([2., 2., 7.], dtype=float32)
     """
-    return _means(values, um, np.ones(len(um), np.bool_), counted)
+    rows, tree = np.arange(len(um)) if rows is None else rows, cKDTree(um)
+    means = [np.empty((0, values.shape[1]), np.float32)]
+    for part in np.array_split(rows, range(_AT_ONCE, len(rows), _AT_ONCE)):
+        pairs = cKDTree(um[part]).sparse_distance_matrix(tree, SURROUNDINGS_UM, output_type="ndarray")
+        row, other = pairs["i"], pairs["j"]
+        counts = np.ones(len(row)) if counted is None else counted[other] | (part[row] == other)
+        used, column = np.unique(other, return_inverse=True)
+        around = csr_array((counts.astype(np.float64), (row, column)), shape=(len(part), len(used)))
+        around.sort_indices()  # so that a sum does not depend on the shape of the tree
+        total = around @ values[used].astype(np.float64)
+        means.append((total / around.sum(axis=1)[:, None]).astype(np.float32))
+    return np.concatenate(means)
 
 
 def with_surroundings(
@@ -54,10 +69,7 @@ def with_surroundings(
         um: ``(N, 2)`` their places in µm.
         rows: which to return.
     """
-    wanted = np.zeros(len(um), np.bool_)
-    wanted[rows] = True
-    means = _means(features, um, wanted)
-    return np.concatenate([features[rows].astype(np.float32), means[np.cumsum(wanted)[rows] - 1]], axis=1)
+    return np.concatenate([features[rows].astype(np.float32), mean_around(features, um, rows)], axis=1)
 
 
 def near_rows(um: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -66,10 +78,8 @@ def near_rows(um: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.int
     >>> near_rows(np.array([[0.0, 0.0], [20.0, 0.0], [90.0, 0.0], [500.0, 0.0]]), np.array([0])).tolist()
     [0, 1]
     """
-    grid = Buckets.over(um, side=SURROUNDINGS_UM)
-    keys, step = grid.keys(um), np.array([-1, 0, 1])
-    around = (step[:, None] * grid.stride + step).ravel()
-    return np.flatnonzero(np.isin(keys, np.unique(keys[rows])[:, None] + around))
+    distance, _ = cKDTree(um[rows]).query(um, distance_upper_bound=1.001 * SURROUNDINGS_UM)
+    return np.flatnonzero(np.isfinite(distance))
 
 
 def side_by_side(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -80,53 +90,6 @@ def side_by_side(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
             moved.append(um + np.array([right - um[:, 0].min(), 0.0]))
             right = float(moved[-1][:, 0].max()) + 2 * SURROUNDINGS_UM
     return np.concatenate(moved)
-
-
-def _means(
-    values: NDArray[np.floating],
-    um: NDArray[np.float64],
-    wanted: NDArray[np.bool_],
-    counted: NDArray[np.bool_] | None = None,
-) -> NDArray[np.float32]:
-    """Return the mean around each wanted cell, in their order."""
-    grid = Buckets.over(um, side=SURROUNDINGS_UM)
-    order, keys = grid.sort(um)
-    place = np.cumsum(wanted) - 1
-    out = np.empty((int(wanted.sum()), values.shape[1]), np.float32)
-    # float16 is not known to compiled code, and would take as long to convert there.
-    near = np.ascontiguousarray(values, np.float32)
-    counts = np.ones(len(um), np.bool_) if counted is None else counted[order]
-    _fill_means(out, np.where(wanted, place, -1)[order], counts, near, um[order], order, keys, grid.stride)
-    return out
-
-
-@compiled
-def _fill_means(  # noqa: PLR0917  compiled functions know no keyword-only arguments
-    out: Any, place: Any, counts: Any, values: Any, um: Any, order: Any, keys: Any, stride: int
-) -> None:
-    """Sum over three ranges of buckets, which only move forwards."""
-    count, size = len(um), values.shape[1]
-    start, stop = np.zeros(3, np.int64), np.zeros(3, np.int64)
-    total = np.empty(size)
-    for i in range(count):
-        for row in range(3):
-            key = keys[i] + (row - 1) * stride
-            while start[row] < count and keys[start[row]] < key - 1:
-                start[row] += 1
-            while stop[row] < count and keys[stop[row]] <= key + 1:
-                stop[row] += 1
-        if place[i] < 0:
-            continue
-        total[:], cells = 0.0, 0
-        for row in range(3):
-            for j in range(start[row], stop[row]):
-                dx, dy = um[j, 0] - um[i, 0], um[j, 1] - um[i, 1]
-                if (counts[j] or i == j) and dx * dx + dy * dy <= SURROUNDINGS_UM * SURROUNDINGS_UM:
-                    cells += 1
-                    for k in range(size):
-                        total[k] += values[order[j], k]
-        for k in range(size):
-            out[place[i], k] = total[k] / cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +130,8 @@ class KindHead:
         """Return the head of :meth:`as_json`; a ValueError if it is none."""
         names, colors = tuple(map(str, content["names"])), tuple(map(str, content["colors"]))
         weight, bias = np.array(content["weight"], np.float32), np.array(content["bias"], np.float32)
-        if weight.ndim != 2 or len(names) != len(weight) or bias.shape != (len(names),):
+        sizes = {len(names), len(set(names)), len(weight), bias.size}
+        if weight.ndim != 2 or bias.ndim != 1 or len(sizes) > 1:
             raise ValueError("a head of another size")
         held_out = content.get("evidence")
         evidence = None if held_out is None else KindEvidence.from_json(names, held_out)
@@ -193,7 +157,7 @@ class KindHead:
         if self.looks_around:
             if um is None:
                 raise ValueError("this head looks at the surroundings of cells; give their places")
-            own += mean_around(self._times(features, self.weight[:, size:]), um, counted)
+            own += mean_around(self._times(features, self.weight[:, size:]), um, counted=counted)
         return own + self.bias
 
     @staticmethod

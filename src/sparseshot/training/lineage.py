@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells, read_cells, write_cells
 from sparseshot.errors import FormatError
 from sparseshot.files import read_json
+from sparseshot.metrics import match_points
 from sparseshot.models.checkpoint import Checkpoint, fingerprint
 from sparseshot.models.config import STARTER_NAMES
 from sparseshot.training.annotated import AnnotatedSlide
@@ -127,23 +127,13 @@ def changes_since(before: Cells, after: Cells) -> MarkChanges:
     >>> changes_since(Cells([[0, 0], [50, 0], [90, 0]], mpp=0.5), Cells([[0, 0], [52, 0], [70, 0]], mpp=0.5))
     MarkChanges(new=1, gone=1, moved=1, renamed=0)
     """
-    old, fresh = _rounded(before), _rounded(after)
-    there = {place: row for row, place in enumerate(old)}
-    pairs = {row: there.pop(place) for row, place in enumerate(fresh) if place in there}
-    lone = np.array([row for row in range(len(fresh)) if row not in pairs], np.intp)
-    left = np.array(sorted(there.values()), np.intp)
-    moved = 0
-    if len(lone) and len(left):
-        reach = _SAME_CELL_UM / (after.mpp or before.mpp or 1.0)
-        distance, nearest = cKDTree(before.xy[left]).query(after.xy[lone], distance_upper_bound=reach)
-        taken: set[int] = set()
-        for k in np.argsort(distance, kind="stable").tolist():
-            if np.isfinite(distance[k]) and nearest[k] not in taken:
-                taken.add(int(nearest[k]))
-                pairs[int(lone[k])] = int(left[nearest[k]])
-                moved += 1
-    renamed = sum(class_of(after, row) != class_of(before, other) for row, other in pairs.items())
-    return MarkChanges(len(after) - len(pairs), len(before) - len(pairs), moved, renamed)
+    reach = _SAME_CELL_UM / (after.mpp or before.mpp or 1.0)
+    same = match_points(before.xy, after.xy, radius=reach)
+    moved = (np.round(before.xy[same.truth], 2) != np.round(after.xy[same.found], 2)).any(axis=1)
+    pairs = zip(same.truth.tolist(), same.found.tolist(), strict=True)
+    renamed = sum(class_of(before, one) != class_of(after, other) for one, other in pairs)
+    kept = len(same.truth)
+    return MarkChanges(len(after) - kept, len(before) - kept, int(moved.sum()), renamed)
 
 
 def _by_name(tables: Iterable[tuple[str, Cells]]) -> dict[str, Cells]:
@@ -166,10 +156,6 @@ def changes_since_parent(run: Path, slides: Sequence[AnnotatedSlide]) -> MarkCha
     names = {*before, *after}
     changes = [changes_since(before.get(name, nothing), after.get(name, nothing)) for name in names]
     return MarkChanges(*map(sum, zip(*changes, strict=True)))
-
-
-def _rounded(cells: Cells) -> list[tuple[float, float]]:
-    return [(x, y) for x, y in np.round(cells.xy, 2).tolist()]
 
 
 def _plain(name: str) -> str:
