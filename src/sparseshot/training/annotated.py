@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Self
 
+from pydantic import TypeAdapter
 from torch import nn
 
 from sparseshot.cells import MARKINGS, Cells, choose_marks, read_cells
@@ -183,13 +184,10 @@ class TrainingData:
     def read(cls, path: Path) -> Self:
         """Read the ``source.json`` of a run of version 0.2."""
         try:
-            values = read_json(path)
-            root = None if values["root"] is None else Path(values["root"])
-            pairs = tuple((Path(image), Path(marks)) for image, marks in values["pairs"])
-            known = {item.name: values[item.name] for item in fields(cls) if item.name in values}
-            mpp = tuple(known["mpp"]) if isinstance(known.get("mpp"), list) else known.get("mpp")
-            return cls(**(known | {"root": root, "pairs": pairs, "mpp": mpp}))
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            known = {item.name for item in fields(cls)}
+            values = {name: value for name, value in read_json(path).items() if name in known}
+            return TypeAdapter(cls).validate_python(values)
+        except (AttributeError, ValueError) as error:
             raise FormatError(path, f"does not say what the run was trained on ({error})") from error
 
 

@@ -125,25 +125,21 @@ class Canvas:
     def cut(self, box: Box, cache: BlockCache) -> Patch:
         """Return a box of working pixels; outside the canvas it is white and ignored."""
         shape = (box.height, box.width)
-        image = np.full((*shape, 3), WHITE, np.uint8)
-        label = np.full(shape, IGNORED, np.int16)
-        exhaustive = np.zeros(shape, np.bool_)
-        truth = None if self._truth_layer is None else np.full(shape, IGNORED, np.int16)
-        height = None if self._outlined is None else np.zeros(shape, np.uint8)
+        patch = Patch(
+            np.full((*shape, 3), WHITE, np.uint8),
+            np.full(shape, IGNORED, np.int16),
+            np.zeros(shape, np.bool_),
+            None if self._truth_layer is None else np.full(shape, IGNORED, np.int16),
+            None if self._outlined is None else np.zeros(shape, np.uint8),
+        )
         inside = box.meet(self.grid.box)
         for whole in inside.blocks(BLOCK_PX, BLOCK_PX):
             block_box = whole.meet(self.grid.box)
-            block = cache.paint(self, block_box)
             part = inside.meet(block_box)
-            target, source = part.within(box), part.within(block_box)
-            image[target] = block.image[source]
-            label[target] = block.label[source]
-            exhaustive[target] = block.exhaustive[source]
-            if truth is not None and block.truth is not None:
-                truth[target] = block.truth[source]
-            if height is not None and block.height is not None:
-                height[target] = block.height[source]
-        return Patch(image, label, exhaustive, truth, height)
+            for own, painted in zip(patch, cache.paint(self, block_box), strict=True):
+                if own is not None and painted is not None:
+                    own[part.within(box)] = painted[part.within(block_box)]
+        return patch
 
     def paint(self, box: Box) -> Patch:
         """Read and paint one block."""

@@ -63,7 +63,7 @@ def marks_on(slide: Slide, marks: Cells, file: object, tissue: TissueMask) -> Ce
                 f"{file}: {_marks(outside, len(marks))} {where}; {_likely_cause(slide, marks.xy, tissue)}"
             )
         x, y = marks.xy[~inside][0]
-        _warn(
+        warn(
             f"{file}: {_marks(outside, len(marks))} {where}, and are left out; "
             f"the first is at ({x:.0f}, {y:.0f})"
         )
@@ -73,7 +73,7 @@ def marks_on(slide: Slide, marks: Cells, file: object, tissue: TissueMask) -> Ce
     if beside.any():
         number = int(beside.sum())
         what = counted(number, "exhaustive region") + (" lies" if number == 1 else " lie")
-        _warn(f"{file}: {what} {where}, left out")
+        warn(f"{file}: {what} {where}, left out")
         notes = None if marks.region_notes is None else marks.region_notes[~beside]
         marks = replace(marks, regions=marks.regions[~beside], region_notes=notes)
     return marks
@@ -88,12 +88,12 @@ def _check_tissue(slide: Slide, marks: Cells, file: object, tissue: TissueMask) 
         return
     told = f"{file}: {_marks(on_glass, len(xy))} on glass of {slide.name}"
     if on_glass <= len(xy) / 2:
-        _warn(f"{told}; they are learned, but compare them with `sparseshot slide --picture`")
+        warn(f"{told}; they are learned, but compare them with `sparseshot slide --picture`")
         return
     cause = _likely_cause(slide, xy, tissue)
     if cause != _ANOTHER and len(xy) >= _LEAST_MARKS:
         raise InputError(f"{told}; {cause}. If the marks are right, add --everywhere")
-    _warn(f"{told}; {cause}, or its tissue is not recognised: compare them with `sparseshot slide --picture`")
+    warn(f"{told}; {cause}, or its tissue is not recognised: compare them with `sparseshot slide --picture`")
 
 
 def _likely_cause(slide: Slide, xy: NDArray[np.float64], tissue: TissueMask) -> str:
@@ -119,7 +119,8 @@ def _on_slide(xy: NDArray[np.float64], slide: Slide) -> NDArray[np.bool_]:
     return np.asarray(((xy >= 0) & (xy <= slide.size)).all(axis=1))
 
 
-def _warn(message: str) -> None:
+def warn(message: str) -> None:
+    """Warn of marks."""
     warnings.warn(message, TrainingWarning, stacklevel=3)
 
 
@@ -164,11 +165,9 @@ def warn_of_contradictions(marks: Cells, labelling: Labelling, slide: str) -> No
             for one, other in pairs
         ]
         what = "1 cell is" if len(pairs) == 1 else f"{len(pairs):,} cells are"
-        warnings.warn(
+        warn(
             f"{slide}: {what} marked as positive and as negative; learned as positive, but remove one of the "
-            f"marks: {_some(listed)}",
-            TrainingWarning,
-            stacklevel=2,
+            f"marks: {_some(listed)}"
         )
     bare = [region for region in marks.regions if not shapely.contains_xy(region, marks.xy).any()]
     if bare:
@@ -176,11 +175,9 @@ def warn_of_contradictions(marks: Cells, labelling: Labelling, slide: str) -> No
         what, they = (
             ("1 region is", "it is") if len(bare) == 1 else (f"{len(bare):,} regions are", "they are")
         )
-        warnings.warn(
+        warn(
             f"{slide}: {what} declared exhaustive and without any mark, so {they} learned as background: "
-            + _some([f"around ({x:.0f}, {y:.0f})" for x, y in places]),
-            TrainingWarning,
-            stacklevel=2,
+            + _some([f"around ({x:.0f}, {y:.0f})" for x, y in places])
         )
 
 
@@ -298,12 +295,9 @@ def describe_classes(labelling: Labelling, tables: Sequence[Cells], *, own_marks
     unused = {name: count for name, count in known.items() if name not in negative and name not in learned}
     suspects = [name for name in learned if _NEGATIVE_NAME.search(name) and name not in labelling.classes]
     if suspects and own_marks:
-        names = ",".join(suspects)
-        warnings.warn(
+        warn(
             f"marks of class {', '.join(map(repr, suspects))} are learned as cells; if they are no cells, "
-            f"add --negative {names}",
-            TrainingWarning,
-            stacklevel=2,
+            f"add --negative {','.join(suspects)}"
         )
     parts = [f"learning {_listed(learned)}" + ("" if labelling.classes else " as one class, cell")]
     parts += [f"certain negatives: {_listed(negative)}"] if negative else []

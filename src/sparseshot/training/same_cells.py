@@ -1,6 +1,5 @@
 """Marks of one cell, in one file or by several people, as one mark."""
 
-import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -10,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from sparseshot.cells import Cells
-from sparseshot.errors import TrainingWarning
 from sparseshot.metrics import match_points
 from sparseshot.models.labelling import REJECTED
+from sparseshot.training.mark_checks import warn
 
 SAME_CLICK_UM = 1.0
 """Two points of one file this near are one cell. No two of 21,000 outlined nuclei of TNBC and MoNuSeg have
@@ -37,6 +36,7 @@ def merge_marks(tables: Sequence[Cells], slide: str) -> Cells:
         tables: the marks of each file, in level-0 pixels.
         slide: its name, for messages.
 
+    >>> import warnings
     >>> clicks, others = Cells([[10, 10], [11, 10], [90, 90]], mpp=0.5), Cells([[14, 11]], mpp=0.5)
     >>> with warnings.catch_warnings(action="ignore"):
     ...     len(merge_marks([clicks], "a.svs")), len(merge_marks([clicks, others], "a.svs"))
@@ -68,12 +68,12 @@ def merge_marks(tables: Sequence[Cells], slide: str) -> Cells:
     if not again:
         return marks
     what = "1 mark is of a cell" if again == 1 else f"{again:,} marks are of cells"
-    _warn(f"{slide}: {what} that another mark is of; each cell counts once")
+    warn(f"{slide}: {what} that another mark is of; each cell counts once")
     if disagreed:
         what = "1 cell has" if len(disagreed) == 1 else f"{len(disagreed):,} cells have"
         rest = len(disagreed) - _MOST_NAMED
         listed = disagreed[:_MOST_NAMED] + ([f"and {rest:,} more"] if rest > 0 else [])
-        _warn(f"{slide}: {what} marks of two classes: {'; '.join(listed)}")
+        warn(f"{slide}: {what} marks of two classes: {'; '.join(listed)}")
     return marks[kept]
 
 
@@ -100,7 +100,3 @@ def _of_one_cell(
         larger = np.maximum(shapely.area(marks.outline[one]), shapely.area(marks.outline[other]))
         pairs = np.concatenate([pairs, np.stack([one, other], axis=1)[shared > _SHARED * larger]])
     return [(one, other) for one, other in sorted(pairs.tolist())]
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, TrainingWarning, stacklevel=3)
