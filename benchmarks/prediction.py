@@ -175,7 +175,7 @@ def bare_and_whole(
     tissue = TissueMask.everywhere(slide)
     layout = model.finder(frame, tissue).layout(TILE_PX)
     bands = plan(frame.grid, tissue, layout, margin_px=model.margin_px, alignment_px=model.alignment_px)
-    boxes = [tile.padded for band in bands for _, tile in band.tiles]
+    boxes = [tile.padded for band in bands for window in band.windows for tile in window.tiles]
     images = [slide.read(frame.grid, box)[None] for box in boxes]
     found: list[int] = []
 

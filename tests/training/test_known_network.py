@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sparseshot.cells import Cells
 from sparseshot.errors import TrainingWarning
+from sparseshot.files import write_json
 from sparseshot.images import Box
 from sparseshot.models.checkpoint import Checkpoint
 from sparseshot.training.annotated import AnnotatedSlide
@@ -237,7 +238,7 @@ def test_sparse_marks_leave_recall_as_the_only_score(tmp_path: Path) -> None:
         result = evaluate(checkpoint_of(DarkIsCell()), sparse, exhaustive=False, network=DarkIsCell())
     assert result.sparse
     assert result.half.recall > 0.95
-    result.write(tmp_path / "scores.json")
+    write_json(tmp_path / "scores.json", result)
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores["half"]["precision"] is scores["half"]["pooled"] is None
     whole = evaluate(

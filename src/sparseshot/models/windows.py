@@ -1,7 +1,6 @@
 """Bands of windows of tiles: what is read and decided together. Pure integers."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sparseshot.errors import InputError
@@ -38,11 +37,6 @@ class Band:
     index: int
     windows: tuple[Window, ...]
     next_y0: float
-
-    @property
-    def tiles(self) -> Iterator[tuple[Window, Tile]]:
-        """Every tile with its window."""
-        return ((window, tile) for window in self.windows for tile in window.tiles)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ reveals, is reported beside the two that a user has.
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 import shapely
@@ -18,7 +17,6 @@ from torch import nn
 
 from sparseshot.cells import Cells
 from sparseshot.errors import InputError, TrainingWarning
-from sparseshot.files import write_json
 from sparseshot.images import Box, Grid
 from sparseshot.metrics import (
     AreaCounts,
@@ -74,7 +72,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of a model.
+    """Scores of a model; in JSON, a score that has no meaning is null.
 
     Attributes:
         task: ``segment``: scores are Dice; ``detect``: F1 within 3 µm.
@@ -97,10 +95,6 @@ class Evaluation:
     regions: int = 0
     sparse: bool = False
     kinds: KindScores | None = None
-
-    def write(self, path: Path) -> None:
-        """Write as JSON; a score that has no meaning is null."""
-        write_json(path, asdict(self))
 
 
 def evaluate(
@@ -168,17 +162,17 @@ def evaluate(
         )
     pooled = f1_score(*every.sum(axis=0).T)
     best = int(np.argmax(pooled))
-    half = _point(every[:, len(LADDER)], units[:, len(LADDER)], 0.5, sparse, areas[0])
-    calibrated = None
-    if checkpoint.threshold is not None:
-        calibrated = _point(every[:, -1], units[:, -1], checkpoint.threshold, sparse, areas[1])
+
+    def point(k: int, areas: Sequence[AreaCounts | None] = ()) -> OperatingPoint:
+        return _point(every[:, k], units[:, k], float(thresholds[k]), sparse, areas)
+
     return Evaluation(
         task.name,
         len(counts),
         cells,
-        half,
-        calibrated,
-        _point(every[:, best], units[:, best], float(thresholds[best]), sparse),
+        half=point(len(LADDER), areas[0]),
+        calibrated=None if checkpoint.threshold is None else point(-1, areas[1]),
+        best=point(best),
         regions=sum(map(len, regions)),
         sparse=bool(sparse),
         kinds=kind_scores(kinds) if kinds and not sparse else None,
@@ -214,7 +208,7 @@ def _point(
     units: NDArray[np.int64],
     threshold: float,
     sparse: bool,
-    areas: Sequence[AreaCounts | None] = (),
+    areas: Sequence[AreaCounts | None],
 ) -> OperatingPoint:
     """Return the scores by the counts of images; ``units`` are resampled for the interval."""
     nan = float("nan")
@@ -225,7 +219,15 @@ def _point(
     if len(units) > 1:
         low, high = bootstrap_interval(units, lambda total: f1_score(*np.moveaxis(total, -1, 0)))
     known = [area for area in areas if area is not None]
-    area = sum(known, AreaCounts()) if known and len(known) == len(areas) else None
+    outlines = {}
+    if known and len(known) == len(areas):
+        area = sum(known, AreaCounts())
+        outlines = {
+            "panoptic_quality": area.panoptic_quality,
+            "aggregated_jaccard_index": area.aggregated_jaccard_index,
+            "f1_at_iou_half": area.recognition_quality,
+            "f1_at_iou_tight": area.tight_f1,
+        }
     return OperatingPoint(
         threshold,
         pooled.f1,
@@ -234,8 +236,5 @@ def _point(
         high,
         pooled.precision,
         pooled.recall,
-        None if area is None else area.panoptic_quality,
-        None if area is None else area.aggregated_jaccard_index,
-        None if area is None else area.recognition_quality,
-        None if area is None else area.tight_f1,
+        **outlines,
     )

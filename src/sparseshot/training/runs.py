@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from sparseshot.errors import InputError, OutputError
-from sparseshot.files import make_folder
+from sparseshot.files import make_folder, write_json
 from sparseshot.losses import make_loss
 from sparseshot.models.checkpoint import Checkpoint, versions
 from sparseshot.models.config import (
@@ -273,7 +273,7 @@ def evaluate_run(
     checkpoint = load_model(run, network=network)
     result = evaluate(checkpoint, images, exhaustive=exhaustive, device=find_device(device))
     make_folder(out)
-    result.write(out / "evaluation.json")
+    write_json(out / "evaluation.json", result)
     threshold = 0.5 if checkpoint.threshold is None else checkpoint.threshold
     spread = images[:: max(1, len(images) // 3)][:3]
     write_picture(out / "evaluation.png", checkpoint, [*shown, *spread], threshold=threshold)
