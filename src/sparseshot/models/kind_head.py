@@ -21,7 +21,10 @@ PROBABILITY, GUESS = "Probability", "Starter probability"
 """Measurements of the probabilities of kinds: of those that were marked, and of the starter's own."""
 
 _AT_ONCE = 1 << 16
-"""Cells that are computed at a time."""
+"""Cells whose logits are computed at a time."""
+
+_MOST_PAIRS = 1 << 22
+"""Pairs of neighbours that are held in memory at a time."""
 
 SURROUNDINGS_UM = 30.0
 """Cells this near to a cell are its surroundings."""
@@ -47,7 +50,9 @@ def mean_around(
     """
     rows, tree = np.arange(len(um)) if rows is None else rows, cKDTree(um)
     means = [np.empty((0, values.shape[1]), np.float32)]
-    for part in np.array_split(rows, range(_AT_ONCE, len(rows), _AT_ONCE)):
+    # Of cells on top of each other, as another program may give them, all are pairs.
+    pairs_before = np.cumsum(tree.query_ball_point(um[rows], SURROUNDINGS_UM, return_length=True))
+    for part in np.array_split(rows, np.flatnonzero(np.diff(pairs_before // _MOST_PAIRS)) + 1):
         pairs = cKDTree(um[part]).sparse_distance_matrix(tree, SURROUNDINGS_UM, output_type="ndarray")
         row, other = pairs["i"], pairs["j"]
         counts = np.ones(len(row)) if counted is None else counted[other] | (part[row] == other)
