@@ -95,9 +95,8 @@ def test_outlines_are_scored_as_a_whole() -> None:
 def test_a_network_that_finds_nothing_is_told_in_json_that_every_program_reads(tmp_path: Path) -> None:
     network = DarkIsCell(-1000.0)
     slide, truth = blobs(0)
-    evaluate(checkpoint_of(network), [AnnotatedSlide(slide, truth)], network=network).write(
-        tmp_path / "scores.json"
-    )
+    result = evaluate(checkpoint_of(network), [AnnotatedSlide(slide, truth)], network=network)
+    write_json(tmp_path / "scores.json", result)
     told = json.loads((tmp_path / "scores.json").read_text(), parse_constant=pytest.fail)
     assert told["half"]["precision"] is None
     assert told["half"]["recall"] == 0
