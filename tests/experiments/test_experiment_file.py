@@ -270,7 +270,7 @@ class TestOwnData:
 
 class TestData:
     def test_a_missing_root_is_an_error(self, tmp_path: Path) -> None:
-        with pytest.raises(DataNotFoundError, match="no such folder; give --root"):
+        with pytest.raises(DataNotFoundError, match="no such folder; for TNBC"):
             Subject("tnbc").check_data(tmp_path / "nowhere")
 
     def test_an_empty_data_set_is_an_error(self, tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from tests.experiments.made_results import metrics_of, plausible
 from tests.experiments.tiny_data import experiment_text, own_experiment, tiny_tnbc
 
 from sparseshot.errors import DataNotFoundError, FormatError, InputError, OutputError
-from sparseshot.experiments import Results, read_experiment, run_experiment
+from sparseshot.experiments import Results, read_experiment, run_experiment, running
 from sparseshot.experiments.experiment import Method, Run, Subject
 from sparseshot.experiments.results import Result, run_folder
 from sparseshot.experiments.running import choose, is_finished
@@ -40,14 +41,14 @@ class Sweep:
 
     def run(self, **options: object) -> list[Result]:
         self.lines = []
-        return run_experiment(
-            read_experiment(self.path),
-            root=self.root,
-            out=self.out,
-            say=self.lines.append,
-            function="tests.experiments.made_worker:work",
-            **options,  # type: ignore[arg-type]  # a test names what it wants
-        )
+        with patch.object(running, "PERFORM", "tests.experiments.made_worker:work"):
+            return run_experiment(
+                read_experiment(self.path),
+                root=self.root,
+                out=self.out,
+                say=self.lines.append,
+                **options,  # type: ignore[arg-type]  # a test names what it wants
+            )
 
     def starts(self, name: str) -> list[tuple[int, str]]:
         path = run_folder(self.out, name) / "starts.txt"

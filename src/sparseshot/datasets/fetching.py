@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from ssl import SSLError
-from typing import NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -73,11 +72,11 @@ def fetch(
     given = archive.exists()
     if not given:
         download(address or info.archive.address, archive, report=report)
-    sums, md5 = checksums(archive), info.archive.md5
+    (md5, sha256), published = checksums(archive), info.archive.md5
     problem = None
-    if md5 not in {None, sums.md5}:
+    if published not in {None, md5}:
         cure = "remove it" if given else "try again; if that does not help, the publisher changed the file"
-        problem = f"has the MD5 {sums.md5}, the publisher's is {md5}; {cure}"
+        problem = f"has the MD5 {md5}, the publisher's is {published}; {cure}"
     elif not (zipfile.is_zipfile(archive) or tarfile.is_tarfile(archive)):
         asked = " (the publisher may ask for a login)" if info.archive.login else ""
         problem = (
@@ -93,14 +92,7 @@ def fetch(
     layout = find_layout(info, out)
     if not keep_archive:
         archive.unlink()
-    return Fetched(out, len(layout.entries), *sums, size_bytes, as_published=info.archive.md5 is not None)
-
-
-class Checksums(NamedTuple):
-    """Hashes of a file."""
-
-    md5: str
-    sha256: str
+    return Fetched(out, len(layout.entries), md5, sha256, size_bytes, as_published=published is not None)
 
 
 def download(address: str, target: Path | str, *, report: Report = ignore) -> None:
@@ -133,13 +125,13 @@ def download(address: str, target: Path | str, *, report: Report = ignore) -> No
         ) from error
 
 
-def checksums(path: Path) -> Checksums:
-    """Return the hashes of a file."""
+def checksums(path: Path) -> tuple[str, str]:
+    """Return the MD5 and the SHA-256 of a file."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         file.seek(0)
         md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    return Checksums(md5, sha256)
+    return md5, sha256
 
 
 def unpack(archive: Path, folder: Path) -> list[Path]:

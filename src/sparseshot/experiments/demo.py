@@ -155,7 +155,6 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, report: Report = ignore) -> De
     with WorkFolder.claimed(out, plan):
         if folder.numbers.is_file() and folder.page.is_file():
             return Demo(folder, read_as(folder.numbers, dict[str, Any]), was_there=True)
-        resumed = folder.truth.exists()
         folder.remove_temporary_files()
         _make_slide(folder, report)
     experiment = Experiment(
@@ -173,7 +172,7 @@ def run_demo(out: Path, plan: DemoPlan = FULL, *, report: Report = ignore) -> De
             )
     with locked(out):
         report(Event("page", 0, 1, message="drawing"))
-        numbers = _numbers(folder, results, seconds=time.perf_counter() - start, resumed=resumed)
+        numbers = _numbers(folder, results, seconds=time.perf_counter() - start)
         write_json(folder.numbers, numbers)
         write_page(make_page(folder, numbers), folder.page)
         report(Event("page", 1, 1))
@@ -245,18 +244,14 @@ def _scores(cells: Cells, matching: Matching, marked: NDArray[np.bool_]) -> dict
     }
 
 
-def _numbers(folder: DemoFolder, results: list[Result], *, seconds: float, resumed: bool) -> dict[str, Any]:
+def _numbers(folder: DemoFolder, results: list[Result], *, seconds: float) -> dict[str, Any]:
     """Return the content of ``numbers.json``."""
     losses: dict[str, Any] = {}
     for result in results:
         assert result.metrics is not None
-        points = {
-            point: {"f1" if name == "pooled" else name: value for name, value in scores.items()}
-            for point, scores in result.metrics["evaluation"].items()
-            if scores is not None
-        }
-        title = result.run.method.title.capitalize()
-        losses[result.run.method.name] = {"title": title, **points}
+        scores = result.metrics["evaluation"]
+        points = {point: scores[point] | {"f1": scores[point]["pooled"]} for point in PREDICTIONS}
+        losses[result.run.method.name] = {"title": result.run.method.title.capitalize(), **points}
     plan = folder.plan
     return {
         "quick": plan.steps < FULL.steps,
@@ -266,5 +261,4 @@ def _numbers(folder: DemoFolder, results: list[Result], *, seconds: float, resum
         "marks": len(read_cells(folder.marks)),
         "losses": losses,
         "seconds": seconds,
-        "resumed": resumed,
     }

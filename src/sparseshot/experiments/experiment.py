@@ -127,8 +127,6 @@ class Subject:
         info = dataset_info(self.dataset)
         if root is None:
             raise InputError(f"{info.title} and the other data sets are missing; give --root DIR")
-        if not root.is_dir():
-            raise DataNotFoundError(root, "there is no such folder; give --root, the folder of the data sets")
         splits = {entry.split for entry in find_layout(info, root).entries}
         for split in ("train", "test"):
             if split not in splits:

@@ -15,7 +15,7 @@ from pydantic import Field
 from sparseshot.active.annotator import POLICIES
 from sparseshot.cells import MARKINGS
 from sparseshot.datasets import CATALOGUE, dataset_info
-from sparseshot.errors import DataNotFoundError, FormatError, InputError, unknown_name
+from sparseshot.errors import DataNotFoundError, FormatError, InputError, SparseshotError, unknown_name
 from sparseshot.experiments.clicks import FIRST_CLICKS
 from sparseshot.experiments.experiment import (
     AUTO,
@@ -110,7 +110,7 @@ def _within(path: Path, table: str = "") -> Iterator[None]:
     """Let errors in a block name the file and the table."""
     try:
         yield
-    except (InputError, FormatError, DataNotFoundError, TypeError) as error:
+    except (SparseshotError, ValueError, TypeError) as error:  # a path with a NUL is a ValueError
         raise FormatError(path, f"{table}: {error}" if table else str(error)) from error
 
 
@@ -173,10 +173,7 @@ def _own_data(name: str, data: OwnData, folder: Path) -> OwnData:
         raise InputError(f"{name!r} is a known data set or not a valid name; choose another")
     if data.mpp is not None and data.mpp <= 0:
         raise InputError(f"mpp is {data.mpp:g}; give µm per pixel, e.g. 0.25 for 40x")
-    try:
-        train, test = (str((folder / file).resolve()) for file in (data.train, data.test))
-    except ValueError as error:  # a NUL character
-        raise InputError(str(error)) from error
+    train, test = (str((folder / file).resolve()) for file in (data.train, data.test))
     return replace(data, train=train, test=test)
 
 
@@ -225,7 +222,7 @@ def _subject(name: str, grid: RunGrid, own: Mapping[str, OwnData], folder: Path)
             if file.endswith(".toml"):
                 name = f"{(folder / file).resolve()}:{entry}"
             info = dataset_info(name)
-        except (InputError, FormatError, DataNotFoundError) as error:
+        except SparseshotError as error:
             yours = f"; yours are {', '.join(own)}" if own else ""
             raise InputError(f"{error}{yours}") from error
         name = name if file.endswith(".toml") else info.name

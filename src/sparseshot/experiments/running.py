@@ -34,7 +34,6 @@ def run_experiment(
     only: Sequence[str] = (),
     say: Say = lambda _: None,
     report: Report = ignore,
-    function: str | None = None,
 ) -> list[Result]:
     """Run the missing runs, and return the results of the chosen runs in the order of the experiment.
 
@@ -50,7 +49,6 @@ def run_experiment(
         only: patterns of run names, as ``tnbc-*``; empty for all.
         say: receives a line at the start and for each run that ended.
         report: receives progress events between those lines.
-        function: does the run in a folder; None for :data:`PERFORM`.
     """
     runs = choose(experiment.runs, only)
     if jobs is not None and jobs < 1:
@@ -63,20 +61,20 @@ def run_experiment(
     with locked(out):
         write_json(plan, experiment)
         say(f"{len(runs) - len(missing)} of {len(runs)} runs are done, {len(missing)} to do")
-        work = _jobs(missing, out, root and root.resolve(), function or PERFORM)
+        work = _jobs(missing, out, root and root.resolve())
         updates = (runner or Processes(jobs or default_slots())).run(work)
         _run_all({run.name: run for run in missing}, out, updates, say, report)
     return [replace(Result.read(run, out), ran=run in missing) for run in runs]
 
 
-def _jobs(runs: Sequence[Run], out: Path, root: Path | None, function: str) -> Iterator[Job]:
+def _jobs(runs: Sequence[Run], out: Path, root: Path | None) -> Iterator[Job]:
     """Yield the jobs; the folder of a run is prepared when its job starts."""
     for run in runs:
         folder = run_folder(out, run.name)
         with WorkFolder.claimed(folder, recipe_in(run, folder), may_replace=_is_of_earlier_version) as work:
             work.save(error=None)
         arguments = {"run": asdict(run), "root": root and str(root), "folder": str(folder)}
-        yield Job(run.name, function, arguments, output=folder / OUTPUT)
+        yield Job(run.name, PERFORM, arguments, output=folder / OUTPUT)
 
 
 def _is_of_earlier_version(recipe: Mapping[str, Any]) -> bool:

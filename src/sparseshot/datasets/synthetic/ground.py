@@ -68,14 +68,15 @@ def ground(land: Landscape, pixels: Pixels, cells_on_average: bool) -> NDArray[n
     knots = landscape.fields(land, (along.first, j0, along.first + len(along.starts), j1), pitch_um)
     along_speck, along_mottle = lattice(x_um, _SPECK_UM, True), lattice(x_um, _MOTTLE_UM, True)
     along_strand = lattice(x_um, _STRAND_UM, True)
-    line = np.empty((landscape.FIELDS, len(along.starts)))
     slow = np.empty((landscape.FIELDS, len(x_um)))
     speck, mottle, strand, wall = np.zeros((4, len(x_um)))
     stains = np.zeros((3, len(y_um), len(x_um)), np.float32)
     for row in range(len(y_um)):
         y = y_um[row]
         j = int(np.floor(y / pitch_um)) - j0
-        if _between_rows(line, knots, j, y / pitch_um - (j + j0)) < -12.0:
+        share = y / pitch_um - (j + j0)
+        line = knots[:, j] + (knots[:, j + 1] - knots[:, j]) * share
+        if line[landscape.SHORE].max() < -12.0:  # glass
             continue
         for f in range(landscape.FIELDS):
             spread(slow[f], line[f], along)
@@ -87,18 +88,6 @@ def ground(land: Landscape, pixels: Pixels, cells_on_average: bool) -> NDArray[n
         noises = (speck, mottle, strand, wall)
         _tissue_row(stains[:, row], land.key, slow, noises, shown, cells, mpp, landscape.blurred(pitch_um))
     return stains
-
-
-@compiled
-def _between_rows(line: NDArray[np.float64], knots: NDArray[np.float32], j: int, share: float) -> float:
-    """Interpolate the fields between two rows of knots into ``line``; return their largest ``shore``."""
-    shore = -np.inf
-    for f in range(landscape.FIELDS):
-        for n in range(line.shape[1]):
-            line[f, n] = between(knots[f, j, n], knots[f, j + 1, n], share)
-            if f == landscape.SHORE:
-                shore = max(shore, line[f, n])
-    return shore
 
 
 @compiled
