@@ -9,6 +9,7 @@ from tests.experiments.made_results import metrics_of
 
 from sparseshot.cells import Cells
 from sparseshot.experiments.experiment import Method, Run, Subject
+from sparseshot.experiments.report.figures import confusion, draw_confusions
 from sparseshot.experiments.report.sections import kinds_section
 from sparseshot.experiments.results import Result, Results
 from sparseshot.files import write_json
@@ -29,7 +30,7 @@ def result(folder: Path, seed: int, *, is_told: bool = True) -> Result:
     return Result(run, folder, json.loads((folder / f"{seed}.json").read_text()))
 
 
-def test_kinds_are_scored(tmp_path: Path) -> None:
+def test_kinds_are_scored_and_drawn(tmp_path: Path) -> None:
     runs = [result(tmp_path, seed) for seed in (0, 1)]
     results = Results((), {str(k): run for k, run in enumerate(runs)})
     text = to_markdown(kinds_section(results), pictures="figures")
@@ -39,6 +40,10 @@ def test_kinds_are_scored(tmp_path: Path) -> None:
     assert f"{(f1['a'] + f1['b']) / 2:.3f}" in text
     assert "1.00\xa0/\xa00.75" in text
     assert "0.800" in text
+    np.testing.assert_allclose(confusion(runs)[:2], [[0.75, 0.25, 0, 0], [0, 0.75, 0, 0.25]])
+    drawn = draw_confusions(("a", "b"), {"starter": runs})
+    assert drawn == draw_confusions(("a", "b"), {"starter": runs})
+    assert b">found as<" in drawn
 
 
 def test_runs_without_kinds_have_no_section(tmp_path: Path) -> None:

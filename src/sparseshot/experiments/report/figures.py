@@ -1,4 +1,4 @@
-"""Figures: curves over the fraction of the marks, exclusion during training, example images."""
+"""Figures: curves over the fraction of the marks, exclusion during training, example images, kinds."""
 
 import io
 import re
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from sparseshot.experiments.report.comparisons import Comparison, percent
 from sparseshot.experiments.results import COLUMNS, IMAGES, POINTS, Result
+from sparseshot.metrics.kind_counts import NOTHING
+from sparseshot.models.kinds import OTHER
 from sparseshot.training.logs import numbers_of
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; a loss has the same one everywhere.
@@ -148,3 +150,28 @@ def _smaller(svg: str) -> str:
     svg = re.sub(r"\b([1-9]\d*\.\d\d)\d{3,}", r"\1", svg)
     svg = re.sub(r'<g id="(line2d|patch|text|xtick|ytick)_\d+">', "<g>", svg)
     return re.sub(r"\s*\n\s*", "\n", svg)
+
+
+def confusion(runs: Sequence[Result]) -> NDArray[np.float64]:
+    """Return the shares of each true kind that are found as each kind, all seeds together."""
+    counts = np.sum([run.kinds["confusion"] for run in runs if run.kinds], axis=0)
+    return np.asarray(counts / np.maximum(1, counts.sum(axis=1, keepdims=True)))
+
+
+def draw_confusions(kinds: Sequence[str], methods: Mapping[str, Sequence[Result]]) -> bytes:
+    """Draw the confusion matrix of each method; SVG."""
+    names = [*kinds, OTHER, NOTHING]
+    side = 0.55 * len(names) + 1.2
+    with rc_context(STYLE | {"axes.grid": False}):
+        figure = Figure(figsize=(side * len(methods), side), layout="constrained")
+        grid = figure.subplots(1, len(methods), squeeze=False)[0]
+        for axes, (method, runs) in zip(grid, methods.items(), strict=True):
+            share = confusion(runs)
+            axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+            for (row, column), value in np.ndenumerate(share):
+                color = "white" if value > 0.6 else "#222222"
+                axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=color, fontsize=7)
+            axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
+            axes.set_yticks(range(len(names)), names)
+            axes.set(xlabel="found as", ylabel="is", title=method)
+        return as_svg(figure)

@@ -10,7 +10,7 @@ from sparseshot.datasets import dataset_info
 from sparseshot.experiments.experiment import Experiment
 from sparseshot.experiments.paper import REPLACED, paper_source
 from sparseshot.experiments.report.comparisons import FEW, Comparison, compare_table, percent
-from sparseshot.experiments.report.figures import draw_curves, draw_exclusion, draw_panels
+from sparseshot.experiments.report.figures import draw_confusions, draw_curves, draw_exclusion, draw_panels
 from sparseshot.experiments.results import IMAGES, POINTS, Point, Result, Results
 from sparseshot.pages import Parts, Picture, code, escape, table
 from sparseshot.terminal import duration
@@ -131,13 +131,16 @@ def kinds_section(results: Results) -> Parts:
             own = groups.setdefault(place, {})
             own.setdefault((result.run.method.title, result.run.fraction), []).append(result)
     parts: Parts = []
-    for (title, kinds), own in groups.items():
+    for number, ((title, kinds), own) in enumerate(groups.items()):
         header = ["method", "marks", "seeds", *map(escape, kinds), "mean", "any cell"]
         rows = [
             [escape(method), percent(fraction), str(len(runs)), *_of_kinds(runs)]
             for (method, fraction), runs in own.items()
         ]
-        parts += [f"### {escape(title)}", table(header, rows)]
+        last = {method: runs for (method, _), runs in sorted(own.items(), key=lambda pair: pair[0][1])}
+        caption = "Found as (columns) what is (rows), as a share of the row; the runs with most marks."
+        picture = Picture(f"kinds-{number}.svg", caption, partial(draw_confusions, kinds, last))
+        parts += [f"### {escape(title)}", table(header, rows), picture]
     return ["## Kinds", *parts, _KINDS_LEGEND] if parts else []
 
 
