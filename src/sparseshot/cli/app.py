@@ -117,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     arguments = sys.argv[1:] if arguments is None else arguments
     running.debug, running.resumable, running.json = "--debug" in arguments, False, False
-    commands.load()
+    commands.load(arguments[0] if arguments else "")
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:

@@ -83,9 +83,9 @@ def check(info: DatasetInfo, root: Path | str, *, report: Report = ignore) -> Ch
         expected = info.expected.get(part)
         wanted = (None, None) if expected is None else (expected.images, expected.cells)
         parts.append(_compared(part, (images[part], wanted[0]), (cells[part], wanted[1])))
-    if info.published is not None and any(count.cells is None for count in info.expected.values()):
-        total = (cells.total(), info.published.cells)
-        parts.append(_compared("published in all", (images.total(), None), total))
+    published = None if info.published is None else info.published.cells
+    if published is not None and any(count.cells is None for count in info.expected.values()):
+        parts.append(_compared("published in all", (images.total(), None), (cells.total(), published)))
     ordered = {split: used[split] for split in (*SPLITS, "left out") if used[split]}
     ok = not problems and all(part.state == "ok" for part in parts)
     return CheckReport(info.name, layout.folder, (*parts,), ordered, (*problems,), (*mended,), ok)

@@ -7,8 +7,9 @@ _FIRST = ("demo", "studio", "train", "predict", "classify", "evaluate", "files",
 """The order of the help; other modules follow by name."""
 
 
-def load() -> None:
-    """Import all modules."""
-    others = sorted({module.name for module in iter_modules(__path__)} - set(_FIRST))
-    for name in [*_FIRST, *others]:
+def load(command: str = "") -> None:
+    """Import the module that is called as a command, or all of them if there is none."""
+    names = sorted(module.name for module in iter_modules(__path__))
+    names.sort(key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    for name in [command] if command in names else names:
         import_module(f"{__name__}.{name}")
