@@ -60,6 +60,7 @@ export const drawing = {
     else this.ghost.setLatLngs(this.path);
   },
   release(event) {
+    if (event && (this.moving || this.path)) this.drag(event);  // a busy browser may not have told the last move
     const e = event && this.exact(event);
     if (this.moving) {
       const { item, ghost } = this.moving;
