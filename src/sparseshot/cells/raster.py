@@ -158,21 +158,27 @@ def _sort_few(values: Any) -> None:
         values[k] = value
 
 
-def draw_cell(
-    place: NDArray[np.float64], radius: float, xy: NDArray[np.float64], rings: NDArray[np.int64]
-) -> tuple[NDArray[np.int32], int, int]:
+@compiled
+def draw_cell(place: Any, radius: float, xy: Any, rings: Any) -> tuple[Any, int, int]:
     """Draw one cell alone into an array as large as it; return the array, and its first column and row.
 
     Which pixels are drawn does not depend on where the image begins.
     """
-    own = xy[rings[0] : rings[-1]]
-    reach = np.vstack([place, own]) if len(own) else np.array([place - radius, place + radius])
-    low, high = np.floor(reach.min(axis=0)), np.floor(reach.max(axis=0))
-    width, height = (high - low).astype(int) + 1
-    patch, value, ends = (
-        np.zeros((height, width), np.int32),
-        np.ones(1, np.int32),
-        np.array([0, len(rings) - 1]),
-    )
-    _draw(patch, value, (place - low)[None], radius, own - low, rings - rings[0], ends)
-    return patch, int(low[0]), int(low[1])
+    first, last = rings[0], rings[-1]
+    x, y = place
+    if first == last:
+        low_x, low_y, high_x, high_y = x - radius, y - radius, x + radius, y + radius
+    else:
+        low_x, low_y = min(x, xy[first:last, 0].min()), min(y, xy[first:last, 1].min())
+        high_x, high_y = max(x, xy[first:last, 0].max()), max(y, xy[first:last, 1].max())
+    left, top = math.floor(low_x), math.floor(low_y)
+    patch = np.zeros((math.floor(high_y) - top + 1, math.floor(high_x) - left + 1), np.uint8)
+    x, y = x - left, y - top
+    if first == last:
+        drawn = _disc(patch, 1, x, y, radius)
+    else:
+        corner = np.array([left, top], np.float64)
+        drawn = _fill(patch, 1, xy[first:last] - corner, rings - first)
+    if not drawn:
+        patch[int(y), int(x)] = 1
+    return patch, left, top
