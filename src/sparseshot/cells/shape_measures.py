@@ -66,14 +66,18 @@ def shape_measurements(outlines: NDArray[Any], mpp: float) -> dict[str, NDArray[
 
 def _second_moments(outlines: NDArray[np.object_]) -> NDArray[np.float64]:
     """Return ``(3, N)`` central second moments xx, yy and xy over the area, from the edges."""
-    # Holes run the other way than shells, so that they count negatively.
-    shapes = rings_of(shapely.normalize(outlines))
+    shapes = rings_of(outlines)
     begin = shapes.rings[shapes.polygons[shapes.outlines]]
     owner = np.repeat(np.arange(len(outlines)), np.diff(begin))
     around = shapes.xy - centroids(outlines)[owner]  # near zero, so that no digits are lost
     ends = shapes.rings[1:] - 1
     (ax, ay), (bx, by) = (np.delete(around, each, axis=0).T for each in (ends, shapes.rings[:-1]))
     cross = ax * by - bx * ay
+    # Shells count positively and holes negatively, whichever way they run.
+    ring = np.delete(np.repeat(np.arange(len(ends)), np.diff(shapes.rings)), ends)
+    sign = np.sign(np.bincount(ring, cross, len(ends)))
+    is_shell = np.isin(np.arange(len(ends)), shapes.polygons[:-1])
+    cross *= np.where(is_shell, sign, -sign)[ring]
     area, *moments = (
         np.bincount(np.delete(owner, ends), cross * weight, len(outlines))
         for weight in (
