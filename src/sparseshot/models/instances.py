@@ -51,7 +51,10 @@ def split(
     if known:
         labels[labels > known] = 0
     else:
-        labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+        is_used = np.zeros(labels.max() + 1, np.bool_)
+        is_used[labels] = True
+        is_used[0] = False
+        labels = np.cumsum(is_used, dtype=np.int32)[labels]
     return labels.reshape(mask.shape)[1:-1, 1:-1]
 
 
